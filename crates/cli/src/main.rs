@@ -1,0 +1,2 @@
+//! The `sprat` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Rust client of the store: blocking and async, pipelined.

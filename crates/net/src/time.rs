@@ -1,0 +1,37 @@
+//! Time as nodes see it.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Nanoseconds since a moment of the clock owner's choice (a process's start, or zero in the simulator).
+/// Monotonic; comparable only within one node.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Later than any time that comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Time since `earlier`; zero when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Nanos {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}

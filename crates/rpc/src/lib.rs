@@ -1,0 +1,1 @@
+//! Remote procedure calls without I/O: sessions, fragments, grants, retransmission, at most once.

@@ -1,0 +1,1 @@
+//! The deterministic simulator: virtual time, a hostile network, a disk that tears, and the check of what was acknowledged.

@@ -1,0 +1,1 @@
+//! The store: coordinator, master, backup and the node loop they live on.

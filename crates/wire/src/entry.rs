@@ -1,0 +1,231 @@
+//! An entry of the log: the same bytes in memory, on the network and on disk.
+//!
+//! ```text
+//! 0        4       8          14       16     17          20
+//! | crc32c | table | version  | key_len | kind | value_len | key ... | value ... |
+//! ```
+//! The CRC covers everything behind itself. Entries are not aligned: at 130 B of data an object, each
+//! byte of padding would be 0.6 % of the memory.
+
+use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of an entry's header.
+pub const HEADER_BYTES: usize = 20;
+
+/// Longest entry, bytes.
+pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A key and its value.
+    Object = 1,
+    /// A key whose object is gone; value: the `u64` id of the segment that held the object.
+    Tombstone = 2,
+    /// First entry of a segment; value: see [`SegmentHeader`].
+    Segment = 3,
+}
+
+/// The fixed header of every entry.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    crc: U32,
+    table: U32,
+    version: [u8; 6],
+    key_len: U16,
+    kind: u8,
+    value_len: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+/// A parsed entry, borrowed from the bytes it lies in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Entry<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Table of the object; zero for [`Kind::Segment`].
+    pub table: u32,
+    /// Version of the object, or of the object that a tombstone buries.
+    pub version: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// Why bytes are not an entry.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum Malformed {
+    /// The bytes end before the entry does.
+    #[error("entry of {needed} bytes, {present} present")]
+    Truncated {
+        /// Bytes the entry needs, as far as known.
+        needed: usize,
+        /// Bytes present.
+        present: usize,
+    },
+    /// No such kind of entry.
+    #[error("unknown entry kind {0}")]
+    Kind(u8),
+    /// A length beyond the limits.
+    #[error("entry value of {0} bytes is over the limit")]
+    Length(usize),
+    /// The checksum does not match.
+    #[error("entry checksum is {stored:#010x}, its bytes give {computed:#010x}")]
+    Crc {
+        /// The checksum in the header.
+        stored: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+}
+
+impl<'a> Entry<'a> {
+    /// Bytes the entry takes in the log.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        HEADER_BYTES + self.key.len() + self.value.len()
+    }
+
+    /// Writes the entry at the beginning of `out`; returns the bytes written.
+    ///
+    /// # Panics
+    /// When a length or the version is over its limit, or `out` is too short: callers check at the edge.
+    pub fn encode(&self, out: &mut [u8]) -> usize {
+        assert!(self.version <= MAX_VERSION);
+        let len = self.encoded_len();
+        let out = &mut out[..len];
+        let value_len = u32::try_from(self.value.len()).expect("value within limits").to_le_bytes();
+        assert!(value_len[3] == 0);
+        let version = self.version.to_le_bytes();
+        let header = Header {
+            crc: U32::new(0),
+            table: U32::new(self.table),
+            version: [version[0], version[1], version[2], version[3], version[4], version[5]],
+            key_len: U16::new(u16::try_from(self.key.len()).expect("key within limits")),
+            kind: self.kind as u8,
+            value_len: [value_len[0], value_len[1], value_len[2]],
+        };
+        out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        out[HEADER_BYTES..][..self.key.len()].copy_from_slice(self.key);
+        out[HEADER_BYTES + self.key.len()..].copy_from_slice(self.value);
+        let crc = crc32c::crc32c(&out[4..]);
+        out[..4].copy_from_slice(&crc.to_le_bytes());
+        len
+    }
+
+    /// Parses the entry at the beginning of `bytes`, lengths and kind checked, checksum not:
+    /// for memory that was checked when it was filled.
+    ///
+    /// # Errors
+    /// [`Malformed`], of every kind but `Crc`.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
+            return Err(Malformed::Truncated { needed: HEADER_BYTES, present: bytes.len() });
+        };
+        let kind = match header.kind {
+            1 => Kind::Object,
+            2 => Kind::Tombstone,
+            3 => Kind::Segment,
+            other => return Err(Malformed::Kind(other)),
+        };
+        let key_len = usize::from(header.key_len.get());
+        let [a, b, c] = header.value_len;
+        let value_len = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if value_len > MAX_VALUE {
+            return Err(Malformed::Length(value_len));
+        }
+        if key_len + value_len > rest.len() {
+            let needed = HEADER_BYTES + key_len + value_len;
+            return Err(Malformed::Truncated { needed, present: bytes.len() });
+        }
+        let (key, rest) = rest.split_at(key_len);
+        let [v0, v1, v2, v3, v4, v5] = header.version;
+        Ok(Self {
+            kind,
+            table: header.table.get(),
+            version: u64::from_le_bytes([v0, v1, v2, v3, v4, v5, 0, 0]),
+            key,
+            value: &rest[..value_len],
+        })
+    }
+
+    /// Parses and checks the entry at the beginning of `bytes`: for bytes from disk or network.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn parse_checked(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let entry = Self::parse(bytes)?;
+        let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let computed = crc32c::crc32c(&bytes[4..entry.encoded_len()]);
+        if stored != computed {
+            return Err(Malformed::Crc { stored, computed });
+        }
+        Ok(entry)
+    }
+}
+
+/// Role of a segment in the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// Was appended to by writers. Its header lists every live segment.
+    Head,
+    /// Written by the cleaner; counts only once a later head lists it.
+    Survivor,
+}
+
+/// Value of a [`Kind::Segment`] entry.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SegmentHeader {
+    /// The segment's id; ids only grow.
+    pub id: u64,
+    /// Every object removed before this segment was opened had a version below this one.
+    pub safe_version: u64,
+    /// Head or survivor.
+    pub role: Role,
+    /// For a head: the log digest, ids of all live segments, itself included, ascending.
+    pub digest: Vec<u64>,
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let role = match self.role {
+            Role::Head => 0u64,
+            Role::Survivor => 1,
+        };
+        [self.id, self.safe_version, role]
+            .iter()
+            .chain(&self.digest)
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
+    }
+
+    /// Parses a header; `None` when the bytes are none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if !bytes.len().is_multiple_of(8) {
+            return None;
+        }
+        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let (id, safe_version) = (words.next()?, words.next()?);
+        let role = match words.next()? {
+            0 => Role::Head,
+            1 => Role::Survivor,
+            _ => return None,
+        };
+        let digest: Vec<u64> = words.collect();
+        if safe_version > MAX_VERSION || !digest.is_sorted() {
+            return None;
+        }
+        Some(Self { id, safe_version, role, digest })
+    }
+}

@@ -1,0 +1,17 @@
+//! Every byte layout on the network and on disk, in one place, versioned.
+//!
+//! - [`packet`]: the header of a packet between two RPC endpoints.
+//! - [`op`]: what a client asks of a coordinator or master, and what it answers.
+//! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
+//! - [`frame`]: how a backup frames a segment's bytes on disk.
+//!
+//! All integers are little-endian. Bytes from outside are parsed here once, into types that cannot
+//! be wrong; a malformed byte gives a typed error, never a panic.
+
+pub mod entry;
+pub mod frame;
+pub mod limits;
+pub mod op;
+pub mod packet;
+
+pub use limits::*;

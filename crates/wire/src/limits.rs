@@ -1,0 +1,28 @@
+//! The limits every part of the store agrees on.
+
+/// Longest key, bytes.
+pub const MAX_KEY: usize = 65_535;
+
+/// Longest value, bytes (1 MB).
+pub const MAX_VALUE: usize = 1 << 20;
+
+/// Longest RPC message, bytes (8 MB), headers of the operation included.
+pub const MAX_MESSAGE: usize = 8 << 20;
+
+/// Longest table name, bytes of UTF-8.
+pub const MAX_TABLE_NAME: usize = 255;
+
+/// Bytes of log in one segment, in memory and on disk.
+pub const SEGMENT_BYTES: usize = 8 << 20;
+
+/// Bytes in one seglet, the unit in which a segment takes and returns memory.
+pub const SEGLET_BYTES: usize = 64 << 10;
+
+/// Seglets in a full segment.
+pub const SEGLETS_PER_SEGMENT: usize = SEGMENT_BYTES / SEGLET_BYTES;
+
+/// Highest version of an object: versions are stored in 48 bits.
+pub const MAX_VERSION: u64 = (1 << 48) - 1;
+
+const _: () = assert!(MAX_VALUE + MAX_KEY + 1024 <= MAX_MESSAGE);
+const _: () = assert!(SEGMENT_BYTES.is_multiple_of(SEGLET_BYTES));

@@ -1,0 +1,1 @@
+//! What a client asks of a coordinator or master, and what it answers.

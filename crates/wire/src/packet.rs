@@ -1,0 +1,170 @@
+//! The header of a packet between two RPC endpoints.
+//!
+//! A frame (one datagram, or one length-prefixed record of a stream) carries one or more packets,
+//! each a [`Header`] followed by `payload` bytes. What the fields mean to a session is told in the
+//! `rpc` crate; here is only how they lie.
+
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Version of the packet layout, agreed in the `Connect` packet.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// Bytes of a packet's header.
+pub const HEADER_BYTES: usize = 24;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client to server: open a session. Payload: [`Connect`].
+    Connect = 1,
+    /// Server to client: the session is open. Payload: [`Accept`].
+    Accept = 2,
+    /// To the sender of a packet whose session is unknown, or of a `Connect` that cannot be met.
+    Refuse = 3,
+    /// Client to server: a fragment of a request.
+    Request = 4,
+    /// Server to client: a fragment of a response.
+    Response = 5,
+    /// Receiver of a long message to its sender: bytes before `offset` may be sent.
+    Grant = 6,
+    /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
+    Resend = 7,
+    /// Server to client: the request is being worked on; keep waiting.
+    Busy = 8,
+    /// Server to client: not executed; ask again after `offset` microseconds.
+    Retry = 9,
+    /// Either way: are you there?
+    Ping = 10,
+    /// Answer to `Ping`.
+    Pong = 11,
+    /// Either way: the session is over.
+    Close = 12,
+}
+
+impl TryFrom<u8> for Kind {
+    type Error = Malformed;
+
+    fn try_from(byte: u8) -> Result<Self, Malformed> {
+        Ok(match byte {
+            1 => Self::Connect,
+            2 => Self::Accept,
+            3 => Self::Refuse,
+            4 => Self::Request,
+            5 => Self::Response,
+            6 => Self::Grant,
+            7 => Self::Resend,
+            8 => Self::Busy,
+            9 => Self::Retry,
+            10 => Self::Ping,
+            11 => Self::Pong,
+            12 => Self::Close,
+            _ => return Err(Malformed::Kind(byte)),
+        })
+    }
+}
+
+/// The fixed header of every packet.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// A [`Kind`].
+    pub kind: u8,
+    /// Slot of the session that the request lives in.
+    pub slot: u8,
+    /// Bytes of payload that follow this header.
+    pub payload: U16,
+    /// Index of the session at the receiver.
+    pub session: U32,
+    /// The session's secret, drawn at random by its server: a stray packet will not have it.
+    pub token: U32,
+    /// Number of the request in its slot, from 1; grows by one a request.
+    pub sequence: U32,
+    /// Byte of the message at which the payload begins (or see [`Kind`]).
+    pub offset: U32,
+    /// Bytes in the whole message (or see [`Kind`]).
+    pub total: U32,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+/// Why bytes from the network are not a packet.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum Malformed {
+    /// Fewer bytes than a header.
+    #[error("{0} bytes are too few for a packet header")]
+    Short(usize),
+    /// The header promises more payload than there is.
+    #[error("packet promises {promised} bytes of payload, {present} present")]
+    Truncated {
+        /// Bytes the header promises.
+        promised: usize,
+        /// Bytes that are there.
+        present: usize,
+    },
+    /// No such packet.
+    #[error("unknown packet kind {0}")]
+    Kind(u8),
+}
+
+/// One packet within a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its header.
+    pub header: &'a Header,
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+/// Splits the first packet off a frame; returns it and the rest of the frame.
+///
+/// # Errors
+/// [`Malformed`], by which the rest of the frame is lost too: there is no way to find the next packet.
+pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
+    let (header, rest) = Header::ref_from_prefix(frame).map_err(|_| Malformed::Short(frame.len()))?;
+    let kind = Kind::try_from(header.kind)?;
+    let promised = usize::from(header.payload.get());
+    if promised > rest.len() {
+        return Err(Malformed::Truncated { promised, present: rest.len() });
+    }
+    let (payload, rest) = rest.split_at(promised);
+    Ok((Packet { kind, header, payload }, rest))
+}
+
+/// Payload of [`Kind::Connect`].
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Connect {
+    /// [`PROTOCOL_VERSION`] of the client.
+    pub version: U16,
+    /// Slots the client would like.
+    pub slots: U16,
+    /// Index of the session at the client.
+    pub session: U32,
+    /// Drawn at random by the client, so that a repeated `Connect` finds its first answer.
+    pub nonce: U32,
+    /// Largest frame the client takes and its path carries, bytes.
+    pub mtu: U32,
+}
+
+/// Payload of [`Kind::Accept`].
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Accept {
+    /// The `Connect` this answers.
+    pub nonce: U32,
+    /// Index of the session at the server.
+    pub session: U32,
+    /// The session's secret.
+    pub token: U32,
+    /// Slots granted, at most those asked for.
+    pub slots: U16,
+    /// Zero.
+    pub reserved: U16,
+    /// Largest frame both take, bytes.
+    pub mtu: U32,
+}
