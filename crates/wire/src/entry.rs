@@ -202,11 +202,7 @@ impl SegmentHeader {
             Role::Head => 0u64,
             Role::Survivor => 1,
         };
-        [self.id, self.safe_version, role]
-            .iter()
-            .chain(&self.digest)
-            .flat_map(|word| word.to_le_bytes())
-            .collect()
+        [self.id, self.safe_version, role].iter().chain(&self.digest).flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// Parses a header; `None` when the bytes are none.

@@ -1,1 +1,322 @@
 //! What a client asks of a coordinator or master, and what it answers.
+//!
+//! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
+//! locator). A response is a [`ResponseHeader`], then a body whose meaning follows the request.
+
+mod answer;
+mod records;
+
+pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
+pub use records::{
+    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, push_counter, push_server, push_table,
+    scan_record_len, write_scan_record,
+};
+
+use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE, MAX_VERSION};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a request's header.
+pub const REQUEST_BYTES: usize = 16;
+
+/// The fixed header of every request.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct RequestHeader {
+    op: u8,
+    condition: u8,
+    key_len: U16,
+    table: U32,
+    argument: U64,
+}
+
+const _: () = assert!(size_of::<RequestHeader>() == REQUEST_BYTES);
+
+/// What must hold of an object for a write or remove to take place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Condition {
+    /// Nothing.
+    #[default]
+    None,
+    /// There is no such object.
+    Absent,
+    /// There is such an object.
+    Exists,
+    /// The object has this version.
+    Version(u64),
+}
+
+impl Condition {
+    fn encode(self) -> (u8, u64) {
+        match self {
+            Self::None => (0, 0),
+            Self::Absent => (1, 0),
+            Self::Exists => (2, 0),
+            Self::Version(version) => (3, version),
+        }
+    }
+
+    fn parse(code: u8, argument: u64) -> Result<Self, Malformed> {
+        match code {
+            0 => Ok(Self::None),
+            1 => Ok(Self::Absent),
+            2 => Ok(Self::Exists),
+            3 if argument <= MAX_VERSION => Ok(Self::Version(argument)),
+            _ => Err(Malformed::Condition(code)),
+        }
+    }
+
+    /// Whether it holds of an object with this version, or of no object.
+    #[must_use]
+    pub fn holds(self, version: Option<u64>) -> bool {
+        match self {
+            Self::None => true,
+            Self::Absent => version.is_none(),
+            Self::Exists => version.is_some(),
+            Self::Version(wanted) => version == Some(wanted),
+        }
+    }
+}
+
+/// A request, parsed; borrowed from the bytes it came in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// To a master: the object of a key. Body of the answer: the value.
+    Read {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+    },
+    /// To a master: store an object.
+    Write {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// Value.
+        value: &'a [u8],
+        /// What must hold first.
+        condition: Condition,
+    },
+    /// To a master: remove an object.
+    Remove {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// What must hold first.
+        condition: Condition,
+    },
+    /// To a master: add to a value of 8 bytes that is a little-endian `i64`; an absent one counts as 0.
+    /// Body of the answer: the new value.
+    IncrementI64 {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// What to add; the sum must not overflow.
+        delta: i64,
+    },
+    /// As [`IncrementI64`](Self::IncrementI64), for a little-endian `f64`.
+    IncrementF64 {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// What to add.
+        delta: f64,
+    },
+    /// To a master: the next objects of a table, in the order of [`Items`]' cursors.
+    /// Body of the answer: [`Items`]; `number`: the cursor to go on from, while `more` is set.
+    Scan {
+        /// Table id.
+        table: u32,
+        /// Cursor that the last answer gave; `None` to begin.
+        after: Option<u64>,
+    },
+    /// To a master: objects (`number`) and bytes (body: [`Records`] of counters) of a table.
+    TableStats {
+        /// Table id.
+        table: u32,
+    },
+    /// To a master or coordinator: its counters. Body: [`Records`].
+    ServerStats,
+    /// To a coordinator: make a table unless it exists. Body of the answer: one [`TableRecord`].
+    CreateTable {
+        /// Its name.
+        name: &'a str,
+    },
+    /// To a coordinator: drop a table and all its objects.
+    DropTable {
+        /// Its name.
+        name: &'a str,
+    },
+    /// To a coordinator: one table. Body of the answer: one [`TableRecord`].
+    FindTable {
+        /// Its name.
+        name: &'a str,
+    },
+    /// To a coordinator: every table. Body of the answer: [`TableRecord`]s.
+    ListTables,
+    /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
+    ListServers,
+    /// Server to coordinator: I serve here. `number` of the answer: the server's id.
+    Enlist {
+        /// The id it had before; zero when it never had one.
+        server: u32,
+        /// Where clients reach it.
+        locator: &'a str,
+    },
+    /// Server to coordinator: I serve the tables of map version `known`; answer when there is a newer
+    /// one, or after a while. `number`: its version. Body of the answer: [`TableRecord`]s.
+    Assignments {
+        /// Who asks.
+        server: u32,
+        /// Map version it serves.
+        known: u64,
+    },
+}
+
+/// Why bytes are not a request.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum Malformed {
+    /// Too few bytes.
+    #[error("request of {0} bytes is cut short")]
+    Short(usize),
+    /// No such operation.
+    #[error("unknown operation {0}")]
+    Op(u8),
+    /// No such condition.
+    #[error("unknown condition {0}")]
+    Condition(u8),
+    /// Bytes where none belong.
+    #[error("{0} bytes too many behind the request")]
+    Trailing(usize),
+    /// A value over the limit.
+    #[error("value of {0} bytes is over the limit of 1 MB")]
+    ValueTooLarge(usize),
+    /// A name over the limit, empty, or not UTF-8.
+    #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
+    Name,
+}
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const REMOVE: u8 = 3;
+const INCREMENT_I64: u8 = 4;
+const INCREMENT_F64: u8 = 5;
+const SCAN: u8 = 6;
+const TABLE_STATS: u8 = 7;
+const SERVER_STATS: u8 = 8;
+const CREATE_TABLE: u8 = 32;
+const DROP_TABLE: u8 = 33;
+const FIND_TABLE: u8 = 34;
+const LIST_TABLES: u8 = 35;
+const LIST_SERVERS: u8 = 36;
+const ENLIST: u8 = 37;
+const ASSIGNMENTS: u8 = 38;
+
+/// Code in `condition` of a scan that goes on from a cursor.
+const CONTINUE: u8 = 1;
+
+impl<'a> Request<'a> {
+    /// The request's bytes in three parts: header, key, value.
+    ///
+    /// # Panics
+    /// When the key or a name is over its limit: callers check at the edge.
+    #[must_use]
+    #[inline]
+    pub fn parts(&self) -> (RequestHeader, &'a [u8], &'a [u8]) {
+        const NOTHING: &[u8] = &[];
+        let (op, condition, table, argument, key, value) = match *self {
+            Self::Read { table, key } => (READ, 0, table, 0, key, NOTHING),
+            Self::Write { table, key, value, condition } => {
+                let (code, argument) = condition.encode();
+                (WRITE, code, table, argument, key, value)
+            }
+            Self::Remove { table, key, condition } => {
+                let (code, argument) = condition.encode();
+                (REMOVE, code, table, argument, key, NOTHING)
+            }
+            Self::IncrementI64 { table, key, delta } => (INCREMENT_I64, 0, table, delta.cast_unsigned(), key, NOTHING),
+            Self::IncrementF64 { table, key, delta } => (INCREMENT_F64, 0, table, delta.to_bits(), key, NOTHING),
+            Self::Scan { table, after: None } => (SCAN, 0, table, 0, NOTHING, NOTHING),
+            Self::Scan { table, after: Some(after) } => (SCAN, CONTINUE, table, after, NOTHING, NOTHING),
+            Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
+            Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
+            Self::CreateTable { name } => (CREATE_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
+            Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
+            Self::Enlist { server, locator } => (ENLIST, 0, server, 0, locator.as_bytes(), NOTHING),
+            Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
+        };
+        assert!(key.len() <= MAX_KEY, "key within limits");
+        let key_len = U16::new(u16::try_from(key.len()).expect("checked"));
+        (RequestHeader { op, condition, key_len, table: U32::new(table), argument: U64::new(argument) }, key, value)
+    }
+
+    /// Parses a request.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
+            return Err(Malformed::Short(bytes.len()));
+        };
+        let key_len = usize::from(header.key_len.get());
+        if key_len > rest.len() {
+            return Err(Malformed::Short(bytes.len()));
+        }
+        let (key, value) = rest.split_at(key_len);
+        let (table, argument) = (header.table.get(), header.argument.get());
+        if header.op != WRITE && !value.is_empty() {
+            return Err(Malformed::Trailing(value.len()));
+        }
+        let name = || match str::from_utf8(key) {
+            Ok(name) if (1..=MAX_TABLE_NAME).contains(&name.len()) => Ok(name),
+            _ => Err(Malformed::Name),
+        };
+        let keyless = |request| if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) };
+        match header.op {
+            READ => Ok(Self::Read { table, key }),
+            WRITE if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
+            WRITE => Ok(Self::Write { table, key, value, condition: Condition::parse(header.condition, argument)? }),
+            REMOVE => Ok(Self::Remove { table, key, condition: Condition::parse(header.condition, argument)? }),
+            INCREMENT_I64 => Ok(Self::IncrementI64 { table, key, delta: argument.cast_signed() }),
+            INCREMENT_F64 => Ok(Self::IncrementF64 { table, key, delta: f64::from_bits(argument) }),
+            SCAN => match header.condition {
+                0 => keyless(Self::Scan { table, after: None }),
+                CONTINUE => keyless(Self::Scan { table, after: Some(argument) }),
+                other => Err(Malformed::Condition(other)),
+            },
+            TABLE_STATS => keyless(Self::TableStats { table }),
+            SERVER_STATS => keyless(Self::ServerStats),
+            CREATE_TABLE => Ok(Self::CreateTable { name: name()? }),
+            DROP_TABLE => Ok(Self::DropTable { name: name()? }),
+            FIND_TABLE => Ok(Self::FindTable { name: name()? }),
+            LIST_TABLES => keyless(Self::ListTables),
+            LIST_SERVERS => keyless(Self::ListServers),
+            ENLIST => Ok(Self::Enlist { server: table, locator: name()? }),
+            ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
+            other => Err(Malformed::Op(other)),
+        }
+    }
+
+    /// Whether executing it twice is the same as once, so that it may be sent again when an answer is lost.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        !matches!(
+            self,
+            Self::Write { .. }
+                | Self::Remove { .. }
+                | Self::IncrementI64 { .. }
+                | Self::IncrementF64 { .. }
+                | Self::DropTable { .. }
+        )
+    }
+}

@@ -1,0 +1,124 @@
+//! Responses.
+
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a response's header.
+pub const RESPONSE_BYTES: usize = 16;
+
+/// The fixed header of every response.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct ResponseHeader {
+    status: u8,
+    more: u8,
+    reserved: U16,
+    count: U32,
+    number: U64,
+}
+
+const _: () = assert!(size_of::<ResponseHeader>() == RESPONSE_BYTES);
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[repr(u8)]
+pub enum Status {
+    /// As asked. `number`: the object's version, or what the request's documentation says.
+    #[error("ok")]
+    Ok = 0,
+    /// There is no such object.
+    #[error("no such object")]
+    NotFound = 1,
+    /// The condition did not hold. `number`: the version there is, 0 for none.
+    #[error("the condition does not hold")]
+    Conflict = 2,
+    /// This server does not serve that table.
+    #[error("this server does not serve that table")]
+    UnknownTable = 3,
+    /// The value to increment is not 8 bytes, or the sum would overflow.
+    #[error("the value is not a number of 8 bytes, or the sum overflows")]
+    NotANumber = 4,
+    /// Live data fills the memory given to the server.
+    #[error("the server's memory is full of live data")]
+    MemoryFull = 5,
+    /// The server can no longer make writes durable; body: why. Reads go on.
+    #[error("the server cannot make writes durable and takes no more of them")]
+    WritesStopped = 6,
+    /// The request could not be understood; body: why.
+    #[error("the request is malformed")]
+    Malformed = 7,
+    /// The request is for another kind of server.
+    #[error("this server does not take that request")]
+    WrongRole = 8,
+    /// A table of that name does not exist.
+    #[error("no such table")]
+    NoSuchTable = 9,
+    /// There is no server to serve a table.
+    #[error("no server has enlisted yet")]
+    NoServer = 10,
+    /// A limit is reached; body: which.
+    #[error("a limit is reached")]
+    Limit = 11,
+}
+
+impl TryFrom<u8> for Status {
+    type Error = u8;
+
+    fn try_from(byte: u8) -> Result<Self, u8> {
+        Ok(match byte {
+            0 => Self::Ok,
+            1 => Self::NotFound,
+            2 => Self::Conflict,
+            3 => Self::UnknownTable,
+            4 => Self::NotANumber,
+            5 => Self::MemoryFull,
+            6 => Self::WritesStopped,
+            7 => Self::Malformed,
+            8 => Self::WrongRole,
+            9 => Self::NoSuchTable,
+            10 => Self::NoServer,
+            11 => Self::Limit,
+            other => return Err(other),
+        })
+    }
+}
+
+/// A response, parsed; borrowed from the bytes it came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answer<'a> {
+    /// How the request ended.
+    pub status: Status,
+    /// For a scan: there is more behind this cursor.
+    pub more: bool,
+    /// A count, where the request's documentation says so.
+    pub count: u32,
+    /// The object's version, or what the request's documentation says.
+    pub number: u64,
+    /// What else there is.
+    pub body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// Parses a response; `None` when the bytes are none.
+    #[must_use]
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, body) = ResponseHeader::ref_from_prefix(bytes).ok()?;
+        let status = Status::try_from(header.status).ok()?;
+        Some(Self { status, more: header.more != 0, count: header.count.get(), number: header.number.get(), body })
+    }
+}
+
+/// The header of a response.
+#[must_use]
+#[inline]
+pub fn encode_answer(status: Status, more: bool, count: u32, number: u64) -> ResponseHeader {
+    ResponseHeader {
+        status: status as u8,
+        more: u8::from(more),
+        reserved: U16::new(0),
+        count: U32::new(count),
+        number: U64::new(number),
+    }
+}

@@ -1,0 +1,194 @@
+//! Lists in the bodies of responses.
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A table as the coordinator tells of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TableRecord {
+    /// Table id; never used again after the table is dropped.
+    pub id: u32,
+    /// Id of the server that serves it.
+    pub server: u32,
+    /// Its name.
+    pub name: String,
+    /// Locator of that server.
+    pub locator: String,
+}
+
+/// A server as the coordinator tells of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServerRecord {
+    /// Its id.
+    pub id: u32,
+    /// Milliseconds since the coordinator last heard of it.
+    pub silent_ms: u32,
+    /// Where clients reach it.
+    pub locator: String,
+}
+
+/// Appends a table to a body.
+pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
+    out.extend_from_slice(&table.id.to_le_bytes());
+    out.extend_from_slice(&table.server.to_le_bytes());
+    push_text(out, &table.name);
+    push_text(out, &table.locator);
+}
+
+/// Appends a server to a body.
+pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
+    out.extend_from_slice(&server.id.to_le_bytes());
+    out.extend_from_slice(&server.silent_ms.to_le_bytes());
+    push_text(out, &server.locator);
+}
+
+/// Appends a named counter to a body.
+pub fn push_counter(out: &mut Vec<u8>, name: &str, value: u64) {
+    push_text(out, name);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    let len = u8::try_from(text.len()).expect("names and locators are at most 255 bytes");
+    out.push(len);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Reads the records of a body one by one; a malformed record ends the list with `None`.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// The records of `body`.
+    #[must_use]
+    pub fn new(body: &'a [u8]) -> Self {
+        Self { rest: body }
+    }
+
+    /// Whether all has been read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next record as a table.
+    pub fn table(&mut self) -> Option<TableRecord> {
+        Some(TableRecord {
+            id: self.u32()?,
+            server: self.u32()?,
+            name: self.text()?.to_owned(),
+            locator: self.text()?.to_owned(),
+        })
+    }
+
+    /// The next record as a server.
+    pub fn server(&mut self) -> Option<ServerRecord> {
+        Some(ServerRecord { id: self.u32()?, silent_ms: self.u32()?, locator: self.text()?.to_owned() })
+    }
+
+    /// The next record as a counter.
+    pub fn counter(&mut self) -> Option<(&'a str, u64)> {
+        let name = self.text()?;
+        Some((name, u64::from_le_bytes(self.take(8)?.try_into().ok()?)))
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let len = usize::from(*self.take(1)?.first()?);
+        str::from_utf8(self.take(len)?).ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(head)
+    }
+}
+
+/// The fixed part of an object in the answer to a scan; its key and value follow.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct ScanRecord {
+    version: U64,
+    value_len: U32,
+    key_len: U16,
+}
+
+/// An object in the answer to a scan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Item<'a> {
+    /// Its version.
+    pub version: u64,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Bytes an object takes in the answer to a scan.
+#[must_use]
+pub fn scan_record_len(key: &[u8], value: &[u8]) -> usize {
+    size_of::<ScanRecord>() + key.len() + value.len()
+}
+
+/// Appends an object to the answer to a scan.
+pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
+    let record = ScanRecord {
+        version: U64::new(item.version),
+        value_len: U32::new(u32::try_from(item.value.len()).expect("value within limits")),
+        key_len: U16::new(u16::try_from(item.key.len()).expect("key within limits")),
+    };
+    out.extend_from_slice(record.as_bytes());
+    out.extend_from_slice(item.key);
+    out.extend_from_slice(item.value);
+}
+
+/// The objects in the answer to a scan.
+///
+/// Objects come in the order of their bit-reversed key hashes; a cursor is the last such hash given. So a scan
+/// meets every object that stays exactly once, however the table grows, and across restarts of the server.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    rest: &'a [u8],
+    left: u32,
+}
+
+impl<'a> Items<'a> {
+    /// The `count` objects of `body`.
+    #[must_use]
+    pub fn new(body: &'a [u8], count: u32) -> Self {
+        Self { rest: body, left: count }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    /// An object, or `None` inside for a body that is malformed from here on.
+    type Item = Option<Item<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let parsed = ScanRecord::ref_from_prefix(self.rest).ok().and_then(|(record, rest)| {
+            let (key, rest) = rest.split_at_checked(usize::from(record.key_len.get()))?;
+            let (value, rest) = rest.split_at_checked(usize::try_from(record.value_len.get()).ok()?)?;
+            Some((Item { version: record.version.get(), key, value }, rest))
+        });
+        match parsed {
+            Some((item, rest)) => {
+                self.rest = rest;
+                Some(Some(item))
+            }
+            None => {
+                self.left = 0;
+                Some(None)
+            }
+        }
+    }
+}
