@@ -1,0 +1,48 @@
+# Sprat: every target says aloud what it does. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo bench bench-store sim fuzz deny doc clean
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SPRAT := $(TARGET)/release/sprat
+# Seeds that `make sim` runs, seconds that `make fuzz` spends on each target.
+SEEDS ?= 10000
+FUZZ_SECONDS ?= 60
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run again)
+	@scripts/setup
+
+build: setup ## build the `sprat` binary, optimised
+	cargo build --release --locked --bin sprat
+
+test: ## everything that must hold: format, lints, dependencies, a short fuzz run, all tests
+	@scripts/test
+
+demo: build ## the store on real files: import, verify, measure, kill, restart, verify
+	$(SPRAT) demo
+
+bench: bench-store ## every benchmark
+
+bench-store: build ## the store beside its peers, in one run; results in target/bench/
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench store --json $(TARGET)/bench/store.json
+
+sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
+	$(SPRAT) sim --seeds $(SEEDS)
+
+fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+deny: setup ## licences, bans and origins of the crates we stand on
+	@scripts/deny
+
+doc: ## the API documentation of the workspace, in target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+clean: ## remove everything that was built
+	cargo clean
