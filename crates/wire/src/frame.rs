@@ -1,7 +1,406 @@
 //! How a backup frames a segment's bytes on disk.
 //!
-//! The log file is a [`FileHeader`] block followed by frames of [`FRAME_BYTES`], one a segment
-//! replica. A frame is a run of chunks, one for each write of a group commit: a [`ChunkHeader`],
-//! then that many bytes of the segment's log. The next chunk follows at once, so the last block of
-//! a frame is written again as the frame fills; it then holds the same bytes as before and more
-//! behind them, and a write torn at a sector's edge leaves the earlier bytes as they were.
+//! ```text
+//! log.sprat:  | header A | header B | frame 0 | frame 1 | ...
+//! frame:      | chunk | chunk | chunk ... | zeroes, or what an earlier segment left
+//! chunk:      | chunk header, 36 B | bytes of the segment's log |
+//! ```
+//! The log file begins with two copies of the [`FileHeader`], one block each, of which the one with the
+//! higher incarnation counts: an update torn by a power failure leaves the other. Behind them lie the
+//! frames, one a segment replica. A frame is a run of chunks, one for each write of a group commit: a
+//! [`ChunkHeader`], then that many bytes of the segment's log.
+//!
+//! **Why the last block may be written again.** The next chunk follows at once, so the block in which one
+//! ends is written again, with the same bytes as before and more behind them. A device writes sectors
+//! (512 B at least) whole or not at all; a sector that holds acknowledged bytes holds the same ones
+//! before and after, so a torn write may spoil only the new chunk.
+//!
+//! **Why stale chunks never count.** Frames are used again without being erased. The checksums of a chunk begin
+//! from the file's identity, and its header, checksum included, names the segment and the *incarnation*:
+//! a number that grows durably whenever the log is opened. Within one incarnation a segment id is used once,
+//! so what a frame held before, or what an earlier life wrote under the same segment id and lost, is never
+//! taken for a part of what it holds now.
+//!
+//! **How loss is told from an unfinished write.** A chunk header tells how much of its segment was known to be durable
+//! when it was written ([`ChunkHeader::durable`]). An invalid chunk that a later chunk vouches for is damage;
+//! one that nothing vouches for was under way when the power went, and nobody was told that it is durable.
+
+use crate::SEGMENT_BYTES;
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Version of everything on this page.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// First bytes of a log file, in every version.
+pub const FILE_MAGIC: [u8; 8] = *b"SPRATLOG";
+
+/// The unit of writing, bytes.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Copies of the file header, one a block.
+pub const FILE_HEADERS: usize = 2;
+
+/// Where the first frame begins, bytes from the file's beginning.
+pub const FRAMES_OFFSET: u64 = (FILE_HEADERS * BLOCK_BYTES) as u64;
+
+/// Bytes of a chunk's header.
+pub const CHUNK_HEADER_BYTES: usize = 36;
+
+/// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, room for 29,127 chunk headers.
+/// Commits that carry 260 B or more on average fill the segment before the frame; smaller ones, a single
+/// 130 B entry each at worst, fill the frame when the segment is 88 % full, and it is sealed there.
+pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
+
+const _: () = assert!(FRAME_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!((FRAME_BYTES - SEGMENT_BYTES) / CHUNK_HEADER_BYTES == 29_127);
+
+/// First bytes of a chunk header, behind the checksums.
+const CHUNK_MAGIC: u16 = 0x53c7;
+
+const FLAG_SEALED: u16 = 1;
+const FLAG_HEAD: u16 = 2;
+const FLAG_CUT: u16 = 4;
+
+/// The file header as it lies on disk; zeroes up to the block's end. Magic, version and checksum stay where
+/// they are in every version, and the checksum covers the block.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawFileHeader {
+    magic: [u8; 8],
+    version: U32,
+    crc: U32,
+    cluster: [u8; 16],
+    server: U64,
+    frame_bytes: U32,
+    segment_bytes: U32,
+    incarnation: U32,
+    clean_length: U32,
+    clean_head: U64,
+}
+
+/// What a log file says about itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileHeader {
+    /// Random identity of the file's cluster.
+    pub cluster: [u8; 16],
+    /// The server whose segments these are.
+    pub server: u64,
+    /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
+    pub frame_bytes: u32,
+    /// Most bytes of log in a segment.
+    pub segment_bytes: u32,
+    /// Counts the times that the log was opened for writing, from 1.
+    pub incarnation: u32,
+    /// The newest head segment and the bytes in it, when the log was closed in order.
+    pub clean: Option<(u64, u32)>,
+}
+
+/// Why a block is not a file header.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum BadFileHeader {
+    /// Nothing was ever written here.
+    #[error("the block is empty")]
+    Empty,
+    /// Not a log file, or damaged.
+    #[error("no Sprat log begins here (wrong magic)")]
+    Magic,
+    /// Damaged.
+    #[error("file header checksum is {stored:#010x}, its bytes give {computed:#010x}")]
+    Crc {
+        /// The checksum in the header.
+        stored: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+    /// Written by a newer program.
+    #[error("the log has format version {0}, this program knows {FORMAT_VERSION}: start it with a newer one")]
+    Newer(u32),
+    /// The checksum is right and the fields are not.
+    #[error("file header field {0} is out of range")]
+    Field(&'static str),
+}
+
+impl FileHeader {
+    /// The header as a block.
+    #[must_use]
+    pub fn encode(&self) -> [u8; BLOCK_BYTES] {
+        let (clean_head, clean_length) = self.clean.unwrap_or((0, 0));
+        let raw = RawFileHeader {
+            magic: FILE_MAGIC,
+            version: U32::new(FORMAT_VERSION),
+            crc: U32::new(0),
+            cluster: self.cluster,
+            server: U64::new(self.server),
+            frame_bytes: U32::new(self.frame_bytes),
+            segment_bytes: U32::new(self.segment_bytes),
+            incarnation: U32::new(self.incarnation),
+            clean_length: U32::new(clean_length),
+            clean_head: U64::new(clean_head),
+        };
+        let mut block = [0; BLOCK_BYTES];
+        block[..size_of::<RawFileHeader>()].copy_from_slice(raw.as_bytes());
+        let crc = file_header_crc(&block);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    /// Parses a block.
+    ///
+    /// # Errors
+    /// [`BadFileHeader`]; `Newer` only when the block is intact.
+    pub fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Self, BadFileHeader> {
+        if block.iter().all(|byte| *byte == 0) {
+            return Err(BadFileHeader::Empty);
+        }
+        let (raw, padding) = RawFileHeader::ref_from_prefix(block).expect("a block is longer than a header");
+        if raw.magic != FILE_MAGIC {
+            return Err(BadFileHeader::Magic);
+        }
+        let (stored, computed) = (raw.crc.get(), file_header_crc(block));
+        if stored != computed {
+            return Err(BadFileHeader::Crc { stored, computed });
+        }
+        match raw.version.get() {
+            FORMAT_VERSION => {}
+            0 => return Err(BadFileHeader::Field("version")),
+            newer => return Err(BadFileHeader::Newer(newer)),
+        }
+        let (frame_bytes, segment_bytes) = (raw.frame_bytes.get(), raw.segment_bytes.get());
+        if segment_bytes == 0 || segment_bytes as usize > SEGMENT_BYTES {
+            return Err(BadFileHeader::Field("segment_bytes"));
+        }
+        let sensible = frame_bytes > segment_bytes && frame_bytes as usize <= 2 * FRAME_BYTES;
+        if !sensible || !(frame_bytes as usize).is_multiple_of(BLOCK_BYTES) {
+            return Err(BadFileHeader::Field("frame_bytes"));
+        }
+        if raw.incarnation.get() == 0 {
+            return Err(BadFileHeader::Field("incarnation"));
+        }
+        if padding.iter().any(|byte| *byte != 0) {
+            return Err(BadFileHeader::Field("padding"));
+        }
+        Ok(Self {
+            cluster: raw.cluster,
+            server: raw.server.get(),
+            frame_bytes,
+            segment_bytes,
+            incarnation: raw.incarnation.get(),
+            clean: (raw.clean_head.get() != 0).then(|| (raw.clean_head.get(), raw.clean_length.get())),
+        })
+    }
+
+    /// Where frame `index` begins, bytes from the file's beginning.
+    #[must_use]
+    pub fn frame_offset(&self, index: u32) -> u64 {
+        FRAMES_OFFSET + u64::from(index) * u64::from(self.frame_bytes)
+    }
+
+    /// What the checksums of this file's chunks begin from.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        Seed(crc32c::crc32c_append(crc32c::crc32c(&self.cluster), &self.server.to_le_bytes()))
+    }
+}
+
+fn file_header_crc(block: &[u8; BLOCK_BYTES]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..])
+}
+
+/// What the checksums of a file's chunks begin from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Seed(u32);
+
+/// A chunk header as it lies on disk.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawChunkHeader {
+    crc: U32,
+    payload_crc: U32,
+    magic: U16,
+    flags: U16,
+    segment: U64,
+    incarnation: U32,
+    offset: U32,
+    length: U32,
+    durable: U32,
+}
+
+const _: () = assert!(size_of::<RawChunkHeader>() == CHUNK_HEADER_BYTES);
+
+/// What stands before each run of log bytes in a frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ChunkHeader {
+    /// The segment.
+    pub segment: u64,
+    /// The incarnation in which the segment's frame was begun.
+    pub incarnation: u32,
+    /// Where in the segment's log the bytes belong.
+    pub offset: u32,
+    /// How many bytes follow.
+    pub length: u32,
+    /// Bytes of the segment's log that were durable before this chunk was written.
+    pub durable: u32,
+    /// Whether the segment is a head (else a survivor).
+    pub head: bool,
+    /// Whether the segment ends with this chunk.
+    pub seal: Seal,
+}
+
+/// How a chunk ends its segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Seal {
+    /// Not: more may follow.
+    Open,
+    /// The segment is complete.
+    Sealed,
+    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may lie before what the chunks
+    /// so far hold. No bytes follow.
+    Cut,
+}
+
+/// Why bytes are not a chunk header.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum BadChunk {
+    /// Fewer bytes than a header.
+    #[error("{0} B are too few for a chunk header")]
+    Short(usize),
+    /// No chunk header begins here.
+    #[error("no chunk header (wrong magic)")]
+    Magic,
+    /// It looked like one, but is damaged or of another file.
+    #[error("chunk header checksum is {stored:#010x}, its bytes give {computed:#010x}")]
+    HeaderCrc {
+        /// The checksum in the header.
+        stored: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+    /// The header is intact and nonsense.
+    #[error("chunk header field {0} is out of range")]
+    Field(&'static str),
+    /// The bytes behind the header are not those it was written with.
+    #[error("chunk checksum is {stored:#010x}, its bytes give {computed:#010x}")]
+    PayloadCrc {
+        /// The checksum in the header.
+        stored: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+}
+
+/// A parsed chunk header, and what its payload must check to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Chunk {
+    /// The header.
+    pub header: ChunkHeader,
+    start: u32,
+    payload_crc: u32,
+}
+
+impl ChunkHeader {
+    fn raw(&self) -> RawChunkHeader {
+        let seal = match self.seal {
+            Seal::Open => 0,
+            Seal::Sealed => FLAG_SEALED,
+            Seal::Cut => FLAG_CUT,
+        };
+        RawChunkHeader {
+            crc: U32::new(0),
+            payload_crc: U32::new(0),
+            magic: U16::new(CHUNK_MAGIC),
+            flags: U16::new(seal | if self.head { FLAG_HEAD } else { 0 }),
+            segment: U64::new(self.segment),
+            incarnation: U32::new(self.incarnation),
+            offset: U32::new(self.offset),
+            length: U32::new(self.length),
+            durable: U32::new(self.durable),
+        }
+    }
+
+    /// What the payload's checksum begins from: chunks of other segments, lives and places differ in it.
+    #[must_use]
+    pub fn payload_seed(seed: Seed, segment: u64, incarnation: u32, offset: u32) -> u32 {
+        let crc = crc32c::crc32c_append(seed.0, &segment.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc, &incarnation.to_le_bytes());
+        crc32c::crc32c_append(crc, &offset.to_le_bytes())
+    }
+
+    /// The header's bytes; `payload_crc` is the CRC32C of the payload, begun from
+    /// [`payload_seed`](Self::payload_seed).
+    #[must_use]
+    pub fn encode(&self, seed: Seed, payload_crc: u32) -> [u8; CHUNK_HEADER_BYTES] {
+        assert!(self.durable <= self.offset, "durable before it was written");
+        let mut raw = self.raw();
+        raw.payload_crc = U32::new(payload_crc);
+        raw.crc = U32::new(crc32c::crc32c_append(seed.0, &raw.as_bytes()[4..]));
+        raw.as_bytes().try_into().expect("the header's length")
+    }
+
+    /// Parses the header at the beginning of `bytes`.
+    ///
+    /// # Errors
+    /// [`BadChunk`], but for `PayloadCrc`: see [`Chunk::check`].
+    #[inline]
+    pub fn parse(seed: Seed, bytes: &[u8]) -> Result<Chunk, BadChunk> {
+        let Ok((raw, _)) = RawChunkHeader::ref_from_prefix(bytes) else {
+            return Err(BadChunk::Short(bytes.len()));
+        };
+        if raw.magic.get() != CHUNK_MAGIC {
+            return Err(BadChunk::Magic);
+        }
+        let (stored, computed) = (raw.crc.get(), crc32c::crc32c_append(seed.0, &raw.as_bytes()[4..]));
+        if stored != computed {
+            return Err(BadChunk::HeaderCrc { stored, computed });
+        }
+        let flags = raw.flags.get();
+        let seal = match flags & !FLAG_HEAD {
+            0 => Seal::Open,
+            FLAG_SEALED => Seal::Sealed,
+            FLAG_CUT if raw.length.get() == 0 => Seal::Cut,
+            _ => return Err(BadChunk::Field("flags")),
+        };
+        let header = Self {
+            segment: raw.segment.get(),
+            incarnation: raw.incarnation.get(),
+            offset: raw.offset.get(),
+            length: raw.length.get(),
+            durable: raw.durable.get(),
+            head: flags & FLAG_HEAD != 0,
+            seal,
+        };
+        if header.durable > header.offset {
+            return Err(BadChunk::Field("durable"));
+        }
+        let start = Self::payload_seed(seed, header.segment, header.incarnation, header.offset);
+        Ok(Chunk { header, start, payload_crc: raw.payload_crc.get() })
+    }
+}
+
+impl Chunk {
+    /// Checks the payload, exactly [`ChunkHeader::length`] bytes.
+    ///
+    /// # Errors
+    /// [`BadChunk::PayloadCrc`].
+    pub fn check(&self, payload: &[u8]) -> Result<(), BadChunk> {
+        assert!(payload.len() == self.header.length as usize, "a payload of the header's length");
+        let computed = crc32c::crc32c_append(self.start, payload);
+        if computed != self.payload_crc {
+            return Err(BadChunk::PayloadCrc { stored: self.payload_crc, computed });
+        }
+        Ok(())
+    }
+}
+
+/// Every valid chunk header in `bytes`, at whatever place, with its place: what is left to see
+/// of a frame whose run of chunks is broken.
+pub fn find_chunks(seed: Seed, bytes: &[u8]) -> impl Iterator<Item = (usize, Chunk)> + '_ {
+    let magic = CHUNK_MAGIC.to_le_bytes();
+    (0..bytes.len().saturating_sub(CHUNK_HEADER_BYTES - 1)).filter_map(move |place| {
+        if bytes[place + 8] != magic[0] || bytes[place + 9] != magic[1] {
+            return None;
+        }
+        Some((place, ChunkHeader::parse(seed, &bytes[place..]).ok()?))
+    })
+}

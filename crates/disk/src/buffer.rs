@@ -1,0 +1,56 @@
+//! Memory that a device can write from.
+
+use std::ops::{Deref, DerefMut};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Alignment, in memory and on disk, of what is read and written, bytes. Every device in use has
+/// logical blocks that divide it.
+pub const BLOCK_BYTES: usize = 4096;
+
+#[derive(Clone, FromBytes, Immutable, IntoBytes)]
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK_BYTES]);
+
+/// An owned buffer of whole blocks, aligned to [`BLOCK_BYTES`]. Dereferences to its bytes.
+pub struct AlignedBuf {
+    blocks: Vec<Block>,
+}
+
+impl AlignedBuf {
+    /// A buffer of zeroes of at least `bytes`, rounded up to whole blocks.
+    #[must_use]
+    pub fn zeroed(bytes: usize) -> Self {
+        let count = bytes.div_ceil(BLOCK_BYTES);
+        Self { blocks: vec![Block([0; BLOCK_BYTES]); count] }
+    }
+
+    /// Makes the buffer at least `bytes` long, keeping its contents; new bytes are zero.
+    pub fn grow(&mut self, bytes: usize) {
+        let count = bytes.div_ceil(BLOCK_BYTES);
+        if count > self.blocks.len() {
+            let mut grown = Self::zeroed(bytes);
+            grown[..self.len()].copy_from_slice(self);
+            *self = grown;
+        }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.blocks.as_bytes()
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.blocks.as_mut_bytes()
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({} B)", self.len())
+    }
+}

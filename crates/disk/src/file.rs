@@ -1,0 +1,236 @@
+//! A real file.
+
+use crate::ring::Ring;
+use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// How the file's bytes travel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// From our memory to the device (`O_DIRECT`), where the filesystem takes that: the fastest way to a durable write.
+    Direct,
+    /// Through the kernel's page cache: a write completes when the kernel has it.
+    Cached,
+}
+
+/// Why a file could not be opened as a disk.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Another process holds the file.
+    #[error("{} is in use by another server; stop that one or choose another data directory", .0.display())]
+    Locked(PathBuf),
+    /// The operating system refused.
+    #[error("cannot open {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// A file, locked for this process alone as long as it is open.
+pub struct FileDisk {
+    path: PathBuf,
+    file: Arc<File>,
+    engine: Engine,
+    how: String,
+}
+
+enum Engine {
+    Ring(Box<Ring>),
+    /// Where io_uring is forbidden: every operation blocks its submitter.
+    Blocking(VecDeque<Completion>),
+}
+
+impl FileDisk {
+    /// Opens `path`, creating it empty when absent (and then makes its name durable in its directory),
+    /// and locks it. What cannot be had for [`Access::Direct`] is done without and said in [`describe`](Self::describe).
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked(path.to_owned())),
+            other => other.map_err(failed)?,
+        }
+        sync_directory(path).map_err(failed)?;
+        let refusal = match access {
+            Access::Direct => go_direct(&file).err(),
+            Access::Cached => Some("cached on request".to_owned()),
+        };
+        let file = File::from(file);
+        let separate_sync = access == Access::Direct && refusal.is_some();
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        let (engine, engine_name) = match Ring::new(file.try_clone().map_err(io)?, separate_sync) {
+            Ok(ring) => (Engine::Ring(Box::new(ring)), "io_uring".to_owned()),
+            Err(error) => (Engine::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})")),
+        };
+        let how = match (refusal, separate_sync) {
+            (None, _) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
+            (Some(why), true) => format!("{engine_name}, page cache and fdatasync (no O_DIRECT: {why})"),
+            (Some(why), false) => format!("{engine_name}, page cache ({why})"),
+        };
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, how })
+    }
+
+    /// How bytes reach the device, for the log: the engine, and what had to be done without and why.
+    #[must_use]
+    pub fn describe(&self) -> &str {
+        &self.how
+    }
+
+    /// Uses blocking calls from now on, as where io_uring is forbidden: for tests of that way.
+    ///
+    /// # Panics
+    /// When operations are under way.
+    pub fn without_ring(&mut self) {
+        assert!(self.poll().is_none(), "nothing under way");
+        self.engine = Engine::Blocking(VecDeque::new());
+        "blocking calls (on request)".clone_into(&mut self.how);
+    }
+}
+
+/// Makes the file's name durable.
+fn sync_directory(path: &Path) -> rustix::io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let directory = rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::fsync(&directory)
+}
+
+/// Switches the file to direct I/O; says why when that cannot be.
+fn go_direct(file: &rustix::fd::OwnedFd) -> Result<(), String> {
+    if let Ok(stat) = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0
+    {
+        let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
+        if memory == 0 || offset == 0 {
+            return Err("the filesystem has none".to_owned());
+        }
+        if !BLOCK_BYTES.is_multiple_of(memory) || !BLOCK_BYTES.is_multiple_of(offset) {
+            return Err(format!("the device wants blocks of {offset} B"));
+        }
+    }
+    let flags = rustix::fs::fcntl_getfl(file).map_err(|errno| errno.to_string())?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
+}
+
+/// Does `op` at once.
+fn block_on(file: &File, op: &Op) -> io::Result<()> {
+    match op {
+        Op::Write { buffer, len, offset, durable } => {
+            let flags = if *durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let mut done = 0;
+            while done < *len {
+                let slice = [IoSlice::new(&buffer[done..*len])];
+                match rustix::io::pwritev2(file, &slice, offset + done as u64, flags) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(count) => done += count,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Ok(())
+        }
+        Op::Sync => Ok(rustix::fs::fsync(file)?),
+        Op::Reserve { offset, len } => {
+            reserved(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, *offset, *len).map_err(io::Error::from))
+        }
+    }
+}
+
+/// The outcome of a reservation: where there is no such call, the zeroes that are written next do its work.
+fn reserved(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
+        other => other,
+    }
+}
+
+impl Disk for FileDisk {
+    type Reader = FileReader;
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn submit(&mut self, ticket: u64, op: Op) {
+        check_aligned(&op);
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.submit(ticket, op),
+            Engine::Blocking(done) => {
+                assert!(done.len() < MAX_IN_FLIGHT, "the caller counts");
+                let result = block_on(&self.file, &op);
+                done.push_back(complete(ticket, op, result));
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        match &mut self.engine {
+            Engine::Ring(ring) => {
+                let (ticket, op, result) = ring.poll()?;
+                Some(complete(ticket, op, result))
+            }
+            Engine::Blocking(done) => done.pop_front(),
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.wait(),
+            Engine::Blocking(_) => Ok(()),
+        }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.engine {
+            Engine::Ring(ring) => Some(ring.poll_fd()),
+            Engine::Blocking(_) => None,
+        }
+    }
+
+    fn reader(&self) -> FileReader {
+        FileReader { file: self.file.clone() }
+    }
+}
+
+fn complete(ticket: u64, op: Op, result: io::Result<()>) -> Completion {
+    match op {
+        Op::Write { buffer, .. } => Completion { ticket, result, buffer: Some(buffer) },
+        Op::Sync => Completion { ticket, result, buffer: None },
+        Op::Reserve { .. } => Completion { ticket, result: reserved(result), buffer: None },
+    }
+}
+
+/// Reads a [`FileDisk`].
+#[derive(Clone, Debug)]
+pub struct FileReader {
+    file: Arc<File>,
+}
+
+impl ReadAt for FileReader {
+    fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()> {
+        assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64), "{len} B at {offset}");
+        self.file.read_exact_at(&mut into[..len], offset)
+    }
+}

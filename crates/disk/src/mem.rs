@@ -1,0 +1,393 @@
+//! A file in memory that fails as files do.
+
+use crate::pages::Pages;
+use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What a device writes whole or not at all, bytes.
+const SECTOR: usize = 512;
+
+/// What befalls an operation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// `EIO`. A write may have happened in part.
+    Io,
+    /// `ENOSPC`. A write may have happened in part.
+    NoSpace,
+    /// Never answered: the process will not live to see it.
+    Hang,
+}
+
+/// How long operations take, nanoseconds of the virtual clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latency {
+    /// Every operation.
+    pub base: u64,
+    /// A durable write or sync, on top.
+    pub durable: u64,
+    /// At most this much more, drawn for each operation.
+    pub jitter: u64,
+}
+
+/// A write that is with the kernel but perhaps not on the medium.
+struct Write {
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Order in which operations were begun.
+    sequence: u64,
+    /// Whether the caller was told; before that a crash may leave any part, after that it may only
+    /// if the write is not durable.
+    completed: bool,
+    durable: bool,
+}
+
+struct Pending {
+    ticket: u64,
+    op: Op,
+    sequence: u64,
+    due: u64,
+    fault: Option<Fault>,
+    /// For a sync: the writes it makes durable, those that were complete when it was begun.
+    covers: Vec<u64>,
+}
+
+struct State {
+    random: u64,
+    now: u64,
+    latency: Latency,
+    /// What is on the medium for certain.
+    medium: Pages,
+    /// What reads see: the medium and every completed write.
+    view: Pages,
+    /// Begun and not certain, in the order in which they reach the medium.
+    writes: Vec<Write>,
+    pending: Vec<Pending>,
+    begun: u64,
+    faults: Vec<(u64, Fault)>,
+    capacity: u64,
+    /// Counts crashes: disks opened before the last one are dead.
+    life: u64,
+    opened: bool,
+}
+
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable, and of the rest
+/// what the seed says, sector by sector.
+pub struct MemDisk {
+    state: Arc<Mutex<State>>,
+    life: u64,
+}
+
+/// The medium as its tormentor sees it: outlives the disks opened on it.
+#[derive(Clone)]
+pub struct MemControl {
+    state: Arc<Mutex<State>>,
+}
+
+/// Reads a [`MemDisk`].
+#[derive(Clone)]
+pub struct MemReader {
+    state: Arc<Mutex<State>>,
+    life: u64,
+}
+
+impl State {
+    /// The next number of a fixed sequence (splitmix64).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Moves the writes at the front that are certain by now to the medium.
+    fn settle(&mut self) {
+        let certain = self.writes.iter().take_while(|write| write.completed && write.durable).count();
+        for write in self.writes.drain(..certain) {
+            self.medium.write(write.offset, &write.bytes);
+        }
+    }
+
+    /// Ends an operation; returns its outcome.
+    fn finish(&mut self, pending: Pending) -> Completion {
+        let Pending { ticket, op, sequence, fault, covers, .. } = pending;
+        let mut result = match fault {
+            Some(Fault::Io) => Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())),
+            Some(Fault::NoSpace) => Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())),
+            Some(Fault::Hang) | None => Ok(()),
+        };
+        let end = match &op {
+            Op::Write { len, offset, .. } => offset + *len as u64,
+            Op::Reserve { offset, len } => offset + len,
+            Op::Sync => 0,
+        };
+        if end > self.capacity {
+            result = Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        }
+        let buffer = match op {
+            Op::Write { buffer, len, offset, durable } => {
+                if result.is_ok() {
+                    self.view.write(offset, &buffer[..len]);
+                    let write = self.writes.iter_mut().find(|write| write.sequence == sequence).expect("begun");
+                    write.completed = true;
+                    write.durable = durable;
+                }
+                Some(buffer)
+            }
+            Op::Sync => {
+                if result.is_ok() {
+                    for write in self.writes.iter_mut().filter(|write| covers.contains(&write.sequence)) {
+                        write.durable = true;
+                    }
+                }
+                None
+            }
+            Op::Reserve { .. } => None,
+        };
+        self.settle();
+        Completion { ticket, result, buffer }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().expect("no holder panics")
+}
+
+impl MemControl {
+    /// An empty file without limits, latency or faults; `seed` decides what crashes leave.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let state = State {
+            random: seed,
+            now: 0,
+            latency: Latency::default(),
+            medium: Pages::default(),
+            view: Pages::default(),
+            writes: Vec::new(),
+            pending: Vec::new(),
+            begun: 0,
+            faults: Vec::new(),
+            capacity: u64::MAX,
+            life: 0,
+            opened: false,
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Opens the file; `None` when it is open already, as the lock of a real one would have it.
+    #[must_use]
+    pub fn open(&self) -> Option<MemDisk> {
+        let mut state = lock(&self.state);
+        if state.opened {
+            return None;
+        }
+        state.opened = true;
+        Some(MemDisk { state: self.state.clone(), life: state.life })
+    }
+
+    /// Cuts the power: what was not certain is kept, lost or torn, and disks opened so far are dead.
+    pub fn crash(&self) {
+        let mut state = lock(&self.state);
+        let writes = std::mem::take(&mut state.writes);
+        for write in writes {
+            let style = if write.completed && write.durable { 0 } else { state.draw() % 4 };
+            let sectors = write.bytes.len().div_ceil(SECTOR) as u64;
+            let (from, until) = match style {
+                0 => (0, sectors),                      // whole
+                1 => (0, 0),                            // lost
+                2 => (0, state.draw() % (sectors + 1)), // its beginning
+                _ => (0, sectors),                      // any of its sectors
+            };
+            for sector in from..until {
+                if style == 3 && state.draw().is_multiple_of(2) {
+                    continue;
+                }
+                let start = usize::try_from(sector).expect("within the write") * SECTOR;
+                let bytes = &write.bytes[start..write.bytes.len().min(start + SECTOR)];
+                state.medium.write(write.offset + start as u64, bytes);
+            }
+        }
+        state.view = state.medium.clone();
+        state.pending.clear();
+        state.faults.clear();
+        state.life += 1;
+        state.opened = false;
+    }
+
+    /// Ends the process but not the kernel: what is under way is still done, and disks opened so far are dead.
+    pub fn kill(&self) {
+        let mut state = lock(&self.state);
+        for pending in std::mem::take(&mut state.pending) {
+            state.finish(pending);
+        }
+        state.life += 1;
+        state.opened = false;
+    }
+
+    /// Sets the virtual clock, nanoseconds: what is due by then is answered.
+    pub fn set_now(&self, now: u64) {
+        let mut state = lock(&self.state);
+        state.now = state.now.max(now);
+    }
+
+    /// When the next answer is due, nanoseconds; `None` when nothing is under way.
+    #[must_use]
+    pub fn next_due(&self) -> Option<u64> {
+        lock(&self.state).pending.iter().map(|pending| pending.due).filter(|due| *due != u64::MAX).min()
+    }
+
+    /// Sets how long operations take.
+    pub fn set_latency(&self, latency: Latency) {
+        lock(&self.state).latency = latency;
+    }
+
+    /// Sets how much the medium holds, bytes.
+    pub fn set_capacity(&self, bytes: u64) {
+        lock(&self.state).capacity = bytes;
+    }
+
+    /// Operations begun since the file exists.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        lock(&self.state).begun
+    }
+
+    /// Makes `fault` befall the operation that is `after` more operations away (0: the next one).
+    pub fn fail(&self, after: u64, fault: Fault) {
+        let mut state = lock(&self.state);
+        let number = state.begun + after;
+        state.faults.push((number, fault));
+    }
+
+    /// Flips bit `bit` of the byte at `offset`, on the medium and for readers.
+    pub fn flip(&self, offset: u64, bit: u32) {
+        let mut state = lock(&self.state);
+        let mut byte = [0];
+        state.view.read(offset, &mut byte);
+        byte[0] ^= 1u8.rotate_left(bit);
+        state.view.write(offset, &byte);
+        state.medium.write(offset, &byte);
+    }
+
+    /// Overwrites bytes, on the medium and for readers.
+    pub fn patch(&self, offset: u64, bytes: &[u8]) {
+        let mut state = lock(&self.state);
+        state.view.write(offset, bytes);
+        state.medium.write(offset, bytes);
+    }
+
+    /// What readers see, whole.
+    #[must_use]
+    pub fn contents(&self) -> Vec<u8> {
+        let state = lock(&self.state);
+        let mut bytes = vec![0; usize::try_from(state.view.size()).expect("fits memory")];
+        state.view.read(0, &mut bytes);
+        bytes
+    }
+}
+
+impl MemDisk {
+    /// The state, if the disk has not died.
+    fn alive(&self) -> Option<MutexGuard<'_, State>> {
+        Some(lock(&self.state)).filter(|state| state.life == self.life)
+    }
+}
+
+impl Drop for MemDisk {
+    fn drop(&mut self) {
+        if let Some(mut state) = self.alive() {
+            for pending in std::mem::take(&mut state.pending) {
+                state.finish(pending);
+            }
+            state.opened = false;
+        }
+    }
+}
+
+impl Disk for MemDisk {
+    type Reader = MemReader;
+
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(lock(&self.state).view.size())
+    }
+
+    fn submit(&mut self, ticket: u64, op: Op) {
+        check_aligned(&op);
+        let Some(mut state) = self.alive() else { return };
+        assert!(state.pending.len() < MAX_IN_FLIGHT, "the caller counts");
+        let sequence = state.begun;
+        state.begun += 1;
+        let fault = state.faults.iter().find(|(number, _)| *number == sequence).map(|(_, fault)| *fault);
+        let latency = state.latency;
+        let durable = match &op {
+            Op::Write { durable, .. } => *durable,
+            Op::Sync => true,
+            Op::Reserve { .. } => false,
+        };
+        let extra = if latency.jitter > 0 { state.draw() % latency.jitter } else { 0 };
+        let mut due = state.now + latency.base + extra + if durable { latency.durable } else { 0 };
+        if fault == Some(Fault::Hang) {
+            due = u64::MAX;
+        }
+        if let Op::Write { buffer, len, offset, .. } = &op {
+            let bytes = buffer[..*len].to_vec();
+            state.writes.push(Write { offset: *offset, bytes, sequence, completed: false, durable: false });
+        }
+        let covers = match &op {
+            Op::Sync => state.writes.iter().filter(|write| write.completed).map(|write| write.sequence).collect(),
+            _ => Vec::new(),
+        };
+        state.pending.push(Pending { ticket, op, sequence, due, fault, covers });
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        let mut state = self.alive()?;
+        let now = state.now;
+        let ready = state.pending.iter().enumerate().filter(|(_, pending)| pending.due <= now);
+        let (index, _) = ready.min_by_key(|(_, pending)| (pending.due, pending.sequence))?;
+        let pending = state.pending.remove(index);
+        Some(state.finish(pending))
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let Some(mut state) = self.alive() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let due = state.pending.iter().map(|pending| pending.due).min();
+        match due {
+            Some(u64::MAX) => Err(io::ErrorKind::TimedOut.into()),
+            Some(due) => {
+                state.now = state.now.max(due);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn reader(&self) -> MemReader {
+        MemReader { state: self.state.clone(), life: self.life }
+    }
+}
+
+impl ReadAt for MemReader {
+    fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()> {
+        assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64), "{len} B at {offset}");
+        let state = lock(&self.state);
+        if state.life != self.life {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        if offset + len as u64 > state.view.size() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        state.view.read(offset, &mut into[..len]);
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Sparse bytes: what a file in memory is made of.
+
+use std::collections::BTreeMap;
+
+const PAGE: usize = 4096;
+
+/// Bytes by page; a page that is absent is zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+    size: u64,
+}
+
+impl Pages {
+    /// Bytes from the beginning to the last one written.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Puts `bytes` at `offset`.
+    pub(crate) fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        self.size = self.size.max(offset + bytes.len() as u64);
+        while !bytes.is_empty() {
+            let (page, within) = split(offset);
+            let count = bytes.len().min(PAGE - within);
+            let (part, rest) = bytes.split_at(count);
+            if let Some(present) = self.pages.get_mut(&page) {
+                present[within..][..count].copy_from_slice(part);
+            } else if part.iter().any(|byte| *byte != 0) {
+                let mut fresh = Box::new([0; PAGE]);
+                fresh[within..][..count].copy_from_slice(part);
+                self.pages.insert(page, fresh);
+            }
+            bytes = rest;
+            offset += count as u64;
+        }
+    }
+
+    /// Fills `into` from `offset`; what lies behind the end is zero.
+    pub(crate) fn read(&self, mut offset: u64, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let (page, within) = split(offset);
+            let count = into.len().min(PAGE - within);
+            let (part, rest) = into.split_at_mut(count);
+            match self.pages.get(&page) {
+                Some(present) => part.copy_from_slice(&present[within..][..count]),
+                None => part.fill(0),
+            }
+            into = rest;
+            offset += count as u64;
+        }
+    }
+}
+
+/// The page of an offset, and the place within it.
+fn split(offset: u64) -> (u64, usize) {
+    let within = usize::try_from(offset % PAGE as u64).expect("less than a page");
+    (offset / PAGE as u64, within)
+}
