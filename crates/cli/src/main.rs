@@ -1,2 +1,3 @@
 //! The `sprat` binary.
+
 fn main() {}

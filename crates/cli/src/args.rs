@@ -1,0 +1,540 @@
+//! The one table of commands and flags, from which help, completions and man pages come.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// DRAM storage for clusters of small servers: microsecond reads, every write durable.
+#[derive(Debug, Parser)]
+#[command(name = "sprat", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  sprat server                          a whole store on this machine, data in ./sprat-data
+  sprat table create users
+  sprat put users alice 'likes tea'
+  sprat get users alice
+  sprat bench basic                     latency of reads and writes by size
+
+`sprat COMMAND --help` shows each command with examples.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a server: alone, it is coordinator, master and backup in one.
+    Server(ServerArgs),
+    /// Run a coordinator by itself.
+    Coordinator(CoordinatorArgs),
+    /// Print an object's value.
+    Get(GetArgs),
+    /// Store an object.
+    Put(PutArgs),
+    /// Remove an object.
+    Del(DelArgs),
+    /// Add to a number, atomically.
+    Incr(IncrArgs),
+    /// List a table's objects.
+    Scan(ScanArgs),
+    /// Make, drop, list and measure tables.
+    Table(TableArgs),
+    /// Show servers, tables and their counters.
+    Status(StatusArgs),
+    /// Load files, CSV or JSON lines into a table.
+    Import(ImportArgs),
+    /// Write a table out again, exactly as it was imported.
+    Export(ExportArgs),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Measure, as the seed's program of that name: an alias of `bench basic`.
+    #[command(name = "ClusterPerf", hide = true)]
+    ClusterPerf(ClusterPerfArgs),
+    /// Show the whole store on real input: import, verify, measure, kill, recover.
+    Demo(DemoArgs),
+    /// Run the store in the simulator, faults included, and check every history.
+    Sim(SimArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionArgs),
+    /// Write man pages into a directory.
+    Man(ManArgs),
+}
+
+/// Where the coordinator is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Connect {
+    /// Locator of the coordinator.
+    #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
+    pub(crate) coordinator: String,
+
+    /// Give up on an operation after this long, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    pub(crate) timeout: u64,
+}
+
+/// Where a coordinator listens unless told.
+pub(crate) const DEFAULT_COORDINATOR: &str = "tcp:host=127.0.0.1,port=11100";
+
+/// Where a server listens unless told.
+pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat server
+  sprat server --memory 16G --data /srv/sprat --durability sync
+  sprat server -L tcp:host=127.0.0.1,port=11101
+  sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 0")]
+pub(crate) struct ServerArgs {
+    /// Locator of a coordinator that runs elsewhere; without it, this server brings its own.
+    #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
+    pub(crate) coordinator: Option<String>,
+
+    /// Where clients reach this server.
+    #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: String,
+
+    /// Memory for the log: bytes, or with K, M, G; default half of this machine's.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+
+    /// Directory for what must survive.
+    #[arg(long, value_name = "DIR", default_value = "sprat-data")]
+    pub(crate) data: PathBuf,
+
+    /// Disk space for the log: bytes, or with K, M, G; default twice the memory.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) disk: Option<u64>,
+
+    /// What a write has survived when it is acknowledged.
+    #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
+    pub(crate) durability: DurabilityArg,
+
+    /// Replicas on other servers; this version keeps its log on its own disk, so only 0.
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=0))]
+    pub(crate) replicas: u8,
+
+    /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
+    #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
+    pub(crate) idle: IdleArg,
+
+    /// Pin the data thread to this core.
+    #[arg(long, value_name = "CPU")]
+    pub(crate) core: Option<usize>,
+
+    /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
+    pub(crate) metrics: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CoordinatorArgs {
+    /// Where it listens.
+    #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
+    pub(crate) coordinator: String,
+
+    /// Directory for its metadata.
+    #[arg(long, value_name = "DIR", default_value = "sprat-data")]
+    pub(crate) data: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// It is on disk (fdatasync).
+    Sync,
+    /// It is with the kernel: survives the process, and a power cut after at most a second.
+    Buffered,
+    /// It is in memory only.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum IdleArg {
+    /// Never sleep.
+    Spin,
+    /// Sleep at once.
+    Sleep,
+    /// Spin a little, then sleep.
+    Adaptive,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat get users alice
+  sprat get users alice --json
+  sprat get pictures cat.jpg -o cat.jpg")]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// Write the value to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print key, version and value as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat put users alice 'likes tea'
+  sprat put pictures cat.jpg -i cat.jpg
+  sprat put users alice 'first!' --if-absent
+  sprat put users alice 'newer' --if-version 7")]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// Value; from --input, or else standard input, when not given.
+    pub(crate) value: Option<String>,
+    /// Read the value from this file.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) condition: ConditionArgs,
+    /// Only if there is no such object.
+    #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
+    pub(crate) if_absent: bool,
+    /// Print the version as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConditionArgs {
+    /// Only if there is such an object.
+    #[arg(long)]
+    pub(crate) if_exists: bool,
+    /// Only if the object has this version.
+    #[arg(long, value_name = "N", conflicts_with = "if_exists")]
+    pub(crate) if_version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DelArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) condition: ConditionArgs,
+    /// Print the version removed as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat incr counters visits
+  sprat incr counters visits -- -5
+  sprat incr counters temperature 0.5 --double")]
+pub(crate) struct IncrArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// What to add.
+    #[arg(default_value = "1", allow_negative_numbers = true)]
+    pub(crate) delta: String,
+    /// The number is a double, not a 64-bit integer.
+    #[arg(long)]
+    pub(crate) double: bool,
+    /// Print value and version as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat scan users
+  sprat scan users --keys --limit 20
+  sprat scan users --json | jq .key
+  sprat scan users --limit 1000 --after 81985529216486895")]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Keys only.
+    #[arg(long)]
+    pub(crate) keys: bool,
+    /// Stop after about this many objects, and tell the cursor to go on from.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Go on from a cursor that an earlier scan told.
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<u64>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(subcommand)]
+    pub(crate) command: TableCommand,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TableCommand {
+    /// Make a table, unless it exists.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// Drop a table and every object in it.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+    /// List the tables.
+    List,
+    /// Count a table's objects and bytes.
+    Stats {
+        /// Its name.
+        name: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// A directory tree: path -> bytes.
+    Tree,
+    /// Comma-separated values.
+    Csv,
+    /// One JSON object a line.
+    Jsonl,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat import sources ~/project              every file, by its path
+  sprat import users users.csv --key id       every row, by a column
+  sprat import events events.jsonl --key uuid every line, by a field")]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table; made if it does not exist.
+    pub(crate) table: String,
+    /// Directory or file to read.
+    pub(crate) source: PathBuf,
+    /// What the source is; by default as its name says.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FormatArg>,
+    /// Column (by name, or number from 0) or field that is the key.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+    /// The CSV file has no header row.
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// Leave out values over 1 MB instead of refusing the import.
+    #[arg(long)]
+    pub(crate) skip_large: bool,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the totals as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat export sources /tmp/copy
+  sprat export users users.csv
+  sprat export events - --format jsonl | head")]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Directory or file to write; must not exist. `-` is standard output.
+    pub(crate) target: PathBuf,
+    /// What to write; by default as the target's name says.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FormatArg>,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the totals as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Latency and bandwidth of reads and writes by object size, beside published figures.
+    Basic(BasicArgs),
+    /// The bare path: what a round trip costs before there is any store.
+    Echo(EchoArgs),
+    /// Everything the store promises, beside its peers, in one run.
+    Store(StoreBenchArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench basic
+  sprat bench basic --vs redis://127.0.0.1:6379 --vs memcached://127.0.0.1:11211
+  sprat bench basic --html report.html")]
+pub(crate) struct BasicArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Measure a peer too, with the same work in the same run.
+    #[arg(long, value_name = "URL")]
+    pub(crate) vs: Vec<String>,
+    /// Clients at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) clients: usize,
+    /// Seconds for each line of the table.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Send at this rate a second, whether answers come or not (open loop).
+    #[arg(long, value_name = "OPS")]
+    pub(crate) rate: Option<f64>,
+    /// Also write a report with pictures.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ClusterPerfArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Clients at once.
+    #[arg(long = "numClients", value_name = "N", default_value_t = 1)]
+    pub(crate) num_clients: usize,
+    /// Test to run.
+    #[arg(default_value = "basic", value_parser = ["basic"])]
+    pub(crate) test: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EchoArgs {
+    /// Seconds for each line of the table.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StoreBenchArgs {
+    /// Where to write the rows.
+    #[arg(long, value_name = "FILE", default_value = "target/bench/store.json")]
+    pub(crate) out: PathBuf,
+    /// Also write a report with pictures.
+    #[arg(long, value_name = "FILE", default_value = "target/bench/store.html")]
+    pub(crate) html: PathBuf,
+    /// Only scenarios whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+    /// Rounds of each scenario; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) rounds: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Directory tree to import: by default the sources that building Sprat left in the cargo registry.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tree: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat sim --seeds 1000
+  sprat sim --seed 4711 --verbose")]
+pub(crate) struct SimArgs {
+    /// How many histories.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) seeds: u64,
+    /// Only this one.
+    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    /// Tell what happens.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionArgs {
+    /// Shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory; made if it does not exist.
+    pub(crate) dir: PathBuf,
+}
+
+/// Parses `4096`, `64K`, `512M`, `16G`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size; write 512M or 16G, say"))?;
+    number.checked_mul(1 << unit).ok_or_else(|| format!("{text:?} is more than there can be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_table_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_units() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("64k"), Ok(65_536));
+        assert_eq!(parse_size("16G"), Ok(16 << 30));
+        assert!(parse_size("many").is_err());
+        assert!(parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn the_published_command_lines_parse() {
+        for line in [
+            "sprat coordinator -C tcp:host=192.168.100.31,port=12246",
+            "sprat server -C tcp:host=192.168.100.31,port=12246 \
+             -L fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247 -r 0",
+            "sprat ClusterPerf -C tcp:host=192.168.100.31,port=12246 --numClients 1 basic",
+        ] {
+            Cli::try_parse_from(line.split_whitespace()).unwrap();
+        }
+    }
+}

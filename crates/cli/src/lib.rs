@@ -1,0 +1,3 @@
+//! The parts of the `sprat` binary that stand by themselves, so that tests and fuzz targets reach them.
+
+pub mod transfer;

@@ -1,0 +1,104 @@
+//! Export to CSV.
+
+use super::base64_text::encode;
+use super::quoting::is_one_row;
+use super::{Error, Item, Omitted, Sink, Why, display_key};
+use std::io::{self, Write};
+
+/// What a CSV export writes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum CsvExport {
+    /// Every value as a row of its own: the inverse of [`CsvValue::Row`](super::CsvValue::Row).
+    Rows {
+        /// First row: what the table holds under [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY).
+        header: Option<Vec<u8>>,
+        /// The byte between fields.
+        delimiter: u8,
+    },
+    /// Columns `key`, `value` and `encoding`: any table, read back by
+    /// [`CsvImport::pairs`](super::CsvImport::pairs).
+    Pairs,
+}
+
+/// Writes items as CSV.
+pub struct CsvSink<W: Write> {
+    out: Out<W>,
+    name: String,
+    omitted: Omitted,
+}
+
+enum Out<W: Write> {
+    Rows { writer: W, delimiter: u8 },
+    Pairs(Box<csv::Writer<W>>),
+}
+
+impl<W: Write> CsvSink<W> {
+    /// Writes to `writer`, called `name` in errors; the header goes first.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn new(mut writer: W, name: &str, how: CsvExport) -> Result<Self, Error> {
+        let at = |source| Error::Io { name: name.to_owned(), source };
+        let out = match how {
+            CsvExport::Rows { header, delimiter } => {
+                if let Some(header) = header {
+                    writer.write_all(&header).and_then(|()| writer.write_all(b"\n")).map_err(at)?;
+                }
+                Out::Rows { writer, delimiter }
+            }
+            CsvExport::Pairs => {
+                let mut writer = csv::Writer::from_writer(writer);
+                writer.write_record(["key", "value", "encoding"]).map_err(|error| at(error.into()))?;
+                Out::Pairs(Box::new(writer))
+            }
+        };
+        Ok(Self { out, name: name.to_owned(), omitted: Omitted::default() })
+    }
+
+    /// Writes out what is buffered and gives back the writer, and what was left out.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(self) -> Result<(W, Omitted), Error> {
+        let at = |source| Error::Io { name: self.name.clone(), source };
+        let writer = match self.out {
+            Out::Rows { mut writer, .. } => {
+                writer.flush().map_err(at)?;
+                writer
+            }
+            Out::Pairs(writer) => writer.into_inner().map_err(|error| at(error.into_error()))?,
+        };
+        Ok((writer, self.omitted))
+    }
+}
+
+impl<W: Write> Sink for CsvSink<W> {
+    fn put(&mut self, item: &Item) -> Result<(), Error> {
+        let written: io::Result<()> = match &mut self.out {
+            Out::Rows { .. } if item.is_reserved() => Ok(()),
+            Out::Rows { writer, delimiter } => {
+                if !is_one_row(&item.value, *delimiter) {
+                    self.omitted.add(display_key(&item.key), Why::NotOneRow);
+                    return Ok(());
+                }
+                writer.write_all(&item.value).and_then(|()| writer.write_all(b"\n"))
+            }
+            Out::Pairs(writer) => {
+                let (key, key_coded) = encode(&item.key);
+                let (value, value_coded) = encode(&item.value);
+                let encoding = match (key_coded, value_coded) {
+                    (false, false) => "",
+                    (true, false) => "key",
+                    (false, true) => "value",
+                    (true, true) => "both",
+                };
+                writer.write_record([&*key, &*value, encoding]).map_err(io::Error::from)
+            }
+        };
+        written.map_err(|source| Error::Io { name: self.name.clone(), source })
+    }
+
+    fn omitted(&self) -> &Omitted {
+        &self.omitted
+    }
+}

@@ -1,0 +1,231 @@
+//! Import of CSV.
+
+use super::base64_text::decode_into;
+use super::quoting::{Fields, is_blank};
+use super::rows::Rows;
+use super::{CSV_HEADER_KEY, Error, Fault, Item, Large, Omitted, Source};
+use sprat_wire::{MAX_KEY, MAX_VALUE};
+use std::io::BufRead;
+
+/// Longest row where a value is one of its columns: both fields at their limit, as base64, quoted.
+const MAX_ROW: usize = 4 << 20;
+
+/// A column of a CSV file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Column {
+    /// By its name in the header row.
+    Name(String),
+    /// By its place, from 0.
+    Index(usize),
+}
+
+/// What of a row becomes the value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum CsvValue {
+    /// The whole row, byte for byte.
+    Row,
+    /// One column, unquoted.
+    Column(Column),
+}
+
+/// How to read a CSV file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CsvImport {
+    /// The column that is the key.
+    pub key: Column,
+    /// What is the value.
+    pub value: CsvValue,
+    /// The column that says which of key and value are base64: empty, `key`, `value` or `both`.
+    pub encoding: Option<Column>,
+    /// Whether the first row holds the names of the columns.
+    pub header: bool,
+    /// Whether to keep the header under [`CSV_HEADER_KEY`]; only whole rows need it.
+    pub keep_header: bool,
+    /// The byte between fields: a comma, a semicolon, a tab.
+    pub delimiter: u8,
+    /// What to do with values over the limit.
+    pub large: Large,
+}
+
+impl CsvImport {
+    /// Rows with a header, stored whole under the key of `key`.
+    #[must_use]
+    pub fn rows(key: Column) -> Self {
+        Self {
+            key,
+            value: CsvValue::Row,
+            encoding: None,
+            header: true,
+            keep_header: true,
+            delimiter: b',',
+            large: Large::Refuse,
+        }
+    }
+
+    /// What [`CsvExport::Pairs`](super::CsvExport::Pairs) writes.
+    #[must_use]
+    pub fn pairs() -> Self {
+        let column = |name: &str| Column::Name(name.to_owned());
+        Self {
+            value: CsvValue::Column(column("value")),
+            encoding: Some(column("encoding")),
+            keep_header: false,
+            ..Self::rows(column("key"))
+        }
+    }
+}
+
+/// The columns, found.
+#[derive(Clone, Copy, Debug)]
+struct Indices {
+    key: usize,
+    value: Option<usize>,
+    encoding: Option<usize>,
+}
+
+/// Items from a CSV stream.
+pub struct CsvSource<R> {
+    rows: Rows<R>,
+    how: CsvImport,
+    row: Vec<u8>,
+    fields: Fields,
+    indices: Option<Indices>,
+    total: Option<u64>,
+}
+
+impl<R: BufRead> CsvSource<R> {
+    /// Reads `reader`, called `name` in errors, of `total` bytes where that is known.
+    pub fn new(reader: R, name: &str, total: Option<u64>, how: CsvImport) -> Self {
+        let limit = match how.value {
+            CsvValue::Row => MAX_VALUE,
+            CsvValue::Column(_) => MAX_ROW,
+        };
+        Self {
+            rows: Rows::new(reader, name, Some(how.delimiter), limit, how.large),
+            how,
+            row: Vec::new(),
+            fields: Fields::default(),
+            indices: None,
+            total,
+        }
+    }
+
+    /// Reads the next row that is not blank and splits it; `false` at the end.
+    fn read_row(&mut self) -> Result<bool, Error> {
+        while self.rows.next(&mut self.row)? {
+            if !is_blank(&self.row) {
+                self.fields.split(&self.row, self.how.delimiter);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds the columns, in the header row if there is one; `true` when `item` now holds the header.
+    fn begin(&mut self, item: &mut Item) -> Result<bool, Error> {
+        let with_header = self.how.header && self.read_row()?;
+        if with_header && self.row.starts_with("\u{feff}".as_bytes()) {
+            // Not part of the first column's name, but of the row as it is kept.
+            self.fields.split(&self.row[3..], self.how.delimiter);
+        }
+        if with_header || !self.how.header {
+            self.indices = Some(Indices {
+                key: self.find(&self.how.key)?,
+                value: match &self.how.value {
+                    CsvValue::Row => None,
+                    CsvValue::Column(column) => Some(self.find(column)?),
+                },
+                encoding: self.how.encoding.as_ref().map(|column| self.find(column)).transpose()?,
+            });
+        }
+        let keep = with_header && self.how.keep_header;
+        if keep {
+            fill(&mut item.key, CSV_HEADER_KEY);
+            fill(&mut item.value, &self.row);
+        }
+        Ok(keep)
+    }
+
+    fn find(&self, column: &Column) -> Result<usize, Error> {
+        match column {
+            Column::Index(index) => Ok(*index),
+            Column::Name(name) => {
+                self.fields.position(name.as_bytes()).ok_or_else(|| self.rows.fault(Fault::NoField(name.clone())))
+            }
+        }
+    }
+
+    fn field(&self, index: usize) -> Result<&[u8], Error> {
+        self.fields.get(index).ok_or_else(|| self.rows.fault(Fault::NoField(format!("number {index}"))))
+    }
+
+    /// Fills `item` from the row read last.
+    fn take(&self, indices: Indices, item: &mut Item) -> Result<(), Error> {
+        let encoding = match indices.encoding {
+            None => &b""[..],
+            Some(index) => self.field(index)?,
+        };
+        let (key_coded, value_coded) = match encoding {
+            b"" => (false, false),
+            b"key" => (true, false),
+            b"value" => (false, true),
+            b"both" => (true, true),
+            other => {
+                let fault = Fault::Encoding(String::from_utf8_lossy(other).into_owned());
+                return Err(self.rows.fault(fault));
+            }
+        };
+        self.take_field(self.field(indices.key)?, key_coded, &mut item.key, "key")?;
+        match indices.value {
+            None => fill(&mut item.value, &self.row),
+            Some(index) => self.take_field(self.field(index)?, value_coded, &mut item.value, "value")?,
+        }
+        Ok(())
+    }
+
+    fn take_field(&self, field: &[u8], coded: bool, out: &mut Vec<u8>, name: &str) -> Result<(), Error> {
+        out.clear();
+        if !coded {
+            out.extend_from_slice(field);
+            return Ok(());
+        }
+        decode_into(field, out).ok_or_else(|| self.rows.fault(Fault::Base64(name.to_owned())))
+    }
+}
+
+impl<R: BufRead> Source for CsvSource<R> {
+    fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
+        if self.indices.is_none() && self.begin(item)? {
+            return Ok(true);
+        }
+        let Some(indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
+        while self.read_row()? {
+            self.take(indices, item)?;
+            if item.key.len() > MAX_KEY {
+                return Err(self.rows.fault(Fault::LongKey(item.key.len())));
+            }
+            if item.value.len() <= MAX_VALUE {
+                return Ok(true);
+            }
+            self.rows.too_large(item.value.len() as u64)?;
+        }
+        Ok(false)
+    }
+
+    fn total_bytes(&self) -> Option<u64> {
+        self.total
+    }
+
+    fn consumed_bytes(&self) -> u64 {
+        self.rows.consumed()
+    }
+
+    fn omitted(&self) -> &Omitted {
+        self.rows.omitted()
+    }
+}
+
+fn fill(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}

@@ -1,0 +1,83 @@
+//! Export to JSONL.
+
+use super::base64_text::encode;
+use super::quoting::is_blank;
+use super::{Error, Item, Omitted, Sink, Why, display_key};
+use serde::de::IgnoredAny;
+use std::io::{self, Write};
+
+/// What a JSONL export writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum JsonlExport {
+    /// Every value as a line of its own: the inverse of [`JsonlValue::Line`](super::JsonlValue::Line).
+    Lines,
+    /// Fields `key` and `value`, or `key_base64` and `value_base64`: any table, read back by
+    /// [`JsonlImport::pairs`](super::JsonlImport::pairs).
+    Pairs,
+}
+
+/// Writes items as JSONL.
+pub struct JsonlSink<W> {
+    writer: W,
+    name: String,
+    how: JsonlExport,
+    line: Vec<u8>,
+    omitted: Omitted,
+}
+
+impl<W: Write> JsonlSink<W> {
+    /// Writes to `writer`, called `name` in errors.
+    pub fn new(writer: W, name: &str, how: JsonlExport) -> Self {
+        Self { writer, name: name.to_owned(), how, line: Vec::new(), omitted: Omitted::default() }
+    }
+
+    /// Writes out what is buffered and gives back the writer, and what was left out.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(mut self) -> Result<(W, Omitted), Error> {
+        match self.writer.flush() {
+            Ok(()) => Ok((self.writer, self.omitted)),
+            Err(source) => Err(Error::Io { name: self.name, source }),
+        }
+    }
+}
+
+impl<W: Write> Sink for JsonlSink<W> {
+    fn put(&mut self, item: &Item) -> Result<(), Error> {
+        self.line.clear();
+        match self.how {
+            JsonlExport::Lines if item.is_reserved() => return Ok(()),
+            JsonlExport::Lines if !is_one_line(&item.value) => {
+                self.omitted.add(display_key(&item.key), Why::NotOneRow);
+                return Ok(());
+            }
+            JsonlExport::Lines => self.line.extend_from_slice(&item.value),
+            JsonlExport::Pairs => {
+                self.line.push(b'{');
+                field(&mut self.line, "key", &item.key);
+                self.line.push(b',');
+                field(&mut self.line, "value", &item.value);
+                self.line.push(b'}');
+            }
+        }
+        self.line.push(b'\n');
+        self.writer.write_all(&self.line).map_err(|source: io::Error| Error::Io { name: self.name.clone(), source })
+    }
+
+    fn omitted(&self) -> &Omitted {
+        &self.omitted
+    }
+}
+
+fn field(line: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    let (text, coded) = encode(bytes);
+    let suffix = if coded { "_base64" } else { "" };
+    line.extend_from_slice(format!("\"{name}{suffix}\":").as_bytes());
+    serde_json::to_writer(line, &*text).expect("a string is JSON, and memory takes it");
+}
+
+/// Whether `value` is JSON that fits a line.
+fn is_one_line(value: &[u8]) -> bool {
+    !is_blank(value) && !value.contains(&b'\n') && serde_json::from_slice::<IgnoredAny>(value).is_ok()
+}

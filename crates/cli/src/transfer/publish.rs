@@ -1,0 +1,78 @@
+//! A file that appears under its name only when it is whole.
+
+use super::Error;
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Bytes gathered before a write.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file in the making, beside its destination. Dropped without [`publish`](Self::publish), it is gone.
+#[derive(Debug)]
+pub struct OutFile {
+    writer: BufWriter<NamedTempFile>,
+    target: PathBuf,
+}
+
+impl OutFile {
+    /// Begins the file that will be `target`.
+    ///
+    /// # Errors
+    /// When `target` exists, or nothing can be created beside it.
+    pub fn create(target: &Path) -> Result<Self, Error> {
+        let parent = parent_of(target)?;
+        if target.symlink_metadata().is_ok() {
+            return Err(Error::Exists(target.to_owned()));
+        }
+        let file = tempfile::Builder::new()
+            .prefix(".sprat-export-")
+            .permissions(Permissions::from_mode(0o666)) // less the umask, as any new file
+            .tempfile_in(parent)
+            .map_err(|error| Error::io(parent, error))?;
+        Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), target: target.to_owned() })
+    }
+
+    /// Makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// When writing fails, or the name has been taken meanwhile; no file of that name is touched.
+    pub fn publish(self) -> Result<(), Error> {
+        let at = |error| Error::io(&self.target, error);
+        let file = self.writer.into_inner().map_err(|error| at(error.into_error()))?;
+        file.as_file().sync_all().map_err(at)?;
+        file.persist_noclobber(&self.target).map_err(|failed| match failed.error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(self.target.clone()),
+            _ => at(failed.error),
+        })?;
+        sync_directory(parent_of(&self.target)?)
+    }
+}
+
+impl Write for OutFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// The directory in which `target` is to appear.
+pub(super) fn parent_of(target: &Path) -> Result<&Path, Error> {
+    if target.file_name().is_none() {
+        return Err(Error::NoName(target.to_owned()));
+    }
+    Ok(match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    })
+}
+
+/// Makes names in `directory` durable.
+pub(super) fn sync_directory(directory: &Path) -> Result<(), Error> {
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| Error::io(directory, error))
+}

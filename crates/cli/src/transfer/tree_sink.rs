@@ -1,0 +1,122 @@
+//! Export to a directory tree.
+//!
+//! The tree is made in a fresh directory beside its destination, so nothing that lies in the
+//! destination can lead a path elsewhere, and it gets its name when it is whole.
+
+use super::publish::{parent_of, sync_directory};
+use super::{Error, Item, Omitted, Sink, Why, display_key};
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Longest component of a path that Linux filesystems take, bytes.
+const MAX_COMPONENT: usize = 255;
+
+/// Writes every item as a file. Dropped without [`publish`](Self::publish), all of it is gone.
+#[derive(Debug)]
+pub struct TreeSink {
+    staging: TempDir,
+    target: PathBuf,
+    omitted: Omitted,
+}
+
+impl TreeSink {
+    /// Begins the tree that will be `target`.
+    ///
+    /// # Errors
+    /// When `target` exists and is not an empty directory, or nothing can be created beside it.
+    pub fn create(target: &Path) -> Result<Self, Error> {
+        let parent = parent_of(target)?;
+        if target.symlink_metadata().is_ok() && !is_empty_directory(target) {
+            return Err(Error::Exists(target.to_owned()));
+        }
+        let staging = tempfile::Builder::new()
+            .prefix(".sprat-export-")
+            .permissions(Permissions::from_mode(0o777)) // less the umask, as any new directory
+            .tempdir_in(parent)
+            .map_err(|error| Error::io(parent, error))?;
+        Ok(Self { staging, target: target.to_owned(), omitted: Omitted::default() })
+    }
+
+    /// Makes the tree durable and gives it its name; returns what was left out of it.
+    ///
+    /// # Errors
+    /// When the disk fails, or the name has been taken meanwhile.
+    pub fn publish(self) -> Result<Omitted, Error> {
+        let staging = self.staging.path();
+        File::open(staging)
+            .and_then(|directory| Ok(rustix::fs::syncfs(&directory)?))
+            .map_err(|error| Error::io(staging, error))?;
+        fs::rename(staging, &self.target).map_err(|error| match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => Error::Exists(self.target.clone()),
+            _ => Error::io(&self.target, error),
+        })?;
+        let _renamed = self.staging.keep();
+        sync_directory(parent_of(&self.target)?)?;
+        Ok(self.omitted)
+    }
+}
+
+impl Sink for TreeSink {
+    fn put(&mut self, item: &Item) -> Result<(), Error> {
+        if item.is_reserved() {
+            return Ok(());
+        }
+        let written = match check_path(&item.key) {
+            Ok(path) => write_file(&self.staging.path().join(path), &item.value)?,
+            Err(why) => Err(why),
+        };
+        if let Err(why) = written {
+            self.omitted.add(display_key(&item.key), why);
+        }
+        Ok(())
+    }
+
+    fn omitted(&self) -> &Omitted {
+        &self.omitted
+    }
+}
+
+/// The key as a path below the root, if it is one and nothing else.
+fn check_path(key: &[u8]) -> Result<&Path, Why> {
+    for component in key.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." | b".." => return Err(Why::NotAPath),
+            _ if component.contains(&0) => return Err(Why::NotAPath),
+            _ if component.len() > MAX_COMPONENT => return Err(Why::LongPath),
+            _ => {}
+        }
+    }
+    Ok(Path::new(OsStr::from_bytes(key)))
+}
+
+/// Writes the file and the directories above it; an inner error is the key's, an outer one the disk's.
+fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), Why>, Error> {
+    let written = match File::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().expect("below the staging directory");
+            fs::create_dir_all(directory).and_then(|()| File::create(path))
+        }
+        other => other,
+    }
+    .and_then(|mut file| file.write_all(value));
+    match written {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => match error.kind() {
+            io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                Ok(Err(Why::Conflict))
+            }
+            io::ErrorKind::InvalidFilename => Ok(Err(Why::LongPath)),
+            _ => Err(Error::io(path, error)),
+        },
+    }
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
