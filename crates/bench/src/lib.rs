@@ -1,1 +1,26 @@
 //! What is measured and how it is printed: latency tables, load, peers, reports.
+//!
+//! - [`target`]: what a system under load looks like to the generator.
+//! - [`load`]: closed and open loads, keys, what a run found; interleaved rounds over several targets.
+//! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
+//! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
+//! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
+//! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
+//!
+//! Nothing here prints: results render to strings and files, and the caller decides where they go.
+
+pub mod basic;
+pub mod cpu;
+pub mod echo;
+pub mod goals;
+pub mod hist;
+pub mod load;
+pub mod machine;
+pub mod peers;
+pub mod report;
+pub mod scenarios;
+pub mod system;
+pub mod table;
+pub mod target;
+pub mod units;
+pub mod usage;

@@ -1,0 +1,300 @@
+//! The basic table: 30 B keys, objects of 100 B to 1 MB, read and written by one client, beside the figures
+//! that [MMS] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::hist::Summary;
+use crate::load::{Entry, PeriodAverages, Plan, Series, Workload, interleave, preload};
+use crate::table::Table;
+use crate::target::{Target, Wait};
+use crate::units;
+
+/// Object sizes, bytes: decimal, as [MMS] has them.
+pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
+
+/// Bytes of values that one size's keys hold together.
+const WORKING_SET: usize = 64_000_000;
+
+/// Most keys of one size.
+const MAX_KEYS: usize = 10_000;
+
+/// Read or write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+}
+
+/// A line of [MMS]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8 us are 6.9 of them).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// Read or write.
+    pub kind: Kind,
+    /// Bytes of the object.
+    pub bytes: usize,
+    /// Atom behind a store-and-forward switch: average of 100 ms averages.
+    pub atom_avg: f64,
+    /// Its least 100 ms average.
+    pub atom_min: f64,
+    /// Its greatest.
+    pub atom_max: f64,
+    /// Its bandwidth.
+    pub atom_bandwidth: f64,
+    /// The same box with its switch in cut-through mode: average.
+    pub cut_avg: f64,
+    /// Xeon and 32 Gb/s InfiniBand (backups on for writes): average.
+    pub xeon_avg: f64,
+    /// Its bandwidth.
+    pub xeon_bandwidth: f64,
+}
+
+const fn line(kind: Kind, bytes: usize, atom: [f64; 4], cut_avg: f64, xeon: [f64; 2]) -> Published {
+    Published {
+        kind,
+        bytes,
+        atom_avg: atom[0],
+        atom_min: atom[1],
+        atom_max: atom[2],
+        atom_bandwidth: atom[3],
+        cut_avg,
+        xeon_avg: xeon[0],
+        xeon_bandwidth: xeon[1],
+    }
+}
+
+/// What [MMS] published, reads and writes in turn of size.
+pub const PUBLISHED: [Published; 10] = [
+    line(Kind::Read, 100, [13.8, 13.3, 32.7, 6.9], 13.8, [5.1, 18.7]),
+    line(Kind::Read, 1_000, [20.7, 20.0, 37.7, 46.1], 17.9, [6.9, 137.6]),
+    line(Kind::Read, 10_000, [52.8, 52.1, 68.6, 180.8], 48.6, [10.4, 914.1]),
+    line(Kind::Read, 100_000, [373.2, 371.3, 379.0, 255.5], 369.0, [47.2, 2_048.0]),
+    line(Kind::Read, 1_000_000, [3_900.0, 3_800.0, 3_900.0, 247.2], 3_800.0, [420.8, 2_252.8]),
+    line(Kind::Write, 100, [18.2, 17.4, 43.6, 5.2], 18.1, [15.7, 6.1]),
+    line(Kind::Write, 1_000, [25.6, 24.7, 64.1, 37.2], 22.7, [19.9, 48.0]),
+    line(Kind::Write, 10_000, [64.2, 62.5, 95.5, 148.6], 60.1, [38.5, 247.7]),
+    line(Kind::Write, 100_000, [431.4, 423.2, 463.0, 221.0], 428.3, [235.3, 405.3]),
+    line(Kind::Write, 1_000_000, [4_700.0, 4_600.0, 4_800.0, 204.6], 4_600.0, [2_200.0, 436.0]),
+];
+
+/// How the table is measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether the client spins or sleeps.
+    pub wait: Wait,
+    /// Time before a cell counts.
+    pub warm_up: Duration,
+    /// Time a cell counts.
+    pub duration: Duration,
+    /// Turns each target gets.
+    pub rounds: usize,
+    /// Object sizes, bytes.
+    pub sizes: Vec<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            wait: Wait::Spin,
+            warm_up: Duration::from_millis(200),
+            duration: Duration::from_secs(1),
+            rounds: 3,
+            sizes: SIZES.to_vec(),
+        }
+    }
+}
+
+/// One target's table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Basic {
+    /// The target's name.
+    pub target: String,
+    /// How it was reached.
+    pub transport: String,
+    /// Whether the client spun or slept.
+    pub wait: Wait,
+    /// Its lines: reads, then writes, by size.
+    pub rows: Vec<Cell>,
+}
+
+/// One line of the table: all rounds together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Read or write.
+    pub kind: Kind,
+    /// Bytes of the object.
+    pub bytes: usize,
+    /// Averages over 100 ms periods, ns: the mean of all, the best and the worst period.
+    pub periods: PeriodAverages,
+    /// Quantiles, ns.
+    pub latency: Summary,
+    /// Operations a second, median of rounds.
+    pub ops_per_second: f64,
+    /// Bytes of values a second, median of rounds.
+    pub bytes_per_second: f64,
+    /// Operations that failed.
+    pub failures: u64,
+    /// What [MMS] published for it.
+    pub published: Option<Published>,
+}
+
+/// Measures `targets` turn by turn: for every kind and size, every target, `rounds` times over.
+/// `progress` is told what is about to be measured.
+///
+/// # Errors
+/// When a target breaks or refuses to be filled.
+pub fn measure(
+    targets: &mut [Box<dyn Target>],
+    settings: &Settings,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Basic>> {
+    let mut tables: Vec<Basic> = targets
+        .iter()
+        .map(|target| Basic {
+            target: target.name().to_owned(),
+            transport: target.transport().to_owned(),
+            wait: settings.wait,
+            rows: Vec::new(),
+        })
+        .collect();
+    for kind in [Kind::Read, Kind::Write] {
+        for &bytes in &settings.sizes {
+            progress(&format!("{} {}", units::object_size(bytes), kind.word()));
+            for (table, series) in tables.iter_mut().zip(measure_cell(targets, settings, kind, bytes)?) {
+                table.rows.push(Cell::new(kind, bytes, &series));
+            }
+        }
+    }
+    Ok(tables)
+}
+
+fn measure_cell(targets: &mut [Box<dyn Target>], settings: &Settings, kind: Kind, bytes: usize) -> Result<Vec<Series>> {
+    let keys = (WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64;
+    let workload = match kind {
+        Kind::Read => Workload::reads(keys, bytes),
+        Kind::Write => Workload::writes(keys, bytes),
+    };
+    let mut entries = Vec::with_capacity(targets.len());
+    for target in targets {
+        target.set_active(true);
+        preload(target.as_mut(), &workload)?;
+        target.set_active(false);
+        let plan = Plan {
+            warm_up: settings.warm_up,
+            duration: settings.duration,
+            ..Plan::one_client(workload.clone(), settings.wait)
+        };
+        entries.push(Entry { label: target.name().to_owned(), target: target.as_mut(), plan });
+    }
+    interleave(&mut entries, settings.rounds)
+}
+
+impl Kind {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl Cell {
+    fn new(kind: Kind, bytes: usize, series: &Series) -> Self {
+        let rounds = series.rounds.iter().map(|round| round.period_averages());
+        let periods = PeriodAverages {
+            avg: series.median(|round| round.period_averages().avg),
+            min: rounds.clone().map(|averages| averages.min).fold(f64::INFINITY, f64::min),
+            max: rounds.map(|averages| averages.max).fold(0.0, f64::max),
+        };
+        Self {
+            kind,
+            bytes,
+            periods,
+            latency: series.latencies().summary(),
+            ops_per_second: series.ops_per_second(),
+            bytes_per_second: series.median(|round| round.bytes_per_second()),
+            failures: series.failures(),
+            published: PUBLISHED.into_iter().find(|line| line.kind == kind && line.bytes == bytes),
+        }
+    }
+}
+
+impl Basic {
+    /// The table as text cells.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            "operation",
+            "avg",
+            "min",
+            "max",
+            "p50",
+            "p99",
+            "p99.9",
+            "bandwidth",
+            "ops",
+            "errors",
+            "Atom avg",
+            "min",
+            "max",
+            "bandwidth",
+            "Cut avg",
+            "Xeon+IB avg",
+            "bandwidth",
+        ]);
+        let us = |value: f64| units::time(value * 1000.0);
+        let mib = |value: f64| units::bandwidth(value * units::MIB);
+        for cell in &self.rows {
+            let mut cells = vec![
+                format!("{} {}", units::object_size(cell.bytes), cell.kind.word()),
+                units::time(cell.periods.avg),
+                units::time(cell.periods.min),
+                units::time(cell.periods.max),
+                units::time(cell.latency.p50 as f64),
+                units::time(cell.latency.p99 as f64),
+                units::time(cell.latency.p999 as f64),
+                units::bandwidth(cell.bytes_per_second),
+                units::rate(cell.ops_per_second),
+                cell.failures.to_string(),
+            ];
+            match &cell.published {
+                Some(line) => cells.extend([
+                    us(line.atom_avg),
+                    us(line.atom_min),
+                    us(line.atom_max),
+                    mib(line.atom_bandwidth),
+                    us(line.cut_avg),
+                    us(line.xeon_avg),
+                    mib(line.xeon_bandwidth),
+                ]),
+                None => cells.extend(std::iter::repeat_n("-".to_owned(), 7)),
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    /// The table with a line above that says what it is, and one below that names the source.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let waiting = self.wait.word();
+        let (target, transport) = (&self.target, &self.transport);
+        let written = write!(
+            text,
+            "{target} over {transport}, one {waiting} client, 30 B keys; avg, min, max of 100 ms periods\n\n{}\n\
+             Atom, Cut, Xeon+IB: [MMS], other machines and a real network; its MB/s are MiB/s.\n",
+            self.table()
+        );
+        written.expect("a string takes every write");
+        text
+    }
+}

@@ -1,0 +1,122 @@
+//! Cores and time slices: binding threads, sleeping, and taking a core away on purpose.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+
+/// Binds the calling thread to `core`; threads it starts later inherit that.
+///
+/// # Errors
+/// When there is no such core, or this process may not use it.
+pub fn pin_current_thread(core: usize) -> Result<()> {
+    if core >= CpuSet::MAX_CPU {
+        bail!("core {core} is beyond {}", CpuSet::MAX_CPU);
+    }
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).with_context(|| format!("binding a thread to core {core}"))
+}
+
+/// The calling thread's binding, as it was before a guarded piece of work; restored on drop.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Binds the calling thread to `core` until the guard is dropped (on the same thread); `None` changes nothing.
+    ///
+    /// # Errors
+    /// When there is no such core, or this process may not use it.
+    pub fn to(core: Option<usize>) -> Result<Self> {
+        let before = sched_getaffinity(None).context("reading this thread's cores")?;
+        if let Some(core) = core {
+            pin_current_thread(core)?;
+        }
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It was this thread's own set a moment ago.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// Makes the calling thread SCHED_FIFO at `priority` (1 to 99) through util-linux's `chrt`: it then yields to
+/// nothing ordinary, so use it only for a bounded timed loop on a core of its own.
+///
+/// # Errors
+/// When this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
+pub fn make_current_thread_fifo(priority: u8) -> Result<()> {
+    assert!((1..=99).contains(&priority), "a FIFO priority is 1 to 99, not {priority}");
+    chrt(&["-f", "-p", &priority.to_string()])
+}
+
+/// Makes the calling thread SCHED_OTHER again.
+///
+/// # Errors
+/// As [`make_current_thread_fifo`].
+pub fn make_current_thread_ordinary() -> Result<()> {
+    chrt(&["-o", "-p", "0"])
+}
+
+fn chrt(args: &[&str]) -> Result<()> {
+    let tid = gettid().as_raw_nonzero().to_string();
+    let status = Command::new("chrt").args(args).arg(tid).stderr(Stdio::null()).status().context("starting chrt")?;
+    if !status.success() {
+        bail!("the scheduling class was refused ({status})");
+    }
+    Ok(())
+}
+
+/// Sleeps. The bench's control threads wait for servers and time; nodes do not.
+#[expect(clippy::disallowed_methods, reason = "a control thread of the bench, not a node")]
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// A thread that does nothing but use a core, until dropped: the noisy neighbour.
+#[derive(Debug)]
+pub struct Hog {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hog {
+    /// Starts one, on `core` or on whichever the scheduler likes.
+    ///
+    /// # Errors
+    /// When there is no such core.
+    pub fn start(core: Option<usize>) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let binding = Pinned::to(core)?; // inherited by the thread that starts under it
+        let thread = std::thread::Builder::new().name("hog".into()).spawn(move || {
+            let mut state = 1_u64;
+            while !stopped.load(Ordering::Relaxed) {
+                for _ in 0..1000 {
+                    state = std::hint::black_box(state.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7));
+                }
+            }
+        })?;
+        drop(binding);
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic; and a drop has nobody to tell.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Latency distributions.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+/// Longest latency told apart, ns (a minute); longer ones count as this.
+pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
+
+/// Significant decimal digits kept of a latency.
+const DIGITS: u8 = 3;
+
+/// Histogram bars a decade in reports.
+const BARS_PER_DECADE: f64 = 20.0;
+
+/// Latencies, ns, exact to three digits.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+/// The quantiles that tables print, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Latencies counted.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Least.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90 in 100 are at most this.
+    pub p90: u64,
+    /// 99 in 100.
+    pub p99: u64,
+    /// 999 in 1,000.
+    pub p999: u64,
+    /// Greatest.
+    pub max: u64,
+}
+
+/// A point of the percentile curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// Share of latencies at most `ns`, 0 to 1.
+    pub quantile: f64,
+    /// Latency, ns.
+    pub ns: u64,
+}
+
+/// A bar of the histogram, twenty a decade.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bar {
+    /// Lower edge, ns.
+    pub from_ns: f64,
+    /// Upper edge, ns.
+    pub to_ns: f64,
+    /// Latencies within.
+    pub count: u64,
+}
+
+impl Latencies {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Histogram::new_with_bounds(1, MAX_LATENCY_NS, DIGITS).expect("constant bounds are sound"))
+    }
+
+    /// Counts one latency.
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    /// Counts all of `other` too.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    /// Latencies counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency that a share `quantile` (0 to 1) does not exceed, ns; 0 when there are none.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile).min(self.0.max())
+    }
+
+    /// The quantiles that tables print.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        if self.0.is_empty() {
+            return Summary::default();
+        }
+        Summary {
+            count: self.0.len(),
+            mean: self.0.mean(),
+            min: self.0.min(),
+            p50: self.quantile(0.5),
+            p90: self.quantile(0.9),
+            p99: self.quantile(0.99),
+            p999: self.quantile(0.999),
+            max: self.0.max(),
+        }
+    }
+
+    /// Points of the percentile curve, evenly spaced in nines, as far as there are latencies to tell.
+    #[must_use]
+    pub fn curve(&self) -> Vec<CurvePoint> {
+        let least = 1.0 / self.0.len().max(1) as f64;
+        let shares = (0..).map(|step| 10_f64.powf(-f64::from(step) / 10.0)).take_while(|&beyond| beyond >= least);
+        shares.map(|beyond| CurvePoint { quantile: 1.0 - beyond, ns: self.quantile(1.0 - beyond) }).collect()
+    }
+
+    /// Bars of the histogram on a logarithmic axis, those without latencies left out.
+    #[must_use]
+    pub fn bars(&self) -> Vec<Bar> {
+        let mut counts = BTreeMap::<u32, u64>::new();
+        for value in self.0.iter_recorded() {
+            *counts.entry(bar_of(value.value_iterated_to())).or_default() += value.count_at_value();
+        }
+        let edge = |index: f64| 10_f64.powf(index / BARS_PER_DECADE);
+        let bar = |(index, count)| Bar { from_ns: edge(f64::from(index)), to_ns: edge(f64::from(index) + 1.0), count };
+        counts.into_iter().map(bar).collect()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "20 log10 of a u64 from 1 on is 0 to 386")]
+fn bar_of(ns: u64) -> u32 {
+    ((ns.max(1) as f64).log10() * BARS_PER_DECADE) as u32
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// In JSON: the summary, the curve and the bars.
+impl Serialize for Latencies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Distribution {
+            summary: Summary,
+            curve: Vec<CurvePoint>,
+            histogram: Vec<Bar>,
+        }
+        Distribution { summary: self.summary(), curve: self.curve(), histogram: self.bars() }.serialize(serializer)
+    }
+}

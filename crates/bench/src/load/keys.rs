@@ -1,0 +1,191 @@
+//! Which keys are asked for, and what they hold.
+
+use serde::Serialize;
+
+/// Longest key made, bytes.
+pub const MAX_KEY_BYTES: usize = 250;
+
+/// Shortest key made, bytes: a number has to fit.
+pub const MIN_KEY_BYTES: usize = 20;
+
+/// Longest value made, bytes.
+pub const MAX_VALUE_BYTES: usize = 8 << 20;
+
+/// A small, fast random generator (SplitMix64): the same seed gives the same load.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    /// Uniform over 0..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Uniform over 0..`bound`, to within `bound` / 2^64.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let wide = u128::from(self.bits()) * u128::from(bound);
+        u64::try_from(wide >> 64).expect("the upper half of a product of two u64")
+    }
+}
+
+/// A bijection that leaves no pattern of its argument.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// How keys are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// Each as often as any.
+    Uniform,
+    /// The k-th most wanted in proportion to k^-exponent (0.99 is customary), the wanted ones spread over the keys.
+    Zipf(f64),
+}
+
+/// Draws key numbers.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    random: Random,
+    count: u64,
+    zipf: Option<Zipf>,
+}
+
+impl Chooser {
+    /// Draws from 0..`count`, `count` from 1 on.
+    #[must_use]
+    pub fn new(choice: Choice, count: u64, seed: u64) -> Self {
+        assert!(count > 0, "there must be a key to draw");
+        let zipf = match choice {
+            Choice::Uniform => None,
+            Choice::Zipf(exponent) => Some(Zipf::new(count, exponent)),
+        };
+        Self { random: Random::new(seed), count, zipf }
+    }
+
+    /// The next key number.
+    pub fn draw(&mut self) -> u64 {
+        match &self.zipf {
+            None => self.random.below(self.count),
+            Some(zipf) => mix(zipf.rank(&mut self.random)) % self.count,
+        }
+    }
+
+    /// A coin that falls on `true` with probability `share`.
+    pub fn coin(&mut self, share: f64) -> bool {
+        share >= 1.0 || (share > 0.0 && self.random.unit() < share)
+    }
+}
+
+/// Ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and Derflinger, 1996): exact, no table.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    ranks: f64,
+    exponent: f64,
+    first: f64,
+    last: f64,
+    sure: f64,
+}
+
+impl Zipf {
+    /// For ranks 1..=`ranks` and an exponent above 0.
+    #[must_use]
+    pub fn new(ranks: u64, exponent: f64) -> Self {
+        assert!(ranks > 0 && exponent > 0.0 && exponent.is_finite(), "zipf of {ranks} ranks, exponent {exponent}");
+        let mut zipf = Self { ranks: ranks as f64, exponent, first: 0.0, last: 0.0, sure: 0.0 };
+        zipf.first = zipf.integral(1.5) - 1.0;
+        zipf.last = zipf.integral(zipf.ranks + 0.5);
+        zipf.sure = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf
+    }
+
+    /// The next rank.
+    pub fn rank(&self, random: &mut Random) -> u64 {
+        loop {
+            let area = self.last + random.unit() * (self.first - self.last);
+            let exact = self.inverse(area);
+            let rank = exact.round().clamp(1.0, self.ranks);
+            if rank - exact <= self.sure || area >= self.integral(rank + 0.5) - self.weight(rank) {
+                return whole(rank);
+            }
+        }
+    }
+
+    fn weight(&self, x: f64) -> f64 {
+        (-self.exponent * x.ln()).exp()
+    }
+
+    /// The integral of `weight` up to a constant, stable where the exponent is near 1.
+    fn integral(&self, x: f64) -> f64 {
+        let log = x.ln();
+        let t = (1.0 - self.exponent) * log;
+        log * if t.abs() > 1e-8 { t.exp_m1() / t } else { 1.0 + t / 2.0 }
+    }
+
+    fn inverse(&self, area: f64) -> f64 {
+        let t = (area * (1.0 - self.exponent)).max(-1.0);
+        (area * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=ranks, a u64, just before")]
+fn whole(rank: f64) -> u64 {
+    rank as u64
+}
+
+/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes): printable, no spaces, all distinct.
+pub fn write_key(number: u64, key: &mut [u8]) {
+    assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
+    let mut rest = number;
+    for digit in key.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+    }
+    // Numbers of up to 19 digits leave the first byte free; the mark makes keys of the bench known as such.
+    if rest == 0 && number < 10_u64.pow(19) {
+        key[0] = b'k';
+    }
+}
+
+/// Values of one size that do not compress, cut from one pool so that making one costs nothing.
+#[derive(Clone, Debug)]
+pub struct Values {
+    pool: Vec<u8>,
+    bytes: usize,
+}
+
+impl Values {
+    /// Values of `bytes` (up to 8 MB).
+    #[must_use]
+    pub fn new(bytes: usize, seed: u64) -> Self {
+        assert!(bytes <= MAX_VALUE_BYTES, "a value of {bytes} bytes");
+        let mut random = Random::new(seed);
+        let words = (bytes + Self::OFFSETS).div_ceil(8);
+        let pool = (0..words).flat_map(|_| random.bits().to_le_bytes()).collect();
+        Self { pool, bytes }
+    }
+
+    /// Different values there are.
+    const OFFSETS: usize = 4096;
+
+    /// The value of key number `number`.
+    #[must_use]
+    pub fn of(&self, number: u64) -> &[u8] {
+        let offset = usize::try_from(mix(number) % Self::OFFSETS as u64).expect("below 4,096");
+        &self.pool[offset..offset + self.bytes]
+    }
+}

@@ -1,0 +1,171 @@
+//! What a run found.
+
+use serde::Serialize;
+
+use super::run::Plan;
+use crate::hist::Latencies;
+use crate::target::{Outcome, Target};
+
+/// Length of a period over which averages are taken, ns (100 ms).
+pub const PERIOD_NS: u64 = 100_000_000;
+
+/// Most periods kept (ten minutes); later operations count in the last.
+const MAX_PERIODS: u64 = 6_000;
+
+/// One load against one target, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The target's name.
+    pub target: String,
+    /// How it was reached.
+    pub transport: String,
+    /// Its connections.
+    pub connections: usize,
+    /// The load.
+    pub plan: Plan,
+    /// Latencies from the (intended) start, of operations that started while it counted. Errors and misses too.
+    pub latencies: Latencies,
+    /// 100 ms periods, in order.
+    pub periods: Vec<Period>,
+    /// Time that counted, seconds.
+    pub seconds: f64,
+    /// Operations that ended in that time.
+    pub ended: u64,
+    /// Keys that were not there.
+    pub misses: u64,
+    /// Operations answered with an error, or with a value of the wrong length.
+    pub errors: u64,
+    /// Operations never answered, or, in an open load, never even sent. They count in the latencies at the age they had reached.
+    pub unfinished: u64,
+}
+
+/// 100 ms of a run.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Period {
+    /// Operations that ended in it.
+    pub ops: u64,
+    /// The sum of their latencies, ns.
+    pub latency_sum_ns: u64,
+}
+
+/// Averages of the 100 ms periods, ns: how SYSTEMS.md's table was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PeriodAverages {
+    /// Mean of all operations.
+    pub avg: f64,
+    /// The best period's average.
+    pub min: f64,
+    /// The worst period's.
+    pub max: f64,
+}
+
+impl Measured {
+    /// Operations that ended a second.
+    #[must_use]
+    pub fn ops_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.ended as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Bytes of values moved a second.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.ops_per_second() * self.plan.workload.value_bytes as f64
+    }
+
+    /// Averages over the 100 ms periods; periods in which nothing ended are left out.
+    #[must_use]
+    pub fn period_averages(&self) -> PeriodAverages {
+        let busy = self.periods.iter().filter(|period| period.ops > 0);
+        let averages = busy.clone().map(|period| period.latency_sum_ns as f64 / period.ops as f64);
+        let (ops, sum) = busy.fold((0, 0), |(ops, sum), period| (ops + period.ops, sum + period.latency_sum_ns));
+        if ops == 0 {
+            return PeriodAverages::default();
+        }
+        PeriodAverages {
+            avg: sum as f64 / ops as f64,
+            min: averages.clone().fold(f64::INFINITY, f64::min),
+            max: averages.fold(0.0, f64::max),
+        }
+    }
+
+    /// Operations that did not do what was asked.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.misses + self.errors + self.unfinished
+    }
+}
+
+/// Gathers a run's latencies.
+pub(super) struct Recorder {
+    counts_from: u64,
+    window: u64,
+    latencies: Latencies,
+    periods: Vec<Period>,
+    misses: u64,
+    errors: u64,
+    unfinished: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(counts_from: u64, window: u64) -> Self {
+        let periods = usize::try_from(window.div_ceil(PERIOD_NS).clamp(1, MAX_PERIODS)).expect("at most 6,000");
+        Self {
+            counts_from,
+            window,
+            latencies: Latencies::new(),
+            periods: vec![Period::default(); periods],
+            misses: 0,
+            errors: 0,
+            unfinished: 0,
+        }
+    }
+
+    /// Latencies counted so far.
+    pub(super) fn counted(&self) -> u64 {
+        self.latencies.count()
+    }
+
+    /// An operation that (should have) started at `start` ended at `end`.
+    pub(super) fn record(&mut self, start: u64, end: u64, outcome: Outcome) {
+        let latency = end.saturating_sub(start);
+        if let Some(since) = end.checked_sub(self.counts_from).filter(|&since| since < self.window) {
+            let index = usize::try_from(since / PERIOD_NS).unwrap_or(usize::MAX).min(self.periods.len() - 1);
+            self.periods[index].ops += 1;
+            self.periods[index].latency_sum_ns += latency;
+        }
+        if start >= self.counts_from {
+            self.latencies.record(latency);
+            match outcome {
+                Outcome::Ok { .. } => {}
+                Outcome::Miss => self.misses += 1,
+                Outcome::Error => self.errors += 1,
+            }
+        }
+    }
+
+    /// An operation that (should have) started at `start` has not ended at `now`, and is waited for no more.
+    pub(super) fn give_up(&mut self, start: u64, now: u64) {
+        if start >= self.counts_from {
+            self.latencies.record(now.saturating_sub(start));
+            self.unfinished += 1;
+        }
+    }
+
+    pub(super) fn finish(mut self, target: &dyn Target, plan: &Plan, end: u64) -> Measured {
+        let window = end.saturating_sub(self.counts_from).min(self.window);
+        self.periods.truncate(usize::try_from(window.div_ceil(PERIOD_NS)).unwrap_or(usize::MAX));
+        Measured {
+            target: target.name().to_owned(),
+            transport: target.transport().to_owned(),
+            connections: target.connections(),
+            plan: plan.clone(),
+            seconds: window as f64 / 1e9,
+            ended: self.periods.iter().map(|period| period.ops).sum(),
+            latencies: self.latencies,
+            periods: self.periods,
+            misses: self.misses,
+            errors: self.errors,
+            unfinished: self.unfinished,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Server processes the bench starts, and never leaves behind.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::Endpoint;
+use crate::cpu;
+use crate::usage;
+
+/// How often a starting server is asked whether it is ready.
+const READY_POLL: Duration = Duration::from_millis(2);
+
+/// A server process, killed when dropped.
+///
+/// It also dies with the thread that started it (`PR_SET_PDEATHSIG`, through `setpriv`), so that even a killed bench
+/// leaves none behind: start it from a thread that outlives its use.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`, found in `PATH`, with its threads bound to `core` (any, if `None`). What it
+    /// prints goes to `log`.
+    ///
+    /// # Errors
+    /// When it (or util-linux, which binds it) cannot be started.
+    pub fn spawn<I, S>(program: &str, args: I, core: Option<usize>, log: &Path) -> Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let output = File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]);
+        if let Some(core) = core {
+            command.args(["taskset", "-c", &core.to_string()]);
+        }
+        command.arg(program).args(args);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("starting {program} (needs util-linux's setpriv)"))?;
+        Ok(Self { child, name: program.to_owned(), log: log.to_owned() })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `ready` says so; returns how long that took.
+    ///
+    /// # Errors
+    /// When the process ends first, or `limit` passes; the end of its output is in the error.
+    pub fn wait_ready(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<Duration> {
+        let started = Instant::now();
+        loop {
+            if ready() {
+                return Ok(started.elapsed());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended at once ({status}): {}", self.name, self.last_words());
+            }
+            if started.elapsed() > limit {
+                bail!("{} not ready within {limit:?}: {}", self.name, self.last_words());
+            }
+            cpu::pause(READY_POLL);
+        }
+    }
+
+    /// Resident memory, bytes.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn rss_bytes(&self) -> Result<u64> {
+        usage::rss_bytes(self.pid())
+    }
+
+    /// Kills it (SIGKILL) and waits until it is gone.
+    pub fn kill(&mut self) {
+        // Both fail only when it has ended and been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A TCP address of the loopback that nobody listens on at this moment.
+///
+/// # Errors
+/// When the kernel has none.
+pub fn free_loopback_addr() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// Whether `endpoint` answers `question` with something that starts with `answer`, within a second.
+#[must_use]
+pub fn answers(endpoint: &Endpoint, question: &[u8], answer: &[u8]) -> bool {
+    let Ok(socket) = endpoint.connect() else { return false };
+    let second = Some(Duration::from_secs(1));
+    if rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, second).is_err() {
+        return false;
+    }
+    let mut stream = File::from(socket);
+    let mut found = vec![0; answer.len()];
+    stream.write_all(question).is_ok() && stream.read_exact(&mut found).is_ok() && found == answer
+}

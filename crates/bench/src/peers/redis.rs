@@ -1,0 +1,85 @@
+//! Redis and its kin: RESP2, GET and SET.
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::Endpoint;
+use super::stream::{Asked, Codec, Decoded, MAX_REPLY, Malformed, Pipelined};
+use crate::target::{Op, Outcome};
+
+/// The redis serialisation protocol, version 2.
+#[derive(Clone, Copy, Debug)]
+pub struct Resp;
+
+/// Longest line of an answer that is not a bulk string (error texts).
+const MAX_LINE: usize = 4096;
+
+/// Opens `connections` connections to the Redis at `endpoint`.
+///
+/// # Errors
+/// When one cannot be opened.
+pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Resp>> {
+    Pipelined::connect("redis", Resp, endpoint, connections)
+}
+
+impl Codec for Resp {
+    const VALUE_END: &'static [u8] = b"\r\n";
+
+    fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
+        let (verb, key): (&[u8], _) = match op {
+            Op::Get { key } => (b"*2\r\n$3\r\nGET\r\n", *key),
+            Op::Put { key, .. } => (b"*3\r\n$3\r\nSET\r\n", *key),
+        };
+        out.extend_from_slice(verb);
+        length(out, key.len());
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\r\n");
+        if let Op::Put { value, .. } = op {
+            length(out, value.len());
+        }
+    }
+
+    fn decode(&self, input: &[u8], _asked: &Asked) -> Result<Decoded, Malformed> {
+        let Some(line) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+            return if input.len() < MAX_LINE {
+                Ok(Decoded::Need(input.len() + 1))
+            } else {
+                Err(Malformed("endless line"))
+            };
+        };
+        let header = line + 1;
+        let Some(text) = input[..header].strip_suffix(b"\r\n") else { return Err(Malformed("line without CR")) };
+        let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
+        match text.split_first() {
+            Some((b'+', _)) => ended(Outcome::Ok { bytes: 0 }),
+            Some((b'-', _)) => ended(Outcome::Error),
+            Some((b'$', b"-1")) => ended(Outcome::Miss),
+            Some((b'$', digits)) => {
+                let bytes = decimal(digits).ok_or(Malformed("length of a bulk string"))?;
+                let whole = header + bytes + Self::VALUE_END.len();
+                if input.len() < whole {
+                    return Ok(Decoded::Need(whole));
+                }
+                if &input[header + bytes..whole] != Self::VALUE_END {
+                    return Err(Malformed("bulk string without its end"));
+                }
+                Ok(Decoded::Reply { consumed: whole, outcome: Outcome::Ok { bytes } })
+            }
+            _ => Err(Malformed("neither a simple string, an error nor a bulk string")),
+        }
+    }
+}
+
+fn length(out: &mut Vec<u8>, bytes: usize) {
+    write!(out, "${bytes}\r\n").expect("a vector takes every write");
+}
+
+/// A decimal number of at most [`MAX_REPLY`].
+pub(crate) fn decimal(digits: &[u8]) -> Option<usize> {
+    if digits.is_empty() || digits.len() > 9 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+    (value <= MAX_REPLY).then_some(value)
+}

@@ -1,0 +1,176 @@
+//! Line and bar charts as inline SVG. Colours are classes, so that the page's style sheet has light and dark ones.
+
+use std::fmt::Write;
+
+/// Width of a chart, in SVG units (CSS pixels at full size).
+pub const WIDTH: f64 = 720.0;
+
+/// Height of a chart.
+pub const HEIGHT: f64 = 340.0;
+
+/// Series told apart by colour; more share colours.
+pub const COLOURS: usize = 8;
+
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 48.0;
+
+/// A labelled position on an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// Where, in the axis' own measure.
+    pub at: f64,
+    /// What is written there.
+    pub label: String,
+}
+
+/// An axis: its ends in its own measure (already a logarithm, if it is to be logarithmic) and its ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Its name.
+    pub title: String,
+    /// Where it starts.
+    pub from: f64,
+    /// Where it ends, beyond `from`.
+    pub to: f64,
+    /// Its ticks, within its ends.
+    pub ticks: Vec<Tick>,
+}
+
+impl Axis {
+    /// A linear axis from 0 to at least `to`, with about five round ticks.
+    #[must_use]
+    pub fn linear(title: &str, to: f64, label: impl Fn(f64) -> String) -> Self {
+        let to = if to.is_finite() && to > 0.0 { to } else { 1.0 };
+        let rough = to / 5.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|&step| step >= rough).unwrap_or(rough);
+        let count = (to / step).ceil();
+        let ticks = (0..).map(f64::from).take_while(|&index| index <= count).map(|index| index * step);
+        let ticks: Vec<Tick> = ticks.map(|at| Tick { at, label: label(at) }).collect();
+        Self { title: title.to_owned(), from: 0.0, to: count * step, ticks }
+    }
+
+    /// A decimal logarithmic axis around `least..=most`; positions on it are log10.
+    #[must_use]
+    pub fn decades(title: &str, least: f64, most: f64, label: impl Fn(f64) -> String) -> Self {
+        let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
+        let most = if most.is_finite() && most > least { most } else { least * 10.0 };
+        let steps = [1.0, 2.0, 5.0];
+        let below = |value: f64| {
+            let power = 10_f64.powf(value.log10().floor());
+            steps.iter().rev().map(|step| step * power).find(|&edge| edge <= value).unwrap_or(power)
+        };
+        let above = |value: f64| {
+            let power = 10_f64.powf(value.log10().floor());
+            steps.iter().chain(&[10.0]).map(|step| step * power).find(|&edge| edge >= value).unwrap_or(power * 10.0)
+        };
+        let (from, to) = (below(least), above(most));
+        // Few decades have room for ticks at 2 and 5 too.
+        let fine = (to / from).log10() <= 3.5;
+        let mut ticks = Vec::new();
+        let mut power = 10_f64.powf(from.log10().floor());
+        while power <= to * 1.001 {
+            for step in steps.iter().filter(|&&step| fine || step <= 1.0) {
+                let at = step * power;
+                if at >= from * 0.999 && at <= to * 1.001 {
+                    ticks.push(Tick { at: at.log10(), label: label(at) });
+                }
+            }
+            power *= 10.0;
+        }
+        Self { title: title.to_owned(), from: from.log10(), to: to.log10(), ticks }
+    }
+}
+
+/// One series: its name and its points in the axes' measures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its name, in the legend.
+    pub name: String,
+    /// Points, left to right.
+    pub points: Vec<(f64, f64)>,
+    /// Drawn as a filled staircase from the bottom, as a histogram is.
+    pub filled: bool,
+}
+
+/// A chart as an `<svg>` element, with a legend as an HTML list after it.
+#[must_use]
+pub fn chart(x: &Axis, y: &Axis, lines: &[Line]) -> String {
+    let mut svg = String::new();
+    draw(&mut svg, x, y, lines).expect("a string takes every write");
+    svg
+}
+
+fn draw(svg: &mut String, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Result {
+    assert!(x.to > x.from && y.to > y.from, "an axis has a length");
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    let across = |at: f64| LEFT + (at - x.from) / (x.to - x.from) * (right - LEFT);
+    let down = |at: f64| bottom - (at - y.from) / (y.to - y.from) * (bottom - TOP);
+    let name = escape(&format!("{} by {}", y.title, x.title));
+    write!(svg, r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">"#)?;
+    for tick in &x.ticks {
+        let (at, label) = (across(tick.at), escape(&tick.label));
+        write!(svg, r#"<path class="grid" d="M{at:.1} {TOP}V{bottom}"/>"#)?;
+        write!(svg, r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#, bottom + 18.0)?;
+    }
+    for tick in &y.ticks {
+        let (at, label) = (down(tick.at), escape(&tick.label));
+        write!(svg, r#"<path class="grid" d="M{LEFT} {at:.1}H{right}"/>"#)?;
+        write!(svg, r#"<text x="{}" y="{:.1}" text-anchor="end">{label}</text>"#, LEFT - 8.0, at + 4.0)?;
+    }
+    let middle = f64::midpoint(LEFT, right);
+    write!(
+        svg,
+        r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{}</text>"#,
+        HEIGHT - 8.0,
+        escape(&x.title)
+    )?;
+    let middle = f64::midpoint(TOP, bottom);
+    write!(
+        svg,
+        r#"<text class="title" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        escape(&y.title)
+    )?;
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {
+        let class = index % COLOURS;
+        let points = line.points.iter().map(|&(px, py)| (across(px.clamp(x.from, x.to)), down(py.clamp(y.from, y.to))));
+        let mut path = String::new();
+        for (at, (px, py)) in points.clone().enumerate() {
+            match (at, line.filled) {
+                (0, true) => write!(path, "M{px:.1} {bottom}V{py:.1}")?,
+                (0, false) => write!(path, "M{px:.1} {py:.1}")?,
+                (_, true) => write!(path, "H{px:.1}V{py:.1}")?,
+                (_, false) => write!(path, "L{px:.1} {py:.1}")?,
+            }
+        }
+        let kind = if line.filled { "area" } else { "line" };
+        write!(svg, r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#, escape(&line.name))?;
+    }
+    svg.push_str("</svg>");
+    svg.push_str(r#"<ul class="legend">"#);
+    for (index, line) in lines.iter().enumerate() {
+        write!(svg, r#"<li><i class="c{}"></i>{}</li>"#, index % COLOURS, escape(&line.name))?;
+    }
+    svg.push_str("</ul>");
+    Ok(())
+}
+
+/// Text made safe inside HTML and SVG, in content and in quoted attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}

@@ -1,0 +1,66 @@
+//! One client that waits for each answer.
+
+use anyhow::Result;
+
+use super::{Lab, Loaded, Results, VALUE_BYTES, load, measure};
+use crate::cpu::Hog;
+use crate::echo::{self, Carrier};
+use crate::load::{Plan, Workload};
+use crate::system::{Durability, Setup, System};
+use crate::target::Wait;
+
+/// Bytes an echo carries, to stand for a 100 B read: 30 B key, 100 B value, some headers.
+const ECHO_FRAME: usize = 160;
+
+/// One 100 B read at a time from each of `systems`, by a spinning or a sleeping client, and the same over
+/// the bare echo (`echo udp`, `echo tcp`, server waiting as the client does).
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
+    let plan = lab.timed(Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), wait));
+    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
+    let mut loaded = echoes(lab, &plan)?;
+    loaded.extend(load(systems, &setup, 1, &plan)?);
+    measure(lab, &format!("{VALUE_BYTES} B reads, one {} client", wait.word()), loaded)
+}
+
+/// The same reads, undisturbed and then with a thread that only burns CPU beside: everybody unbound, so that there
+/// are more runnable threads than cores. Returns the quiet results and the contended ones.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Results, Results)> {
+    let free = Lab { setup: Setup { core: None, ..lab.setup.clone() }, client_core: None, ..lab.clone() };
+    let quiet = read_latency(&free, systems, wait)?;
+    let _hog = Hog::start(None)?;
+    let mut contended = read_latency(&free, systems, wait)?;
+    contended.title += ", a CPU hog beside";
+    Ok((quiet, contended))
+}
+
+/// 100 B writes at `durability`, each of `clients` on its own connection waiting for its answer. Clients share one sleeping
+/// generator thread.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability, clients: usize) -> Result<Results> {
+    let plan = Plan { clients, ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), Wait::Sleep)) };
+    let setup = Setup { durability, ..lab.setup.clone() };
+    let loaded = load(systems, &setup, clients, &plan)?;
+    let promise = match durability {
+        Durability::Memory => "kept in memory only",
+        Durability::Buffered => "synced within a second",
+        Durability::Sync => "synced before the answer",
+    };
+    measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
+}
+
+fn echoes(lab: &Lab, plan: &Plan) -> Result<Vec<Loaded>> {
+    let carriers = [(Carrier::Udp, "echo udp"), (Carrier::Tcp, "echo tcp")];
+    let loaded = carriers.into_iter().map(|(carrier, label)| {
+        let target = echo::target(carrier, plan.wait, lab.setup.core, ECHO_FRAME, VALUE_BYTES)?;
+        Ok(Loaded { target, label: label.to_owned(), plan: plan.clone(), server: None })
+    });
+    loaded.collect()
+}

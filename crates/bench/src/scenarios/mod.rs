@@ -1,0 +1,159 @@
+//! What the store is measured by. Every scenario starts the systems it is given, puts all of them under the
+//! same load turn by turn, and returns their figures; goals are judged by whoever knows which system is ours.
+//!
+//! | scenario | question |
+//! | --- | --- |
+//! | [`read_latency`] | how long one 100 B read takes, beside the bare echo |
+//! | [`durable_write`] | how long, and how many a second, when a write must survive |
+//! | [`throughput`] | operations a second with many connections, and pipelined |
+//! | [`contention`] | one read's latency when a hog wants the cores too |
+//! | [`memory`] | resident bytes an object |
+//! | [`restart`] | objects a second replayed |
+//! | [`idle`] | CPU used by a server nobody asks anything |
+
+mod capacity;
+mod latency;
+mod throughput;
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
+pub use latency::{contention, durable_write, read_latency};
+pub use throughput::{Mix, throughput};
+
+use crate::load::{Entry, Measured, Plan, Series, interleave};
+use crate::system::{Server, Setup, System};
+use crate::table::Table;
+use crate::target::Target;
+use crate::units;
+
+/// Length of the values most scenarios use, bytes.
+pub const VALUE_BYTES: usize = 100;
+
+/// Where and how long scenarios measure.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// How servers are started; each scenario sets the durability it needs.
+    pub setup: Setup,
+    /// The core of the load generator; any, if `None`.
+    pub client_core: Option<usize>,
+    /// Turns each system gets.
+    pub rounds: usize,
+    /// Time before a turn counts.
+    pub warm_up: Duration,
+    /// Time a turn counts.
+    pub duration: Duration,
+    /// Objects that are read and written.
+    pub keys: u64,
+}
+
+impl Lab {
+    /// Servers on the last core and the generator on the first, if there are two; three rounds of a second.
+    #[must_use]
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let apart = cores > 1;
+        Self {
+            setup: Setup { core: apart.then_some(cores - 1), ..Setup::new() },
+            client_core: apart.then_some(0),
+            rounds: 3,
+            warm_up: Duration::from_millis(200),
+            duration: Duration::from_secs(1),
+            keys: 100_000,
+        }
+    }
+
+    /// The load's times are the lab's.
+    fn timed(&self, plan: Plan) -> Plan {
+        Plan { warm_up: self.warm_up, duration: self.duration, ..plan }
+    }
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a scenario found, one series for each system and way of loading it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Results {
+    /// What was asked.
+    pub title: String,
+    /// The answers, in the order the systems were given.
+    pub series: Vec<Series>,
+}
+
+impl Results {
+    /// The series so labelled.
+    #[must_use]
+    pub fn get(&self, label: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.label == label)
+    }
+
+    /// The series as a table: medians of rounds.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&["system", "transport", "p50", "p90", "p99", "p99.9", "max", "ops", "errors"]);
+        for series in &self.series {
+            let quantile = |share| units::time(series.quantile(share));
+            table.row(vec![
+                series.label.clone(),
+                series.rounds.first().map(|round| round.transport.clone()).unwrap_or_default(),
+                quantile(0.5),
+                quantile(0.9),
+                quantile(0.99),
+                quantile(0.999),
+                units::time(series.latencies().summary().max as f64),
+                units::rate(series.median(Measured::ops_per_second)),
+                series.failures().to_string(),
+            ]);
+        }
+        table
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}", self.title, self.table())
+    }
+}
+
+/// A target with what it needs to stay alive.
+struct Loaded {
+    target: Box<dyn Target>,
+    label: String,
+    plan: Plan,
+    server: Option<Box<dyn Server>>,
+}
+
+/// Starts every system with `setup`, opens `connections`, fills it with the plan's keys.
+fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan) -> Result<Vec<Loaded>> {
+    let offering = systems.iter().filter(|system| system.offers(setup.durability));
+    let loaded = offering.map(|system| {
+        let server = system.start(setup).with_context(|| format!("starting {}", system.name()))?;
+        let mut target = server.connect(connections)?;
+        crate::load::preload(target.as_mut(), &plan.workload)?;
+        Ok(Loaded { target, label: system.name().to_owned(), plan: plan.clone(), server: Some(server) })
+    });
+    loaded.collect()
+}
+
+/// Measures all of them turn by turn, then stops them.
+fn measure(lab: &Lab, title: &str, mut loaded: Vec<Loaded>) -> Result<Results> {
+    let _pinned = crate::cpu::Pinned::to(lab.client_core)?;
+    let mut entries: Vec<Entry<'_>> = loaded
+        .iter_mut()
+        .map(|one| Entry { target: one.target.as_mut(), plan: one.plan.clone(), label: one.label.clone() })
+        .collect();
+    let series = interleave(&mut entries, lab.rounds)?;
+    for one in loaded {
+        // Connections close before their server is stopped.
+        drop(one.target);
+        drop(one.server);
+    }
+    Ok(Results { title: title.to_owned(), series })
+}

@@ -1,0 +1,65 @@
+//! Figures as people read them: three significant digits and a unit.
+
+/// Bytes in a MiB.
+pub const MIB: f64 = 1_048_576.0;
+
+/// A time given in nanoseconds: `13.8 us`.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
+}
+
+/// Bytes a second in binary multiples, as [MMS] has them under the name MB/s: `6.91 MiB/s`.
+#[must_use]
+pub fn bandwidth(bytes_per_second: f64) -> String {
+    scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
+}
+
+/// Operations a second: `142 k/s`.
+#[must_use]
+pub fn rate(ops_per_second: f64) -> String {
+    scaled(ops_per_second, 1000.0, &["/s", "k/s", "M/s", "G/s"])
+}
+
+/// A count of bytes in binary multiples: `1.5 GiB`.
+#[must_use]
+pub fn bytes(count: f64) -> String {
+    scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB"])
+}
+
+/// The size of an object in decimal multiples, as [MMS] has them: `100 B`, `10 KB`, `1 MB`.
+#[must_use]
+pub fn object_size(bytes: usize) -> String {
+    match bytes {
+        _ if bytes >= 1_000_000 && bytes.is_multiple_of(1_000_000) => format!("{} MB", bytes / 1_000_000),
+        _ if bytes >= 1_000 && bytes.is_multiple_of(1_000) => format!("{} KB", bytes / 1_000),
+        _ => format!("{bytes} B"),
+    }
+}
+
+/// Three significant digits: `0.152`, `13.8`, `421`.
+#[must_use]
+pub fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "-".to_owned() };
+    }
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn scaled(value: f64, step: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut names = units.iter();
+    let mut name = names.next().unwrap_or(&"");
+    // 999.5 would print as 1000 of the smaller unit.
+    while value.abs() >= step.min(999.5) {
+        let Some(next) = names.next() else { break };
+        value /= step;
+        name = next;
+    }
+    format!("{} {name}", digits(value))
+}
