@@ -4,6 +4,10 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
+/// Largest frame of any driver, bytes: 65,535 of payload behind a packet header of 24.
+/// A driver may take less; [`Transmit::mtu`] tells.
+pub const MAX_FRAME: usize = 65_535 + 24;
+
 /// The sending half of a driver, handed to whoever handles a received frame, so that a request can
 /// be answered while its bytes still lie in the receive buffer.
 pub trait Transmit {
@@ -40,9 +44,12 @@ pub trait Driver {
     ///
     /// # Errors
     /// Only those after which the driver cannot receive at all.
-    fn receive(&mut self, sink: &mut dyn FnMut(&mut Self::Tx, SocketAddr, &[u8])) -> io::Result<usize>;
+    fn receive(&mut self, sink: Sink<'_, Self::Tx>) -> io::Result<usize>;
 
     /// A descriptor that polls readable when a frame may have arrived; `None` if the driver has none
     /// (the simulator), and then only time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 }
+
+/// Takes one received frame: the sending half, the peer it came from, its bytes.
+pub type Sink<'a, Tx> = &'a mut dyn FnMut(&mut Tx, SocketAddr, &[u8]);

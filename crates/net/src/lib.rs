@@ -1,11 +1,35 @@
 //! Drivers: frames in, frames out, over kernel UDP, kernel TCP or memory; and service locators.
 //!
 //! A [`Driver`] moves opaque frames between socket addresses. It is owned by one thread, never
-//! blocks but in [`Driver::wait`], and allocates nothing once warm. Frames may be lost, repeated
-//! and reordered, unless [`Transmit::reliable`] says otherwise; the `rpc` crate above makes calls of them.
+//! blocks, and allocates nothing once warm. Frames may be lost, repeated and reordered, unless
+//! [`Transmit::reliable`] says otherwise; the `rpc` crate above makes calls of them.
+//!
+//! - [`Locator`] names an endpoint and its transport; [`AnyDriver::open`] opens it.
+//! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own time.
+//! - [`Idle`] decides, between two rounds of a node's loop, whether to spin, yield or sleep.
+//!
+//! The crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
+//! those two lack (`UDP_GRO` and its control message), `nix`.
 
+mod any;
+mod counters;
 mod driver;
+mod idle;
+mod locator;
+mod mem;
+mod open;
+mod tcp;
 mod time;
+mod udp;
 
-pub use driver::{Driver, Transmit};
+pub use any::{AnyDriver, AnyTx};
+pub use counters::Counters;
+pub use driver::{Driver, MAX_FRAME, Sink, Transmit};
+pub use idle::decide::{Decider, Mode, Policy, Step};
+pub use idle::{Idle, MAX_SOURCES, Waker};
+pub use locator::{Fault, Host, Locator, LocatorError, Mac, Transport};
+pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
+pub use open::{OpenError, Role};
+pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
+pub use udp::{SMALL_FRAME, Udp, UdpTx};

@@ -1,0 +1,167 @@
+//! Whichever driver a locator asks for.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use crate::driver::Sink;
+use crate::mem;
+use crate::tcp::{Tcp, TcpRx, TcpTx};
+use crate::udp::{Udp, UdpRx, UdpTx};
+use crate::{Counters, Driver, Mem, MemTx, Transmit};
+
+/// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
+/// `from` one of a driver.
+///
+/// Because [`Mem`] lives on one thread so does this: open it on the thread that will own it.
+pub struct AnyDriver {
+    tx: AnyTx,
+    rx: AnyRx,
+    local: SocketAddr,
+}
+
+/// The sending half of [`AnyDriver`].
+#[expect(clippy::large_enum_variant, reason = "one a node, and its place does not matter")]
+pub enum AnyTx {
+    /// Of [`Udp`].
+    Udp(UdpTx),
+    /// Of [`Tcp`].
+    Tcp(TcpTx),
+    /// Of [`Mem`].
+    Mem(MemTx),
+}
+
+/// The receiving half. Always of the same driver as the sending half beside it.
+enum AnyRx {
+    Udp(UdpRx),
+    Tcp(TcpRx),
+    Mem,
+}
+
+impl From<Udp> for AnyDriver {
+    fn from(driver: Udp) -> Self {
+        let (tx, rx, local) = driver.into_parts();
+        Self { tx: AnyTx::Udp(tx), rx: AnyRx::Udp(rx), local }
+    }
+}
+
+impl From<Tcp> for AnyDriver {
+    fn from(driver: Tcp) -> Self {
+        let (tx, rx, local) = driver.into_parts();
+        Self { tx: AnyTx::Tcp(tx), rx: AnyRx::Tcp(rx), local }
+    }
+}
+
+impl From<Mem> for AnyDriver {
+    fn from(driver: Mem) -> Self {
+        let tx = driver.into_tx();
+        let local = tx.address();
+        Self { tx: AnyTx::Mem(tx), rx: AnyRx::Mem, local }
+    }
+}
+
+impl AnyDriver {
+    /// What the driver has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        match &self.tx {
+            AnyTx::Udp(tx) => tx.counters(),
+            AnyTx::Tcp(tx) => tx.counters(),
+            AnyTx::Mem(tx) => tx.counters(),
+        }
+    }
+
+    /// Closes connections that have carried nothing since the last call; returns how many.
+    /// Of drivers that have connections, that is [`Tcp::close_idle`]; others have nothing to close.
+    pub fn close_idle(&mut self) -> usize {
+        match &mut self.tx {
+            AnyTx::Tcp(tx) => tx.close_idle(),
+            AnyTx::Udp(_) | AnyTx::Mem(_) => 0,
+        }
+    }
+}
+
+impl Driver for AnyDriver {
+    type Tx = AnyTx;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn tx(&mut self) -> &mut AnyTx {
+        &mut self.tx
+    }
+
+    fn receive(&mut self, sink: Sink<'_, AnyTx>) -> io::Result<usize> {
+        match &mut self.rx {
+            AnyRx::Udp(rx) => rx.receive(&mut self.tx, AnyTx::udp, sink),
+            AnyRx::Tcp(rx) => rx.receive(&mut self.tx, AnyTx::tcp, sink),
+            AnyRx::Mem => mem::receive(&mut self.tx, AnyTx::mem, sink),
+        }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.tx {
+            AnyTx::Udp(tx) => Some(tx.poll_fd()),
+            AnyTx::Tcp(tx) => Some(tx.poll_fd()),
+            AnyTx::Mem(_) => None,
+        }
+    }
+}
+
+impl AnyTx {
+    fn udp(&mut self) -> &mut UdpTx {
+        match self {
+            Self::Udp(tx) => tx,
+            _ => unreachable!("halves are of one driver"),
+        }
+    }
+
+    fn tcp(&mut self) -> &mut TcpTx {
+        match self {
+            Self::Tcp(tx) => tx,
+            _ => unreachable!("halves are of one driver"),
+        }
+    }
+
+    fn mem(&mut self) -> &mut MemTx {
+        match self {
+            Self::Mem(tx) => tx,
+            _ => unreachable!("halves are of one driver"),
+        }
+    }
+}
+
+impl Transmit for AnyTx {
+    fn mtu(&mut self, peer: SocketAddr) -> usize {
+        match self {
+            Self::Udp(tx) => tx.mtu(peer),
+            Self::Tcp(tx) => tx.mtu(peer),
+            Self::Mem(tx) => tx.mtu(peer),
+        }
+    }
+
+    fn reliable(&self) -> bool {
+        match self {
+            Self::Udp(tx) => tx.reliable(),
+            Self::Tcp(tx) => tx.reliable(),
+            Self::Mem(tx) => tx.reliable(),
+        }
+    }
+
+    fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
+        match self {
+            Self::Udp(tx) => tx.send(peer, parts),
+            Self::Tcp(tx) => tx.send(peer, parts),
+            Self::Mem(tx) => tx.send(peer, parts),
+        }
+    }
+
+    fn flush(&mut self) {
+        match self {
+            Self::Udp(tx) => tx.flush(),
+            Self::Tcp(tx) => tx.flush(),
+            Self::Mem(tx) => tx.flush(),
+        }
+    }
+}

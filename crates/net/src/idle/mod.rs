@@ -1,0 +1,152 @@
+//! How a node waits between rounds of its loop.
+
+pub(crate) mod decide;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use self::decide::{Decider, Policy, Step};
+use crate::Nanos;
+
+/// Descriptors that a node can wait for, its bell not counted.
+pub const MAX_SOURCES: usize = 7;
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const RUNG: u8 = 2;
+
+/// What a node and those who may wake it share.
+struct Bell {
+    state: AtomicU8,
+    eventfd: OwnedFd,
+}
+
+/// Wakes a node from another thread: first leave the work where the node looks for it, then ring.
+///
+/// While the node is awake that is one atomic operation and no system call.
+#[derive(Clone)]
+pub struct Waker {
+    bell: Arc<Bell>,
+}
+
+impl Waker {
+    /// Has the node go round its loop once more before it sleeps, and wakes it if it does.
+    pub fn ring(&self) {
+        if self.bell.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+            // Fails only when the counter is full, and then the node is being woken anyway.
+            let _ = rustix::io::write(&self.bell.eventfd, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Waits for work between rounds of a node's loop: spins, then yields, then sleeps. Owned by the node's thread.
+///
+/// Each round ends in [`worked`](Self::worked) or [`rest`](Self::rest):
+///
+/// ```
+/// # use std::time::Instant;
+/// # use sprat_net::{Idle, Nanos, Policy, Mode, Step};
+/// # fn main() -> std::io::Result<()> {
+/// # let start = Instant::now();
+/// # let clock = || Nanos(start.elapsed().as_nanos() as u64);
+/// # let mut work = 3;
+/// # let mut round = || { work -= 1; work > 0 };
+/// let mut idle = Idle::new(Policy::of(Mode::Adaptive), clock())?;
+/// let waker = idle.waker(); // for other threads
+/// loop {
+///     if round() {
+///         idle.worked(clock());
+///     } else if idle.rest(clock(), clock() + std::time::Duration::from_millis(1), &[])? == Step::Sleep {
+///         break; // time has passed: look at the clock again
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Idle {
+    decider: Decider,
+    bell: Arc<Bell>,
+}
+
+impl Idle {
+    /// A waiter with its bell.
+    ///
+    /// # Errors
+    /// Those of `eventfd`.
+    pub fn new(policy: Policy, now: Nanos) -> io::Result<Self> {
+        let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let bell = Bell { state: AtomicU8::new(AWAKE), eventfd };
+        Ok(Self { decider: Decider::new(policy, now), bell: Arc::new(bell) })
+    }
+
+    /// By which other threads wake this one.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker { bell: Arc::clone(&self.bell) }
+    }
+
+    /// A round found work.
+    #[inline]
+    pub fn worked(&mut self, now: Nanos) {
+        self.decider.worked(now);
+    }
+
+    /// A round found nothing: spins, yields, or sleeps until one of `sources` is readable, the bell rings,
+    /// or it is `deadline`. Returns which; may return early for no reason.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    ///
+    /// # Panics
+    /// With more than [`MAX_SOURCES`] sources.
+    #[inline]
+    pub fn rest(&mut self, now: Nanos, deadline: Nanos, sources: &[BorrowedFd<'_>]) -> io::Result<Step> {
+        let step = if now >= deadline { Step::Spin } else { self.decider.idle(now) };
+        match step {
+            Step::Spin => std::hint::spin_loop(),
+            Step::Yield => rustix::thread::sched_yield(),
+            Step::Sleep => self.sleep(now, deadline, sources)?,
+        }
+        Ok(step)
+    }
+
+    #[cold]
+    fn sleep(&self, now: Nanos, deadline: Nanos, sources: &[BorrowedFd<'_>]) -> io::Result<()> {
+        assert!(sources.len() <= MAX_SOURCES);
+        let state = &self.bell.state;
+        if state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            // Rung since we last slept: what it was for may lie there unseen.
+            state.store(AWAKE, Ordering::SeqCst);
+            return Ok(());
+        }
+        let bell = self.bell.eventfd.as_fd();
+        let mut fds: [PollFd<'_>; MAX_SOURCES + 1] =
+            std::array::from_fn(|i| PollFd::from_borrowed_fd(*sources.get(i).unwrap_or(&bell), PollFlags::IN));
+        // The bell stands right behind the sources.
+        let polled = poll(&mut fds[..=sources.len()], timeout(now, deadline).as_ref());
+        state.store(AWAKE, Ordering::SeqCst);
+        if fds[sources.len()].revents().contains(PollFlags::IN) {
+            // Also when the ring was seen, and answered, before: its second step may come late.
+            let mut count = [0; 8];
+            let _ = rustix::io::read(bell, &mut count);
+        }
+        match polled {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Time until the deadline; `None` when there is none.
+fn timeout(now: Nanos, deadline: Nanos) -> Option<Timespec> {
+    if deadline == Nanos::NEVER {
+        return None;
+    }
+    // Too far for the kernel's clock is as good as never.
+    Timespec::try_from(deadline.since(now)).ok()
+}

@@ -1,0 +1,338 @@
+//! A network in memory, with its own time: for tests and the simulator.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::driver::Sink;
+use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
+
+/// Frames that wait at a port, and frames under way in a hub for each port; those beyond are dropped.
+pub const QUEUE_LIMIT: usize = 16_384;
+
+/// Frames that one [`Driver::receive`] hands out.
+const RECEIVE_BATCH: usize = 64;
+
+/// Buffers kept for the next frames.
+const SPARE_BUFFERS: usize = 1024;
+
+/// What a hub's network is like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HubOptions {
+    /// Largest frame, bytes; at most [`MAX_FRAME`].
+    pub mtu: usize,
+    /// What [`Transmit::reliable`] says. The hub's policy must keep the promise.
+    pub reliable: bool,
+}
+
+impl Default for HubOptions {
+    /// Ethernet with UDP.
+    fn default() -> Self {
+        Self { mtu: 1472, reliable: false }
+    }
+}
+
+/// A frame about to travel.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight<'a> {
+    /// When it leaves.
+    pub now: Nanos,
+    /// Who sends it.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
+    /// Its bytes.
+    pub frame: &'a [u8],
+}
+
+/// What becomes of a frame. Frames pass one another when delays differ.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fate {
+    /// It is lost.
+    Drop,
+    /// It arrives after this time.
+    Deliver(Duration),
+    /// It arrives twice, after these times.
+    Twice(Duration, Duration),
+}
+
+type Policy = Box<dyn FnMut(Flight<'_>) -> Fate>;
+
+/// A network that ports plug into. Clones are handles of the same network.
+///
+/// Time is the caller's: nothing arrives but by [`deliver_until`](Self::deliver_until). The same calls
+/// give the same deliveries, in the same order. Without a policy frames arrive at once, each once.
+#[derive(Clone)]
+pub struct Hub {
+    inner: Rc<RefCell<Inner>>,
+}
+
+struct Inner {
+    options: HubOptions,
+    now: Nanos,
+    /// Frames handed in so far; orders those due at the same time.
+    sequence: u64,
+    policy: Policy,
+    under_way: BinaryHeap<Reverse<Delivery>>,
+    ports: BTreeMap<SocketAddr, Port>,
+    spare: Vec<Vec<u8>>,
+    /// Frames for which no port was there, or whose port was full.
+    lost: u64,
+}
+
+#[derive(Default)]
+struct Port {
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+#[derive(Eq, Ord, PartialEq, PartialOrd)]
+struct Delivery {
+    due: Nanos,
+    sequence: u64,
+    from: SocketAddr,
+    to: SocketAddr,
+    frame: Vec<u8>,
+}
+
+impl Hub {
+    /// An empty network at time zero.
+    ///
+    /// # Panics
+    /// When the MTU is zero or above [`MAX_FRAME`].
+    #[must_use]
+    pub fn new(options: HubOptions) -> Self {
+        assert!((1..=MAX_FRAME).contains(&options.mtu));
+        let inner = Inner {
+            options,
+            now: Nanos(0),
+            sequence: 0,
+            policy: Box::new(|_| Fate::Deliver(Duration::ZERO)),
+            under_way: BinaryHeap::new(),
+            ports: BTreeMap::new(),
+            spare: Vec::new(),
+            lost: 0,
+        };
+        Self { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// Has `policy` decide the fate of every frame from now on. It must not call the hub.
+    pub fn set_policy(&self, policy: impl FnMut(Flight<'_>) -> Fate + 'static) {
+        self.inner.borrow_mut().policy = Box::new(policy);
+    }
+
+    /// Plugs a port in. Pulled out when dropped; frames still under way to its address then
+    /// reach whoever is plugged in there when they arrive, as after a restart.
+    ///
+    /// # Errors
+    /// `AddrInUse` when the address is taken.
+    pub fn port(&self, address: SocketAddr) -> io::Result<Mem> {
+        let mut inner = self.inner.borrow_mut();
+        if inner.ports.contains_key(&address) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        inner.ports.insert(address, Port::default());
+        let tx = MemTx { hub: self.clone(), address, staged: Vec::new(), counters: Counters::default() };
+        Ok(Mem { tx })
+    }
+
+    /// The network's time.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.inner.borrow().now
+    }
+
+    /// When the next frame under way arrives.
+    #[must_use]
+    pub fn next_delivery(&self) -> Option<Nanos> {
+        self.inner.borrow().under_way.peek().map(|Reverse(delivery)| delivery.due)
+    }
+
+    /// Moves time on to `now` and frames due by then into their ports, earliest first;
+    /// returns how many. Time never goes back: an earlier `now` delivers what is due and leaves time alone.
+    pub fn deliver_until(&self, now: Nanos) -> usize {
+        let mut inner = self.inner.borrow_mut();
+        inner.now = inner.now.max(now);
+        let mut delivered = 0;
+        while inner.under_way.peek().is_some_and(|Reverse(delivery)| delivery.due <= now) {
+            let Some(Reverse(Delivery { from, to, frame, .. })) = inner.under_way.pop() else { break };
+            match inner.ports.get_mut(&to) {
+                Some(port) if port.waiting.len() < QUEUE_LIMIT => {
+                    port.waiting.push_back((from, frame));
+                    delivered += 1;
+                }
+                _ => {
+                    inner.lost += 1;
+                    inner.recycle(frame);
+                }
+            }
+        }
+        delivered
+    }
+
+    /// Frames waiting at the port of `address` to be received.
+    #[must_use]
+    pub fn waiting(&self, address: SocketAddr) -> usize {
+        self.inner.borrow().ports.get(&address).map_or(0, |port| port.waiting.len())
+    }
+
+    /// Frames that were delivered to nobody: no port had the address, or it was full.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.inner.borrow().lost
+    }
+}
+
+impl Inner {
+    /// Sends a frame on its way, or drops it as the policy will. Returns whether there was room for it.
+    fn launch(&mut self, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) -> bool {
+        if self.under_way.len() >= QUEUE_LIMIT * self.ports.len().max(1) {
+            self.recycle(frame);
+            return false;
+        }
+        match (self.policy)(Flight { now: self.now, from, to, frame: &frame }) {
+            Fate::Drop => self.recycle(frame),
+            Fate::Deliver(after) => self.enqueue(after, from, to, frame),
+            Fate::Twice(first, second) => {
+                let mut copy = self.spare.pop().unwrap_or_default();
+                copy.extend_from_slice(&frame);
+                self.enqueue(first, from, to, frame);
+                self.enqueue(second, from, to, copy);
+            }
+        }
+        true
+    }
+
+    fn enqueue(&mut self, after: Duration, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) {
+        self.sequence += 1;
+        let delivery = Delivery { due: self.now + after, sequence: self.sequence, from, to, frame };
+        self.under_way.push(Reverse(delivery));
+    }
+
+    fn recycle(&mut self, mut frame: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS {
+            frame.clear();
+            self.spare.push(frame);
+        }
+    }
+}
+
+/// A port of a [`Hub`].
+pub struct Mem {
+    tx: MemTx,
+}
+
+/// The sending half of [`Mem`]. Every frame, of whatever size, leaves at the flush: what is not
+/// flushed does not leave, so that tests notice.
+pub struct MemTx {
+    hub: Hub,
+    address: SocketAddr,
+    staged: Vec<(SocketAddr, Vec<u8>)>,
+    counters: Counters,
+}
+
+impl Mem {
+    /// What the port has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.tx.counters
+    }
+
+    pub(crate) fn into_tx(self) -> MemTx {
+        self.tx
+    }
+}
+
+impl Driver for Mem {
+    type Tx = MemTx;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.tx.address
+    }
+
+    fn tx(&mut self) -> &mut MemTx {
+        &mut self.tx
+    }
+
+    fn receive(&mut self, sink: Sink<'_, MemTx>) -> io::Result<usize> {
+        receive(&mut self.tx, |tx| tx, sink)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// [`Driver::receive`], for whoever holds the sending half: `of` finds it.
+pub(crate) fn receive<T>(holder: &mut T, of: impl Fn(&mut T) -> &mut MemTx, sink: Sink<'_, T>) -> io::Result<usize> {
+    for taken in 0..RECEIVE_BATCH {
+        let tx = of(holder);
+        let next = tx.hub.inner.borrow_mut().ports.get_mut(&tx.address).and_then(|port| port.waiting.pop_front());
+        let Some((peer, frame)) = next else { return Ok(taken) };
+        tx.counters.received(frame.len());
+        sink(holder, peer, &frame);
+        of(holder).hub.inner.borrow_mut().recycle(frame);
+    }
+    Ok(RECEIVE_BATCH)
+}
+
+impl Transmit for MemTx {
+    fn mtu(&mut self, _peer: SocketAddr) -> usize {
+        self.hub.inner.borrow().options.mtu
+    }
+
+    fn reliable(&self) -> bool {
+        self.hub.inner.borrow().options.reliable
+    }
+
+    fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let mut inner = self.hub.inner.borrow_mut();
+        if len == 0 || len > inner.options.mtu {
+            self.counters.dropped_size += 1;
+        } else if self.staged.len() >= QUEUE_LIMIT {
+            self.counters.dropped_full += 1;
+        } else {
+            let mut frame = inner.spare.pop().unwrap_or_default();
+            for part in parts {
+                frame.extend_from_slice(part);
+            }
+            self.staged.push((peer, frame));
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut inner = self.hub.inner.borrow_mut();
+        for (peer, frame) in self.staged.drain(..) {
+            let len = frame.len();
+            self.counters.sends += 1;
+            if inner.launch(self.address, peer, frame) {
+                self.counters.sent(1, len);
+            } else {
+                self.counters.dropped_full += 1;
+            }
+        }
+    }
+}
+
+impl MemTx {
+    /// What the port has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for MemTx {
+    fn drop(&mut self) {
+        self.hub.inner.borrow_mut().ports.remove(&self.address);
+    }
+}

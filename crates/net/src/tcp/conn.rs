@@ -1,0 +1,119 @@
+//! One connection.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+
+use super::stream::{Inbox, Outbox, prefix};
+
+/// Slices of one gathered write: what is pending, the prefix, and the frame's parts. A frame in more
+/// parts is copied.
+const MAX_SLICES: usize = 32;
+
+/// A connection to or from a peer.
+pub(super) struct Conn {
+    pub(super) socket: OwnedFd,
+    pub(super) peer: SocketAddr,
+    /// Tells this connection from earlier ones in its slot.
+    pub(super) serial: u32,
+    /// The peer opened it.
+    pub(super) incoming: bool,
+    /// Not before the kernel says so: connecting, or the peer takes no more for now.
+    pub(super) blocked: bool,
+    /// Still connecting.
+    pub(super) connecting: bool,
+    /// Has bytes for the next flush.
+    pub(super) dirty: bool,
+    /// Has carried something since idle connections were last looked for.
+    pub(super) used: bool,
+    pub(super) inbox: Inbox,
+    pub(super) outbox: Outbox,
+}
+
+/// What a write came to.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Written {
+    /// The kernel has everything.
+    All,
+    /// The rest is in the outbox.
+    Blocked,
+    /// The connection is broken.
+    Broken,
+}
+
+impl Conn {
+    pub(super) fn new(socket: OwnedFd, peer: SocketAddr, serial: u32, incoming: bool) -> Self {
+        let connecting = !incoming;
+        Self {
+            socket,
+            peer,
+            serial,
+            incoming,
+            blocked: connecting,
+            connecting,
+            dirty: false,
+            used: true,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// Writes what is pending.
+    pub(super) fn write(&mut self) -> Written {
+        while !self.outbox.is_empty() {
+            match send(&self.socket, self.outbox.pending(), SendFlags::NOSIGNAL) {
+                Ok(count) => self.outbox.advance(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => return Written::Blocked,
+                Err(_) => return Written::Broken,
+            }
+        }
+        Written::All
+    }
+
+    /// Writes what is pending and then a frame of `len` bytes from where it lies, in one call
+    /// if the kernel takes it all; what it does not take of the frame goes to the outbox.
+    pub(super) fn write_frame(&mut self, parts: &[IoSlice<'_>], len: usize) -> Written {
+        if parts.len() + 2 > MAX_SLICES {
+            self.outbox.push(parts, len, 0);
+            return self.write();
+        }
+        let prefix = prefix(len);
+        let pending = self.outbox.len();
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        slices[0] = IoSlice::new(self.outbox.pending());
+        slices[1] = IoSlice::new(&prefix);
+        slices[2..][..parts.len()].copy_from_slice(parts);
+        let slices = &slices[usize::from(pending == 0)..parts.len() + 2];
+        let written = loop {
+            match sendmsg(&self.socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
+                Ok(count) => break count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => break 0,
+                Err(_) => return Written::Broken,
+            }
+        };
+        self.outbox.advance(written.min(pending));
+        if written == pending + prefix.len() + len {
+            return Written::All;
+        }
+        self.outbox.push(parts, len, written.saturating_sub(pending));
+        Written::Blocked
+    }
+}
+
+/// Reads into `inbox` once. `None`: the stream has ended or broken. Otherwise whether there may be more.
+pub(super) fn read(socket: &OwnedFd, inbox: &mut Inbox) -> Option<bool> {
+    loop {
+        match recv(socket, inbox.room(), RecvFlags::empty()) {
+            Ok((0, _)) => return None,
+            Ok((count, _)) => return Some(inbox.filled(count)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return Some(false),
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The driver for kernel TCP.
+
+mod backoff;
+mod conn;
+mod receive;
+mod stream;
+mod table;
+
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use self::backoff::Backoff;
+use self::conn::{Conn, Written};
+pub(crate) use self::receive::TcpRx;
+use self::table::Table;
+use crate::driver::Sink;
+use crate::udp::SMALL_FRAME;
+use crate::{Counters, Driver, MAX_FRAME, Transmit};
+
+/// Connections of one driver, incoming and outgoing; peers beyond that are turned away.
+pub const MAX_CONNECTIONS: usize = 4096;
+
+/// Bytes that wait for one slow or not yet connected peer; frames beyond that are dropped.
+const OUTBOX_LIMIT: usize = 2 << 20;
+
+/// Bytes that wait for all of them together.
+const BUFFERED_LIMIT: usize = 128 << 20;
+
+/// Connections that the kernel completes before we accept them.
+const BACKLOG: i32 = 1024;
+
+/// The kernel's probes of a silent peer, in seconds and count.
+const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
+    .with_time(std::time::Duration::from_secs(10))
+    .with_interval(std::time::Duration::from_secs(5))
+    .with_retries(3);
+
+/// Epoll's word for the listener; connections have their serial and slot.
+const LISTENER: u64 = u64::MAX;
+
+/// The driver for kernel TCP, IPv4 and IPv6: each frame goes behind its length of four bytes.
+///
+/// A peer is the remote address of a connection. Frames to an address that has none have one opened,
+/// and wait for it; when that fails, or a connection breaks, the next frame tries again, after a pause
+/// that grows. Frames of a connection that breaks are lost: above this, calls are tried again.
+pub struct Tcp {
+    tx: TcpTx,
+    rx: TcpRx,
+    local: SocketAddr,
+}
+
+/// The sending half of [`Tcp`], which has the connections.
+pub struct TcpTx {
+    epoll: rustix::fd::OwnedFd,
+    listener: Option<Socket>,
+    /// The listener is not watched: we cannot take more connections for now.
+    deaf: bool,
+    table: Table,
+    /// Slots (with serials) that have something to flush.
+    dirty: Vec<(usize, u32)>,
+    /// Connections in the table that wait for the kernel to let them write.
+    blocked: usize,
+    /// Bytes in all outboxes.
+    buffered: usize,
+    backoff: Backoff,
+    counters: Counters,
+}
+
+impl Tcp {
+    /// Listens at `local`; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// Those of `socket`, `bind`, `listen` and `epoll_create`.
+    pub fn listen(local: SocketAddr) -> io::Result<Self> {
+        let listener = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
+        listener.set_nonblocking(true)?;
+        if local.is_ipv6() {
+            listener.set_only_v6(false)?;
+        }
+        // Or a restarted server would wait for its predecessor's connections to be forgotten.
+        listener.set_reuse_address(true)?;
+        listener.bind(&local.into())?;
+        listener.listen(BACKLOG)?;
+        let local = listener.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Self::new(Some(listener), local)
+    }
+
+    /// Reaches peers, but cannot be reached: its local address is unspecified.
+    ///
+    /// # Errors
+    /// Those of `epoll_create`.
+    pub fn connect_only() -> io::Result<Self> {
+        Self::new(None, (Ipv4Addr::UNSPECIFIED, 0).into())
+    }
+
+    fn new(listener: Option<Socket>, local: SocketAddr) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut tx = TcpTx {
+            epoll,
+            listener,
+            deaf: true,
+            table: Table::new(),
+            dirty: Vec::new(),
+            blocked: 0,
+            buffered: 0,
+            backoff: Backoff::default(),
+            counters: Counters::default(),
+        };
+        tx.hear()?;
+        Ok(Self { tx, rx: TcpRx::new(), local })
+    }
+
+    /// Connections there are, those being opened included.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.tx.table.len()
+    }
+
+    /// Closes connections that have carried nothing since the last call; returns how many.
+    pub fn close_idle(&mut self) -> usize {
+        self.tx.close_idle()
+    }
+
+    /// What the driver has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.tx.counters
+    }
+
+    /// The halves by themselves, for [`AnyDriver`](crate::AnyDriver).
+    pub(crate) fn into_parts(self) -> (TcpTx, TcpRx, SocketAddr) {
+        (self.tx, self.rx, self.local)
+    }
+}
+
+impl Driver for Tcp {
+    type Tx = TcpTx;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn tx(&mut self) -> &mut TcpTx {
+        &mut self.tx
+    }
+
+    fn receive(&mut self, sink: Sink<'_, TcpTx>) -> io::Result<usize> {
+        self.rx.receive(&mut self.tx, |tx| tx, sink)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tx.poll_fd())
+    }
+}
+
+impl Transmit for TcpTx {
+    fn mtu(&mut self, _peer: SocketAddr) -> usize {
+        MAX_FRAME
+    }
+
+    fn reliable(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len == 0 || len > MAX_FRAME {
+            self.counters.dropped_size += 1;
+            return;
+        }
+        let Some(slot) = self.table.find(peer).or_else(|| self.connect(peer)) else { return };
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        conn.used = true;
+        let before = conn.outbox.len();
+        if len > SMALL_FRAME && !conn.blocked {
+            let written = conn.write_frame(parts, len);
+            let after = conn.outbox.len();
+            self.buffered = self.buffered + after - before;
+            self.counters.sends += 1;
+            if written == Written::Broken {
+                self.counters.dropped_refused += 1;
+            } else {
+                self.counters.sent(1, len);
+            }
+            self.settle(slot, written);
+            return;
+        }
+        if before + len > OUTBOX_LIMIT || self.buffered + len > BUFFERED_LIMIT {
+            self.counters.dropped_full += 1;
+            return;
+        }
+        conn.outbox.push(parts, len, 0);
+        self.buffered += conn.outbox.len() - before;
+        self.counters.sent(1, len);
+        if !conn.blocked && !conn.dirty {
+            conn.dirty = true;
+            self.dirty.push((slot, conn.serial));
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some((slot, serial)) = self.dirty.pop() {
+            if self.table.get_mut(slot).is_some_and(|conn| conn.serial == serial) {
+                self.write(slot);
+            }
+        }
+    }
+}
+
+impl TcpTx {
+    /// What the driver has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Closes connections that have carried nothing since the last call; returns how many.
+    pub fn close_idle(&mut self) -> usize {
+        let mut closed = 0;
+        // Backwards, for closing one moves the last into its place.
+        for place in (0..self.table.len()).rev() {
+            let slot = self.table.slot_at(place);
+            let Some(conn) = self.table.get_mut(slot) else { continue };
+            if !std::mem::take(&mut conn.used) {
+                self.close(slot);
+                closed += 1;
+            }
+        }
+        closed
+    }
+
+    /// Writes what the connection in `slot` has pending.
+    fn write(&mut self, slot: usize) {
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        conn.dirty = false;
+        let before = conn.outbox.len();
+        let written = conn.write();
+        self.buffered -= before - conn.outbox.len();
+        self.counters.sends += u64::from(before > 0);
+        self.settle(slot, written);
+    }
+
+    /// Draws the consequences of a write.
+    fn settle(&mut self, slot: usize, written: Written) {
+        match written {
+            Written::All => self.set_blocked(slot, false),
+            Written::Blocked => self.set_blocked(slot, true),
+            Written::Broken => self.close(slot),
+        }
+    }
+
+    /// Has epoll watch for room to write, or no longer.
+    fn set_blocked(&mut self, slot: usize, blocked: bool) {
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        if conn.blocked == blocked {
+            return;
+        }
+        conn.blocked = blocked;
+        if blocked {
+            self.blocked += 1;
+        } else {
+            self.blocked -= 1;
+        }
+        let flags = if blocked { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let data = epoll::EventData::new_u64(event_data(slot, conn.serial));
+        if epoll::modify(&self.epoll, &conn.socket, data, flags).is_err() {
+            self.close(slot);
+        }
+    }
+
+    /// Begins to connect to `peer`; what is sent meanwhile waits. Counts what is in the way.
+    fn connect(&mut self, peer: SocketAddr) -> Option<usize> {
+        if self.table.len() >= MAX_CONNECTIONS {
+            self.counters.dropped_full += 1;
+            return None;
+        }
+        if !self.backoff.may_try(peer) {
+            self.counters.dropped_unreachable += 1;
+            return None;
+        }
+        match self.try_connect(peer) {
+            Ok(slot) => Some(slot),
+            Err(_) => {
+                self.counters.connect_failed += 1;
+                self.counters.dropped_unreachable += 1;
+                self.backoff.failed(peer);
+                None
+            }
+        }
+    }
+
+    fn try_connect(&mut self, peer: SocketAddr) -> io::Result<usize> {
+        let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        set_options(socket.as_fd())?;
+        match connect(&socket, &peer) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let slot = self.admit(socket, peer, false)?;
+        self.blocked += 1;
+        Ok(slot)
+    }
+
+    /// Puts a connection into the table and under epoll's watch.
+    fn admit(&mut self, socket: rustix::fd::OwnedFd, peer: SocketAddr, incoming: bool) -> io::Result<usize> {
+        let (slot, conn) = self.table.insert(|serial| Conn::new(socket, peer, serial, incoming));
+        let mut flags = epoll::EventFlags::IN;
+        if conn.blocked {
+            flags |= epoll::EventFlags::OUT;
+        }
+        let data = epoll::EventData::new_u64(event_data(slot, conn.serial));
+        if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
+            self.table.remove(slot);
+            return Err(error.into());
+        }
+        Ok(slot)
+    }
+
+    /// An outgoing connection stands or has failed: the kernel says it can be written to.
+    fn connected(&mut self, slot: usize) {
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        let peer = conn.peer;
+        if let Ok(Ok(())) = sockopt::socket_error(&conn.socket) {
+            conn.connecting = false;
+            self.counters.connected += 1;
+            self.backoff.succeeded(peer);
+        } else {
+            self.counters.connect_failed += 1;
+            self.backoff.failed(peer);
+            self.close(slot);
+        }
+    }
+
+    /// Closes the connection in `slot`. What it had pending is lost.
+    fn close(&mut self, slot: usize) {
+        let Some(conn) = self.table.remove(slot) else { return };
+        self.buffered -= conn.outbox.len();
+        self.blocked -= usize::from(conn.blocked);
+        self.counters.dropped_refused += conn.outbox.frames();
+        self.counters.closed += u64::from(!conn.connecting);
+        if conn.incoming {
+            self.backoff.left(conn.peer);
+        }
+        drop(conn); // closes the socket, and so ends epoll's watch
+        if self.deaf && self.hear().is_err() {
+            self.counters.receive_errors += 1;
+        }
+    }
+
+    /// Has epoll watch the listener, if there is one.
+    fn hear(&mut self) -> io::Result<()> {
+        if let Some(listener) = &self.listener {
+            epoll::add(&self.epoll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        }
+        self.deaf = false;
+        Ok(())
+    }
+
+    /// Stops watching the listener until a connection closes: it would wake us for nothing.
+    fn go_deaf(&mut self) {
+        if let Some(listener) = &self.listener {
+            self.deaf = epoll::delete(&self.epoll, listener).is_ok();
+        }
+    }
+}
+
+fn event_data(slot: usize, serial: u32) -> u64 {
+    let slot = u32::try_from(slot).expect("slots are limited");
+    u64::from(serial) << 32 | u64::from(slot)
+}
+
+/// Every connection's options: no waiting for more to send, and notice of peers that vanish.
+fn set_options(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    socket2::SockRef::from(&socket).set_tcp_keepalive(&KEEPALIVE)
+}

@@ -1,0 +1,191 @@
+//! The receiving half of the TCP driver.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, Event, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+
+use super::conn::read;
+use super::{LISTENER, MAX_CONNECTIONS, TcpTx, set_options};
+use crate::driver::Sink;
+
+/// Up to this many connections are each read from when polled; beyond, epoll tells which.
+const DIRECT: usize = 4;
+
+/// While connections are read from directly, epoll is asked after new ones every so many calls.
+const LISTEN_EVERY: u32 = 16;
+
+/// Connections served in one call, at most.
+const EVENT_BATCH: usize = 64;
+
+/// Connections accepted in one call, at most.
+const ACCEPT_BATCH: usize = 16;
+
+/// Reads of one connection in one call, at most: others wait.
+const READ_BATCH: usize = 4;
+
+pub(crate) struct TcpRx {
+    events: Vec<Event>,
+    turn: u32,
+}
+
+impl TcpRx {
+    pub(super) fn new() -> Self {
+        Self { events: Vec::with_capacity(EVENT_BATCH), turn: 0 }
+    }
+
+    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
+    pub(crate) fn receive<T>(
+        &mut self,
+        holder: &mut T,
+        of: impl Fn(&mut T) -> &mut TcpTx,
+        sink: Sink<'_, T>,
+    ) -> io::Result<usize> {
+        let tx = of(holder);
+        self.turn = self.turn.wrapping_add(1);
+        let count = tx.table.len();
+        let listens = tx.listener.is_some();
+        if count == 0 && !listens {
+            return Ok(0);
+        }
+        let look_around = listens && (count == 0 || self.turn.is_multiple_of(LISTEN_EVERY));
+        if count > DIRECT || tx.blocked > 0 || look_around {
+            return self.receive_ready(holder, of, sink);
+        }
+        // A copy, for the sink may open and close connections.
+        let mut slots = [0; DIRECT];
+        for (place, slot) in slots[..count].iter_mut().enumerate() {
+            *slot = tx.table.slot_at(place);
+        }
+        Ok(slots[..count].iter().map(|&slot| read_frames(slot, holder, &of, sink)).sum())
+    }
+
+    /// Serves the connections that epoll names.
+    fn receive_ready<T>(
+        &mut self,
+        holder: &mut T,
+        of: impl Fn(&mut T) -> &mut TcpTx,
+        sink: Sink<'_, T>,
+    ) -> io::Result<usize> {
+        self.events.clear();
+        match epoll::wait(&of(holder).epoll, spare_capacity(&mut self.events), Some(&NOW)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+        let mut frames = 0;
+        for event in &self.events {
+            let (data, flags) = (event.data.u64(), event.flags);
+            if data == LISTENER {
+                of(holder).accept();
+                continue;
+            }
+            let tx = of(holder);
+            let slot = usize::try_from(data & u64::from(u32::MAX)).expect("slots are limited");
+            let Some(conn) = tx.table.get_mut(slot) else { continue };
+            // Closed by an earlier event of this batch, and the slot used again.
+            if u64::from(conn.serial) != data >> 32 {
+                continue;
+            }
+            if conn.blocked && flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+                if conn.connecting {
+                    tx.connected(slot);
+                }
+                tx.write(slot);
+            }
+            if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
+                frames += read_frames(slot, holder, &of, sink);
+            }
+        }
+        Ok(frames)
+    }
+}
+
+const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Reads from the connection in `slot` and hands its whole frames out; returns how many.
+fn read_frames<T>(slot: usize, holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx, sink: Sink<'_, T>) -> usize {
+    let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
+    let (peer, serial) = (conn.peer, conn.serial);
+    // Lent from the connection, which the sink may send to, or even close.
+    let mut inbox = std::mem::take(&mut conn.inbox);
+    let mut frames = 0;
+    let mut open = true;
+    for _ in 0..READ_BATCH {
+        let tx = of(holder);
+        let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else { return frames };
+        let more = read(&conn.socket, &mut inbox);
+        open = more.is_some();
+        while open {
+            match inbox.next_frame() {
+                Ok(Some(frame)) => {
+                    let frame = inbox.get(frame);
+                    of(holder).counters.received(frame.len());
+                    sink(holder, peer, frame);
+                    frames += 1;
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    of(holder).counters.malformed += 1;
+                    open = false;
+                }
+            }
+        }
+        // A read that did not fill the buffer has emptied the socket.
+        if more != Some(true) || !open {
+            break;
+        }
+    }
+    let tx = of(holder);
+    let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else { return frames };
+    conn.used |= frames > 0;
+    conn.inbox = inbox;
+    if !open {
+        tx.close(slot);
+    }
+    frames
+}
+
+impl TcpTx {
+    /// Takes connections that have come, or turns them away.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPT_BATCH {
+            let Some(listener) = &self.listener else { return };
+            match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((socket, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    match peer {
+                        Some(peer) if self.table.len() < MAX_CONNECTIONS => self.welcome(socket, peer),
+                        _ => self.counters.rejected += 1,
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                // No descriptor or memory left: the listener would stay ready, and we awake for nothing.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    self.counters.rejected += 1;
+                    return self.go_deaf();
+                }
+                Err(_) => self.counters.receive_errors += 1,
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        // The same address again: the peer has lost its side of the earlier connection.
+        if let Some(slot) = self.table.find(peer) {
+            self.close(slot);
+        }
+        if set_options(socket.as_fd()).is_err() || self.admit(socket, peer, true).is_err() {
+            self.counters.receive_errors += 1;
+            return;
+        }
+        self.backoff.succeeded(peer);
+        self.counters.accepted += 1;
+    }
+}

@@ -1,0 +1,146 @@
+//! Small frames gathered until the flush, and the runs of them that leave in one call.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use super::route::MAX_DATAGRAM;
+
+/// Frames gathered before they are sent unasked.
+const MAX_FRAMES: usize = 256;
+
+/// Bytes gathered before they are sent unasked.
+const STAGE_BYTES: usize = 128 << 10;
+
+/// Segments that the kernel takes in one call (its `UDP_MAX_SEGMENTS`, as old kernels have it).
+pub(super) const MAX_SEGMENTS: usize = 64;
+
+/// `SOL_UDP` and `UDP_SEGMENT` of Linux.
+const SOL_UDP: i32 = 17;
+const UDP_SEGMENT: i32 = 103;
+
+/// Bytes of a `cmsghdr`: a `size_t` and two `int`.
+const CMSG_HEADER: usize = size_of::<usize>() + 8;
+
+/// A control message that carries a `u16`, padded as `CMSG_SPACE` does.
+pub(super) const SEGMENT_CONTROL: usize = CMSG_HEADER + size_of::<usize>();
+
+/// A frame in the stage.
+#[derive(Clone, Copy)]
+struct Staged {
+    peer: SocketAddr,
+    start: usize,
+    len: usize,
+    sent: bool,
+}
+
+/// Frames waiting for the flush, in the order they came.
+pub(super) struct Stage {
+    bytes: Box<[u8]>,
+    used: usize,
+    frames: Vec<Staged>,
+    /// Frames before this one have been sent.
+    first: usize,
+}
+
+/// Frames to one peer that leave in one call: all as long as the first, but the last may be shorter.
+/// Each is a slice, so runs interleaved with other peers' need no copy.
+pub(super) struct Run<'a> {
+    pub(super) peer: SocketAddr,
+    pub(super) segment: usize,
+    pub(super) bytes: usize,
+    count: usize,
+    slices: [IoSlice<'a>; MAX_SEGMENTS],
+}
+
+impl<'a> Run<'a> {
+    /// The frames, one a slice.
+    pub(super) fn frames(&self) -> &[IoSlice<'a>] {
+        &self.slices[..self.count]
+    }
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: vec![0; STAGE_BYTES].into(),
+            used: 0,
+            frames: Vec::with_capacity(MAX_FRAMES),
+            first: 0,
+        }
+    }
+
+    /// Whether a frame of `len` bytes still fits.
+    pub(super) fn fits(&self, len: usize) -> bool {
+        self.frames.len() < MAX_FRAMES && self.used + len <= STAGE_BYTES
+    }
+
+    /// Copies one frame of `len` bytes.
+    pub(super) fn push(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>], len: usize) {
+        assert!(self.fits(len));
+        let start = self.used;
+        for part in parts {
+            self.bytes[self.used..][..part.len()].copy_from_slice(part);
+            self.used += part.len();
+        }
+        assert_eq!(self.used - start, len);
+        self.frames.push(Staged { peer, start, len, sent: false });
+    }
+
+    /// Takes the next run: of `only`, or of whoever's frame is oldest. Frames of one peer keep their order.
+    pub(super) fn next_run(&mut self, only: Option<SocketAddr>) -> Option<Run<'_>> {
+        while self.frames.get(self.first).is_some_and(|frame| frame.sent) {
+            self.first += 1;
+        }
+        let wanted = |frame: &Staged| !frame.sent && only.is_none_or(|peer| frame.peer == peer);
+        let first = self.first + self.frames[self.first..].iter().position(wanted)?;
+        let Staged { peer, len: segment, .. } = self.frames[first];
+        let mut run = Run { peer, segment, bytes: 0, count: 0, slices: [IoSlice::new(&[]); MAX_SEGMENTS] };
+        for frame in &mut self.frames[first..] {
+            if frame.sent || frame.peer != peer {
+                continue;
+            }
+            if frame.len > segment || run.bytes + frame.len > MAX_DATAGRAM {
+                break;
+            }
+            frame.sent = true;
+            run.slices[run.count] = IoSlice::new(&self.bytes[frame.start..][..frame.len]);
+            run.count += 1;
+            run.bytes += frame.len;
+            if run.count == MAX_SEGMENTS || frame.len < segment {
+                break;
+            }
+        }
+        Some(run)
+    }
+
+    /// Makes room again, when all has been sent.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.frames.iter().all(|frame| frame.sent));
+        self.frames.clear();
+        self.used = 0;
+        self.first = 0;
+    }
+
+    /// The frame, if there is but one, as when a single request is answered. Counts as sent.
+    pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
+        match self.frames.as_mut_slice() {
+            [frame] if !frame.sent => {
+                frame.sent = true;
+                Some((frame.peer, &self.bytes[frame.start..][..frame.len]))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The control message by which the kernel cuts a send into segments of `segment` bytes.
+pub(super) fn segment_control(segment: usize) -> [u8; SEGMENT_CONTROL] {
+    let segment = u16::try_from(segment).expect("a segment fits a datagram");
+    let mut control = [0; SEGMENT_CONTROL];
+    let (len, rest) = control.split_at_mut(size_of::<usize>());
+    len.copy_from_slice(&(CMSG_HEADER + size_of::<u16>()).to_ne_bytes());
+    rest[..4].copy_from_slice(&SOL_UDP.to_ne_bytes());
+    rest[4..8].copy_from_slice(&UDP_SEGMENT.to_ne_bytes());
+    rest[8..10].copy_from_slice(&segment.to_ne_bytes());
+    control
+}

@@ -1,0 +1,272 @@
+//! The driver for kernel UDP.
+
+mod gso;
+mod receive;
+mod route;
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, sendto, sockopt};
+use socket2::{Domain, MsgHdr, Protocol, SockAddr, Socket, Type};
+
+use self::gso::{Run, Stage, segment_control};
+pub(crate) use self::receive::UdpRx;
+use self::route::{MAX_DATAGRAM, Routes};
+use crate::driver::Sink;
+use crate::{Counters, Driver, Transmit};
+
+/// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where they lie.
+/// Ethernet's frames are below it, so they leave in runs. Copying this much costs some 50 ns,
+/// a system call at least as much again as its work.
+pub const SMALL_FRAME: usize = 2048;
+
+/// Bytes of datagrams the kernel keeps for us each way; without the right to force it,
+/// as much as `net.core.rmem_max` and `wmem_max` allow.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// The driver for kernel UDP, IPv4 and IPv6.
+///
+/// Runs of frames to one peer leave in one call and arrive in one call (`UDP_SEGMENT`, `UDP_GRO`).
+/// A driver bound to an IPv6 address also reaches peers of IPv4, if the address allows.
+pub struct Udp {
+    tx: UdpTx,
+    rx: UdpRx,
+    local: SocketAddr,
+}
+
+/// The sending half of [`Udp`].
+pub struct UdpTx {
+    stage: Stage,
+    port: Port,
+}
+
+/// The socket, and what sending over it has taught.
+struct Port {
+    socket: Socket,
+    v6: bool,
+    /// Whether kernel and device cut runs into frames.
+    segments: bool,
+    routes: Routes,
+    counters: Counters,
+}
+
+impl Udp {
+    /// Opens a socket at `local`; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub fn bind(local: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if local.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        enlarge(&socket)?;
+        // Kernels before 5.0 join nothing on receive and cut nothing on send: frames go one by one.
+        let segments = setsockopt(&socket, UdpGroSegment, &true).is_ok();
+        socket.bind(&local.into())?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let v6 = local.is_ipv6();
+        let port = Port { socket, v6, segments, routes: Routes::default(), counters: Counters::default() };
+        Ok(Self { tx: UdpTx { stage: Stage::new(), port }, rx: UdpRx::new(), local })
+    }
+
+    /// Has the kernel poll the device for up to `micros` microseconds where it would sleep
+    /// (`SO_BUSY_POLL`). For network cards; loopback has nothing to poll.
+    ///
+    /// # Errors
+    /// `EPERM` without the right `CAP_NET_ADMIN`.
+    pub fn set_busy_poll(&mut self, micros: u32) -> io::Result<()> {
+        self.tx.port.socket.set_busy_poll(micros)
+    }
+
+    /// What the driver has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.tx.counters()
+    }
+
+    /// The halves by themselves, for [`AnyDriver`](crate::AnyDriver).
+    pub(crate) fn into_parts(self) -> (UdpTx, UdpRx, SocketAddr) {
+        (self.tx, self.rx, self.local)
+    }
+}
+
+/// Asks for big buffers, by force where we may.
+fn enlarge(socket: &Socket) -> io::Result<()> {
+    if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
+        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+    }
+    if sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
+        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    }
+    Ok(())
+}
+
+impl Driver for Udp {
+    type Tx = UdpTx;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn tx(&mut self) -> &mut UdpTx {
+        &mut self.tx
+    }
+
+    fn receive(&mut self, sink: Sink<'_, UdpTx>) -> io::Result<usize> {
+        self.rx.receive(&mut self.tx, |tx| tx, sink)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tx.poll_fd())
+    }
+}
+
+impl Transmit for UdpTx {
+    fn mtu(&mut self, peer: SocketAddr) -> usize {
+        self.port.routes.mtu(peer)
+    }
+
+    fn reliable(&self) -> bool {
+        false
+    }
+
+    fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len == 0 || len > MAX_DATAGRAM {
+            self.port.counters.dropped_size += 1;
+            return;
+        }
+        let Some(peer) = self.port.reachable(peer) else {
+            self.port.counters.dropped_unreachable += 1;
+            return;
+        };
+        if len > SMALL_FRAME {
+            while let Some(run) = self.stage.next_run(Some(peer)) {
+                self.port.send_run(&run);
+            }
+            self.port.send_parts(peer, parts, len);
+            return;
+        }
+        if !self.stage.fits(len) {
+            self.flush();
+        }
+        self.stage.push(peer, parts, len);
+    }
+
+    fn flush(&mut self) {
+        if let Some((peer, frame)) = self.stage.single() {
+            self.port.send_one(peer, frame);
+        } else {
+            while let Some(run) = self.stage.next_run(None) {
+                self.port.send_run(&run);
+            }
+        }
+        self.stage.clear();
+    }
+}
+
+impl UdpTx {
+    /// What the driver has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.port.counters
+    }
+
+    pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.port.socket.as_fd()
+    }
+}
+
+impl Port {
+    /// The address by which our socket reaches `peer`, if it can.
+    fn reachable(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        match peer {
+            SocketAddr::V4(v4) if self.v6 => Some((v4.ip().to_ipv6_mapped(), v4.port()).into()),
+            SocketAddr::V6(_) if !self.v6 => None,
+            peer => Some(peer),
+        }
+    }
+
+    /// Sends a run in one call if kernel and device can cut it, else frame by frame.
+    fn send_run(&mut self, run: &Run<'_>) {
+        if let ([_, _, ..], true) = (run.frames(), self.segments) {
+            let address = SockAddr::from(run.peer);
+            let control = segment_control(run.segment);
+            let message = MsgHdr::new().with_addr(&address).with_buffers(run.frames()).with_control(&control);
+            let result = retry(|| self.socket.sendmsg(&message, 0));
+            if !result.as_ref().is_err_and(|error| self.cannot_segment(error)) {
+                self.counters.segmented += u64::from(result.is_ok());
+                self.settle(result, run.peer, run.frames().len(), run.bytes);
+                return;
+            }
+        }
+        for frame in run.frames() {
+            self.send_one(run.peer, frame);
+        }
+    }
+
+    /// Sends a long frame from where it lies.
+    fn send_parts(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>], len: usize) {
+        let address = SockAddr::from(peer);
+        let message = MsgHdr::new().with_addr(&address).with_buffers(parts);
+        let result = retry(|| self.socket.sendmsg(&message, 0));
+        self.settle(result, peer, 1, len);
+    }
+
+    /// Sends one frame, without the work that a message header is to us and the kernel.
+    fn send_one(&mut self, peer: SocketAddr, frame: &[u8]) {
+        let result = retry(|| Ok(sendto(&self.socket, frame, SendFlags::empty(), &peer)?));
+        self.settle(result, peer, 1, frame.len());
+    }
+
+    /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than this path
+    /// carries whole. `EIO`: the device cannot checksum what it cuts, and will not learn to.
+    fn cannot_segment(&mut self, error: &io::Error) -> bool {
+        match Errno::from_io_error(error) {
+            Some(Errno::INVAL) => true,
+            Some(Errno::IO) => {
+                self.segments = false;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts what became of `frames` sent in one call.
+    fn settle(&mut self, result: io::Result<usize>, peer: SocketAddr, frames: usize, bytes: usize) {
+        self.counters.sends += 1;
+        let Err(error) = result else {
+            return self.counters.sent(frames, bytes);
+        };
+        let counters = &mut self.counters;
+        let dropped = match Errno::from_io_error(&error) {
+            Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => &mut counters.dropped_full,
+            Some(Errno::MSGSIZE) => {
+                self.routes.forget(peer);
+                &mut counters.dropped_size
+            }
+            Some(Errno::CONNREFUSED) => &mut counters.dropped_refused,
+            Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ACCESS | Errno::PERM) => {
+                &mut counters.dropped_unreachable
+            }
+            _ => &mut counters.dropped_other,
+        };
+        *dropped += frames as u64;
+    }
+}
+
+/// Calls again when a signal came between.
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The receiving half of the UDP driver.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+
+use super::UdpTx;
+use crate::driver::Sink;
+
+/// Bytes of one receive: a run that the kernel has joined is at most as long as an IP packet.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// Most receives in one call, so that a node under load still gets round its loop.
+const RECEIVE_BATCH: usize = 16;
+
+/// Room for the one control message there is, the segment size, and some to spare.
+const CONTROL_BYTES: usize = 64;
+
+/// Control messages must be aligned as `cmsghdr` is.
+#[repr(align(16))]
+struct Control([u8; CONTROL_BYTES]);
+
+pub(crate) struct UdpRx {
+    buffer: Box<[u8]>,
+    control: Control,
+    /// The call before found nothing.
+    idle: bool,
+}
+
+/// What the kernel had: bytes in the buffer, cut into frames of `segment` bytes, the last perhaps shorter.
+struct Received {
+    peer: SocketAddr,
+    len: usize,
+    segment: usize,
+}
+
+impl UdpRx {
+    pub(super) fn new() -> Self {
+        Self { buffer: vec![0; RECEIVE_BYTES].into(), control: Control([0; CONTROL_BYTES]), idle: true }
+    }
+
+    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
+    pub(crate) fn receive<T>(
+        &mut self,
+        holder: &mut T,
+        of: impl Fn(&mut T) -> &mut UdpTx,
+        sink: Sink<'_, T>,
+    ) -> io::Result<usize> {
+        // After a call that found nothing take one datagram only: its answer leaves before the next look,
+        // and a request by itself is not held up by a system call that finds nothing.
+        let batch = if self.idle { 1 } else { RECEIVE_BATCH };
+        let mut frames = 0;
+        for _ in 0..batch {
+            let tx = of(holder);
+            let received = match self.take(tx) {
+                Ok(Some(received)) => received,
+                Ok(None) => continue,
+                Err(Errno::EAGAIN) => break,
+                Err(Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL) => {
+                    return Err(io::Error::last_os_error());
+                }
+                Err(Errno::EINTR) => continue,
+                // An error some earlier send met, or memory short for the moment.
+                Err(_) => {
+                    tx.port.counters.receive_errors += 1;
+                    continue;
+                }
+            };
+            for frame in self.buffer[..received.len].chunks(received.segment) {
+                of(holder).port.counters.received(frame.len());
+                sink(holder, received.peer, frame);
+                frames += 1;
+            }
+        }
+        self.idle = frames == 0;
+        Ok(frames)
+    }
+
+    /// One receive. `None`: a datagram that is no frame.
+    fn take(&mut self, tx: &mut UdpTx) -> Result<Option<Received>, Errno> {
+        let mut parts = [IoSliceMut::new(&mut self.buffer)];
+        let message = recvmsg::<SockaddrStorage>(
+            tx.port.socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut self.control.0),
+            MsgFlags::empty(),
+        )?;
+        let len = message.bytes;
+        let peer = message.address.as_ref().and_then(address);
+        let segment = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
+            _ => None,
+        });
+        match peer {
+            Some(peer) if len > 0 && !message.flags.contains(MsgFlags::MSG_TRUNC) => {
+                let segment = segment.filter(|&segment| segment > 0).unwrap_or(len);
+                Ok(Some(Received { peer, len, segment }))
+            }
+            _ => {
+                tx.port.counters.malformed += 1;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A peer's address, an IPv4 one as such even when a socket of IPv6 has it.
+fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::from(*v4));
+    }
+    let v6 = SocketAddr::from(*storage.as_sockaddr_in6()?);
+    match v6.ip().to_canonical() {
+        ip if ip.is_ipv4() => Some(SocketAddr::new(ip, v6.port())),
+        _ => Some(v6),
+    }
+}

@@ -1,0 +1,62 @@
+//! What the path to a peer carries.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use rustix::net::sockopt;
+
+/// Largest UDP payload: 65,535 less the IPv4 and UDP headers.
+pub(super) const MAX_DATAGRAM: usize = 65_507;
+
+/// Assumed when the kernel will not say: what every IPv6 path carries, less its headers.
+const FALLBACK: usize = 1280 - V6_HEADERS;
+
+const V4_HEADERS: usize = 20 + 8;
+const V6_HEADERS: usize = 40 + 8;
+
+/// Peers remembered; beyond that all are forgotten and asked for again.
+const MAX_ROUTES: usize = 4096;
+
+/// Largest payload by peer, as the kernel's routes have it.
+#[derive(Default)]
+pub(super) struct Routes {
+    known: HashMap<IpAddr, usize>,
+}
+
+impl Routes {
+    /// Largest payload to `peer`, bytes. Costs a few system calls the first time.
+    pub(super) fn mtu(&mut self, peer: SocketAddr) -> usize {
+        let ip = peer.ip().to_canonical();
+        if let Some(&mtu) = self.known.get(&ip) {
+            return mtu;
+        }
+        let mtu = ask(peer).unwrap_or(FALLBACK).min(MAX_DATAGRAM);
+        if self.known.len() >= MAX_ROUTES {
+            self.known.clear();
+        }
+        self.known.insert(ip, mtu);
+        mtu
+    }
+
+    /// Drops what is known of `peer`, for the path turned out narrower.
+    pub(super) fn forget(&mut self, peer: SocketAddr) {
+        self.known.remove(&peer.ip().to_canonical());
+    }
+}
+
+/// Connecting a UDP socket sends nothing, but has the kernel look the route up.
+fn ask(peer: SocketAddr) -> io::Result<usize> {
+    let own: SocketAddr = match peer {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let probe = UdpSocket::bind(own)?;
+    probe.connect(peer)?;
+    let (mtu, headers) = match peer {
+        SocketAddr::V4(_) => (sockopt::ip_mtu(&probe)?, V4_HEADERS),
+        SocketAddr::V6(_) => (sockopt::ipv6_mtu(&probe)?, V6_HEADERS),
+    };
+    let mtu = usize::try_from(mtu).map_err(io::Error::other)?;
+    Ok(mtu.saturating_sub(headers))
+}

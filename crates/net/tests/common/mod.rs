@@ -1,0 +1,78 @@
+//! What the drivers' tests share.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sprat_net::{Driver, Transmit};
+
+/// Long past anything that should happen on loopback.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
+
+pub(crate) fn any(address: &str) -> SocketAddr {
+    address.parse().expect("an address")
+}
+
+/// A frame of `len` bytes that tells its number.
+pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8))) as u8).collect()
+}
+
+/// Calls `step` until it says that it is done.
+pub(crate) fn until(what: &str, mut step: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !step() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Sends one frame, in uneven parts.
+pub(crate) fn send<T: Transmit>(tx: &mut T, peer: SocketAddr, frame: &[u8]) {
+    let (head, tail) = frame.split_at(frame.len() / 3);
+    tx.send(peer, &[IoSlice::new(head), IoSlice::new(&[]), IoSlice::new(tail)]);
+}
+
+/// Takes what has come; each frame with its sender.
+pub(crate) fn take<D: Driver>(driver: &mut D) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let count = driver.receive(&mut |_, peer, frame| frames.push((peer, frame.to_vec()))).expect("receives");
+    assert_eq!(count, frames.len());
+    frames
+}
+
+/// Sends back all that comes.
+pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
+    let count = driver.receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)])).expect("receives");
+    driver.tx().flush();
+    count
+}
+
+/// Has `client` send frames of `sizes` to `server`, which sends them back; checks that all come back
+/// whole, and in order.
+pub(crate) fn exchange<C: Driver, S: Driver>(client: &mut C, server: &mut S, to: SocketAddr, sizes: &[usize]) {
+    // Not more at a time than a socket's buffer takes.
+    let mut number = 0;
+    for burst in sizes.chunks(32) {
+        let frames: Vec<_> = burst.iter().map(|&len| { number += 1; frame(number, len) }).collect();
+        for frame in &frames {
+            send(client.tx(), to, frame);
+        }
+        client.tx().flush();
+        let mut back = Vec::new();
+        until("all frames are back", || {
+            echo(server);
+            back.extend(take(client));
+            back.len() >= frames.len()
+        });
+        assert_eq!(back.len(), frames.len());
+        for ((peer, back), frame) in back.iter().zip(&frames) {
+            assert_eq!(peer.port(), to.port());
+            assert!(back == frame, "sent {} bytes, got {}", frame.len(), back.len());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Locators: what is printed parses back, and what does not parse says how to mend it.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use sprat_net::{AnyDriver, Driver, Fault, Host, Locator, Mac, Role, Transport};
+
+fn parse(text: &str) -> Locator {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn complaint(text: &str) -> String {
+    text.parse::<Locator>().expect_err(text).to_string()
+}
+
+fn hosts() -> impl Strategy<Value = Host> {
+    prop_oneof![
+        any::<Ipv4Addr>().prop_map(|ip| Host::Ip(ip.into())),
+        any::<Ipv6Addr>().prop_map(|ip| Host::Ip(ip.into())),
+        "[a-z][a-z0-9-]{0,20}[a-z0-9](\\.[a-z]{2,8}){0,2}".prop_map(Host::Name),
+    ]
+}
+
+fn transports() -> impl Strategy<Value = Transport> {
+    prop_oneof![
+        Just(Transport::Tcp),
+        Just(Transport::FastUdp),
+        (any::<[u8; 6]>(), proptest::option::of("[a-z0-9_.:-]{1,20}"))
+            .prop_map(|(mac, dev)| Transport::FastDpdk { mac: Mac(mac), dev }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn printed_locators_parse_back(transport in transports(), host in hosts(), port: u16) {
+        let locator = Locator { transport, host, port };
+        prop_assert_eq!(parse(&locator.to_string()), locator);
+    }
+
+    #[test]
+    fn no_text_panics(text in "\\PC*") {
+        let _ = text.parse::<Locator>();
+    }
+
+    #[test]
+    fn no_near_locator_panics(text in "(tcp|fast\\+udp|fast\\+dpdk):(host|port|mac|dev|=|,|:|\\[|\\]|[0-9a-f]{1,4}){0,12}") {
+        if let Ok(locator) = text.parse::<Locator>() {
+            prop_assert_eq!(parse(&locator.to_string()), locator);
+        }
+    }
+}
+
+#[test]
+fn published_locators_parse() {
+    let coordinator = parse("tcp:host=192.168.100.31,port=12246");
+    assert_eq!(coordinator.transport, Transport::Tcp);
+    assert_eq!(coordinator.port, 12246);
+    let server = parse("fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
+    let mac = Mac([0x94, 0xDE, 0x80, 0xAB, 0x01, 0x79]);
+    assert_eq!(server.transport, Transport::FastDpdk { mac, dev: None });
+    assert_eq!(server.to_string(), "fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
+}
+
+#[test]
+fn brackets_around_ipv6_are_free() {
+    assert_eq!(parse("tcp:host=[::1],port=1"), parse("tcp:host=::1,port=1"));
+    assert_eq!(parse("tcp:port=1,host=::1").to_string(), "tcp:host=::1,port=1");
+}
+
+#[test]
+fn complaints_name_the_part_and_the_mend() {
+    for (text, expected) in [
+        ("tpc:host=a,port=1", "did you mean `tcp`?"),
+        ("udp:host=a,port=1", "did you mean `fast+udp`?"),
+        ("fast-udp:host=a,port=1", "did you mean `fast+udp`?"),
+        ("tcp:hots=a,port=1", "did you mean `host`?"),
+        ("tcp:host=a,port=1,color=red", "takes host and port"),
+        ("tcp:host=a,port=1,mac=94:DE:80:AB:01:79", "only for fast+dpdk"),
+        ("fast+dpdk:host=a,port=1", "`mac` is missing"),
+        ("fast+dpdk:host=a,mac=94:DE:80,port=1", "six pairs"),
+        ("tcp:host=a", "add `port=11100`"),
+        ("tcp:port=1", "`host` is missing"),
+        ("tcp:host=a,port=1,port=2", "given twice"),
+        ("tcp:host=a,port=65536", "0 to 65535"),
+        ("tcp:host=a,port=+1", "0 to 65535"),
+        ("tcp:host=,port=1", "`host=`"),
+        ("tcp:host=1.2.3.256,port=1", "four numbers"),
+        ("tcp:host=::1:g,port=1", "an IPv6 address"),
+        ("tcp:host=[1.2.3.4],port=1", "in brackets"),
+        ("tcp:host", "key=value"),
+        ("127.0.0.1", "write for example"),
+        ("host=127.0.0.1,port=1", "write for example"),
+    ] {
+        let complaint = complaint(text);
+        assert!(complaint.contains(expected), "{text}: {complaint}");
+        assert!(complaint.contains(text), "{text}: {complaint}");
+    }
+}
+
+#[test]
+fn a_long_text_is_refused_whole() {
+    let text = format!("tcp:host={},port=1", "a".repeat(2000));
+    let error = text.parse::<Locator>().expect_err("too long");
+    assert!(matches!(error.fault, Fault::TooLong(_)));
+    assert!(error.text.len() <= 1024);
+}
+
+#[test]
+fn names_resolve_on_demand() {
+    let addresses = parse("tcp:host=localhost,port=7").resolve().expect("localhost is known");
+    assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 7));
+}
+
+#[test]
+fn opening_says_what_is_in_the_way() {
+    let failure = |text: &str| match AnyDriver::open(&parse(text), Role::Listen) {
+        Ok(_) => panic!("{text} opened"),
+        Err(error) => error.to_string(),
+    };
+    let dpdk = failure("fast+dpdk:host=127.0.0.1,mac=94:DE:80:AB:01:79,port=1");
+    assert!(dpdk.contains("not built in yet") && dpdk.contains("fast+udp"), "{dpdk}");
+    for transport in ["tcp", "fast+udp"] {
+        let elsewhere = failure(&format!("{transport}:host=192.0.2.1,port=0"));
+        assert!(elsewhere.contains("of this machine"), "{elsewhere}");
+        let first = AnyDriver::open(&parse(&format!("{transport}:host=127.0.0.1,port=0")), Role::Listen);
+        let port = first.as_ref().expect("opens").local_addr().port();
+        let taken = failure(&format!("{transport}:host=127.0.0.1,port={port}"));
+        assert!(taken.contains("in use") && taken.contains("another port"), "{taken}");
+    }
+}
+
+#[test]
+fn connecting_drivers_are_of_the_services_family() {
+    for (host, v6) in [("127.0.0.1", false), ("::1", true)] {
+        let locator = parse(&format!("fast+udp:host={host},port=9"));
+        let driver = AnyDriver::open(&locator, Role::Connect).expect("opens");
+        assert_eq!(driver.local_addr().is_ipv6(), v6);
+        assert_ne!(driver.local_addr().port(), 9);
+    }
+}

@@ -1,0 +1,153 @@
+//! The network in memory: nothing moves but by the clock, and the same seed gives the same history.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{any, echo, frame, send, take};
+use proptest::prelude::*;
+use sprat_net::{AnyDriver, Driver, Fate, Hub, HubOptions, Mem, Nanos, Transmit};
+
+const A: &str = "10.0.0.1:1";
+const B: &str = "10.0.0.2:1";
+
+fn net() -> (Hub, Mem, Mem) {
+    let hub = Hub::new(HubOptions::default());
+    let (a, b) = (hub.port(any(A)).expect("free"), hub.port(any(B)).expect("free"));
+    (hub, a, b)
+}
+
+fn post(from: &mut Mem, to: &str, bytes: &[u8]) {
+    send(from.tx(), any(to), bytes);
+    from.tx().flush();
+}
+
+#[test]
+fn frames_arrive_when_their_time_has_come() {
+    let (hub, mut a, mut b) = net();
+    hub.set_policy(|flight| {
+        assert_eq!((flight.from, flight.to), (any(A), any(B)));
+        Fate::Deliver(Duration::from_nanos(flight.frame.len() as u64 * 10))
+    });
+    send(a.tx(), any(B), &[3; 30]);
+    assert_eq!(hub.next_delivery(), None, "not before the flush");
+    a.tx().flush();
+    post(&mut a, B, &[2; 20]);
+    assert_eq!(hub.next_delivery(), Some(Nanos(200)));
+    assert_eq!(hub.deliver_until(Nanos(199)), 0);
+    assert!(take(&mut b).is_empty());
+    assert_eq!(hub.deliver_until(Nanos(300)), 2);
+    assert_eq!(take(&mut b), [(any(A), vec![2; 20]), (any(A), vec![3; 30])], "the shorter overtook");
+    assert_eq!((hub.now(), hub.next_delivery()), (Nanos(300), None));
+}
+
+#[test]
+fn fates_are_what_the_policy_says() {
+    let (hub, mut a, mut b) = net();
+    hub.set_policy(|flight| match flight.frame[0] {
+        0 => Fate::Drop,
+        1 => Fate::Deliver(Duration::ZERO),
+        _ => Fate::Twice(Duration::ZERO, Duration::from_nanos(5)),
+    });
+    for first in 0..3u8 {
+        post(&mut a, B, &[first; 4]);
+    }
+    assert_eq!(hub.deliver_until(hub.now()), 2);
+    assert_eq!(hub.deliver_until(Nanos(5)), 1);
+    let got: Vec<_> = take(&mut b).into_iter().map(|(_, frame)| frame[0]).collect();
+    assert_eq!(got, [1, 2, 2]);
+    assert_eq!((a.counters().frames_out, b.counters().frames_in), (3, 3));
+}
+
+#[test]
+fn a_port_that_returns_gets_what_is_still_under_way() {
+    let (hub, mut a, b) = net();
+    assert!(hub.port(any(B)).is_err(), "taken");
+    hub.set_policy(|_| Fate::Deliver(Duration::from_nanos(10)));
+    post(&mut a, B, b"one");
+    drop(b);
+    hub.deliver_until(Nanos(10));
+    assert_eq!(hub.lost(), 1);
+    post(&mut a, B, b"two");
+    let mut b = hub.port(any(B)).expect("free again");
+    hub.deliver_until(Nanos(20));
+    assert_eq!(take(&mut b), [(any(A), b"two".to_vec())]);
+}
+
+#[test]
+fn queues_are_bounded() {
+    let (hub, mut a, mut b) = net();
+    for _ in 0..3 {
+        for _ in 0..sprat_net::QUEUE_LIMIT + 10 {
+            send(a.tx(), any(B), b"x");
+        }
+        a.tx().flush();
+    }
+    assert_eq!(a.counters().dropped_full, 30 + sprat_net::QUEUE_LIMIT as u64);
+    hub.deliver_until(Nanos(0));
+    assert_eq!(hub.waiting(any(B)), sprat_net::QUEUE_LIMIT);
+    assert_eq!(hub.lost(), sprat_net::QUEUE_LIMIT as u64);
+    a.tx().send(any(B), &[std::io::IoSlice::new(&[0; 1473])]);
+    assert_eq!(a.counters().dropped_size, 1);
+    while !take(&mut b).is_empty() {}
+}
+
+#[test]
+fn any_driver_over_memory_behaves_as_memory() {
+    let (hub, mut a, b) = net();
+    let mut b = AnyDriver::from(b);
+    assert_eq!(b.local_addr(), any(B));
+    assert!(b.poll_fd().is_none());
+    post(&mut a, B, b"ping");
+    hub.deliver_until(Nanos(0));
+    assert_eq!(echo(&mut b), 1);
+    hub.deliver_until(Nanos(0));
+    assert_eq!(take(&mut a), [(any(B), b"ping".to_vec())]);
+    assert_eq!(b.counters().frames_out, 1);
+}
+
+/// All that arrives anywhere, and when.
+fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec<u8>)> {
+    let (hub, mut a, mut b) = net();
+    let mut state = seed;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    hub.set_policy(move |_| match random() % 4 {
+        0 => Fate::Drop,
+        1 => Fate::Twice(Duration::from_nanos(random() % 100), Duration::from_nanos(random() % 100)),
+        _ => Fate::Deliver(Duration::from_nanos(random() % 100)),
+    });
+    let mut history = Vec::new();
+    let mut collect = |hub: &Hub, a: &mut Mem, b: &mut Mem| {
+        for (to, port) in [(A, a), (B, b)] {
+            history.extend(take(port).into_iter().map(|(_, frame)| (hub.now().0, any(to), frame)));
+        }
+    };
+    for (number, &(to_b, pause, len)) in (0..).zip(posts) {
+        if to_b { post(&mut a, B, &frame(number, len)) } else { post(&mut b, A, &frame(number, len)) }
+        hub.deliver_until(hub.now() + Duration::from_nanos(pause));
+        collect(&hub, &mut a, &mut b);
+    }
+    while let Some(next) = hub.next_delivery() {
+        hub.deliver_until(next);
+        collect(&hub, &mut a, &mut b);
+    }
+    history
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn one_seed_is_one_history(seed: u64, posts in proptest::collection::vec((any::<bool>(), 0..50u64, 1..100usize), 0..60)) {
+        let first = history(seed, &posts);
+        prop_assert_eq!(&first, &history(seed, &posts));
+        prop_assert!(first.len() <= posts.len() * 2);
+        prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
+        let sent: Vec<_> = (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
+        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "nothing is made up");
+    }
+}
