@@ -5,7 +5,7 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{any, echo, frame, send, take};
+use common::{at, echo, frame, send, take};
 use proptest::prelude::*;
 use sprat_net::{AnyDriver, Driver, Fate, Hub, HubOptions, Mem, Nanos, Transmit};
 
@@ -14,12 +14,12 @@ const B: &str = "10.0.0.2:1";
 
 fn net() -> (Hub, Mem, Mem) {
     let hub = Hub::new(HubOptions::default());
-    let (a, b) = (hub.port(any(A)).expect("free"), hub.port(any(B)).expect("free"));
+    let (a, b) = (hub.port(at(A)).expect("free"), hub.port(at(B)).expect("free"));
     (hub, a, b)
 }
 
 fn post(from: &mut Mem, to: &str, bytes: &[u8]) {
-    send(from.tx(), any(to), bytes);
+    send(from.tx(), at(to), bytes);
     from.tx().flush();
 }
 
@@ -27,10 +27,10 @@ fn post(from: &mut Mem, to: &str, bytes: &[u8]) {
 fn frames_arrive_when_their_time_has_come() {
     let (hub, mut a, mut b) = net();
     hub.set_policy(|flight| {
-        assert_eq!((flight.from, flight.to), (any(A), any(B)));
+        assert_eq!((flight.from, flight.to), (at(A), at(B)));
         Fate::Deliver(Duration::from_nanos(flight.frame.len() as u64 * 10))
     });
-    send(a.tx(), any(B), &[3; 30]);
+    send(a.tx(), at(B), &[3; 30]);
     assert_eq!(hub.next_delivery(), None, "not before the flush");
     a.tx().flush();
     post(&mut a, B, &[2; 20]);
@@ -38,7 +38,7 @@ fn frames_arrive_when_their_time_has_come() {
     assert_eq!(hub.deliver_until(Nanos(199)), 0);
     assert!(take(&mut b).is_empty());
     assert_eq!(hub.deliver_until(Nanos(300)), 2);
-    assert_eq!(take(&mut b), [(any(A), vec![2; 20]), (any(A), vec![3; 30])], "the shorter overtook");
+    assert_eq!(take(&mut b), [(at(A), vec![2; 20]), (at(A), vec![3; 30])], "the shorter overtook");
     assert_eq!((hub.now(), hub.next_delivery()), (Nanos(300), None));
 }
 
@@ -63,16 +63,16 @@ fn fates_are_what_the_policy_says() {
 #[test]
 fn a_port_that_returns_gets_what_is_still_under_way() {
     let (hub, mut a, b) = net();
-    assert!(hub.port(any(B)).is_err(), "taken");
+    assert!(hub.port(at(B)).is_err(), "taken");
     hub.set_policy(|_| Fate::Deliver(Duration::from_nanos(10)));
     post(&mut a, B, b"one");
     drop(b);
     hub.deliver_until(Nanos(10));
     assert_eq!(hub.lost(), 1);
     post(&mut a, B, b"two");
-    let mut b = hub.port(any(B)).expect("free again");
+    let mut b = hub.port(at(B)).expect("free again");
     hub.deliver_until(Nanos(20));
-    assert_eq!(take(&mut b), [(any(A), b"two".to_vec())]);
+    assert_eq!(take(&mut b), [(at(A), b"two".to_vec())]);
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn queues_are_bounded() {
     let (hub, mut a, mut b) = net();
     for _ in 0..3 {
         for _ in 0..sprat_net::QUEUE_LIMIT + 10 {
-            send(a.tx(), any(B), b"x");
+            send(a.tx(), at(B), b"x");
         }
         a.tx().flush();
     }
     assert_eq!(a.counters().dropped_full, 30 + sprat_net::QUEUE_LIMIT as u64);
     hub.deliver_until(Nanos(0));
-    assert_eq!(hub.waiting(any(B)), sprat_net::QUEUE_LIMIT);
+    assert_eq!(hub.waiting(at(B)), sprat_net::QUEUE_LIMIT);
     assert_eq!(hub.lost(), sprat_net::QUEUE_LIMIT as u64);
-    a.tx().send(any(B), &[std::io::IoSlice::new(&[0; 1473])]);
+    a.tx().send(at(B), &[std::io::IoSlice::new(&[0; 1473])]);
     assert_eq!(a.counters().dropped_size, 1);
     while !take(&mut b).is_empty() {}
 }
@@ -97,13 +97,13 @@ fn queues_are_bounded() {
 fn any_driver_over_memory_behaves_as_memory() {
     let (hub, mut a, b) = net();
     let mut b = AnyDriver::from(b);
-    assert_eq!(b.local_addr(), any(B));
+    assert_eq!(b.local_addr(), at(B));
     assert!(b.poll_fd().is_none());
     post(&mut a, B, b"ping");
     hub.deliver_until(Nanos(0));
     assert_eq!(echo(&mut b), 1);
     hub.deliver_until(Nanos(0));
-    assert_eq!(take(&mut a), [(any(B), b"ping".to_vec())]);
+    assert_eq!(take(&mut a), [(at(B), b"ping".to_vec())]);
     assert_eq!(b.counters().frames_out, 1);
 }
 
@@ -123,7 +123,7 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
     let mut history = Vec::new();
     let mut collect = |hub: &Hub, a: &mut Mem, b: &mut Mem| {
         for (to, port) in [(A, a), (B, b)] {
-            history.extend(take(port).into_iter().map(|(_, frame)| (hub.now().0, any(to), frame)));
+            history.extend(take(port).into_iter().map(|(_, frame)| (hub.now().0, at(to), frame)));
         }
     };
     for (number, &(to_b, pause, len)) in (0..).zip(posts) {

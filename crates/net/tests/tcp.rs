@@ -5,12 +5,12 @@ mod common;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use common::{LOOPBACKS, any, echo, exchange, frame, send, take, until};
+use common::{LOOPBACKS, at, echo, exchange, frame, send, take, until};
 use proptest::prelude::*;
 use sprat_net::{Driver, MAX_FRAME, SMALL_FRAME, Tcp, Transmit};
 
 fn pair(address: &str) -> (Tcp, Tcp, SocketAddr) {
-    let server = Tcp::listen(any(address)).expect("listens");
+    let server = Tcp::listen(at(address)).expect("listens");
     let to = server.local_addr();
     (Tcp::connect_only().expect("opens"), server, to)
 }
@@ -112,7 +112,7 @@ fn frames_before_the_connection_stands_wait_within_bounds() {
 #[test]
 fn lengths_that_no_frame_has_close_the_connection() {
     for address in LOOPBACKS {
-        let mut server = Tcp::listen(any(address)).expect("listens");
+        let mut server = Tcp::listen(at(address)).expect("listens");
         let too_long = u32::try_from(MAX_FRAME + 1).expect("short");
         for (count, length) in (1..).zip([0, too_long, u32::MAX, 0x4745_5420]) {
             let mut stream = TcpStream::connect(server.local_addr()).expect("connects");
@@ -133,7 +133,7 @@ fn lengths_that_no_frame_has_close_the_connection() {
 
 #[test]
 fn streams_cut_anywhere_give_whole_frames_only() {
-    let mut server = Tcp::listen(any(LOOPBACKS[0])).expect("listens");
+    let mut server = Tcp::listen(at(LOOPBACKS[0])).expect("listens");
     let bytes = [framed(&frame(1, 10)), framed(&frame(2, 3000)), framed(&frame(3, 1))].concat();
     for cut in [1, 3, 4, 5, 13, 14, 15, 17, 18, 1000, 3017, 3018, 3021, 3022] {
         let mut stream = TcpStream::connect(server.local_addr()).expect("connects");
@@ -153,7 +153,7 @@ fn streams_cut_anywhere_give_whole_frames_only() {
 
 #[test]
 fn frames_are_put_together_from_single_bytes() {
-    let mut server = Tcp::listen(any(LOOPBACKS[0])).expect("listens");
+    let mut server = Tcp::listen(at(LOOPBACKS[0])).expect("listens");
     let mut stream = TcpStream::connect(server.local_addr()).expect("connects");
     stream.set_nodelay(true).expect("sets");
     let mut got = Vec::new();
@@ -171,7 +171,7 @@ fn frames_are_put_together_from_single_bytes() {
 
 #[test]
 fn many_connections_are_served_and_come_and_go() {
-    let mut server = Tcp::listen(any(LOOPBACKS[0])).expect("listens");
+    let mut server = Tcp::listen(at(LOOPBACKS[0])).expect("listens");
     let to = server.local_addr();
     for round in 0..3 {
         let mut clients: Vec<_> = (0..40).map(|_| Tcp::connect_only().expect("opens")).collect();
@@ -236,7 +236,7 @@ fn a_peer_that_dies_and_returns_is_reached_again() {
 #[test]
 fn answers_to_a_client_that_has_left_do_not_call_it_back() {
     // A client that is also a listener at its port, to see whether anybody calls.
-    let mut server = Tcp::listen(any(LOOPBACKS[0])).expect("listens");
+    let mut server = Tcp::listen(at(LOOPBACKS[0])).expect("listens");
     let mut stream = TcpStream::connect(server.local_addr()).expect("connects");
     stream.write_all(&framed(b"request")).expect("writes");
     let peer = stream.local_addr().expect("has one");

@@ -5,14 +5,14 @@ mod common;
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{LOOPBACKS, any, exchange, frame, send, take, until};
+use common::{LOOPBACKS, at, exchange, frame, send, take, until};
 use proptest::prelude::*;
 use sprat_net::{AnyDriver, Driver, Locator, Role, SMALL_FRAME, Transmit, Udp};
 
 fn pair(address: &str) -> (Udp, Udp, SocketAddr) {
-    let server = Udp::bind(any(address)).expect("binds");
+    let server = Udp::bind(at(address)).expect("binds");
     let to = server.local_addr();
-    (Udp::bind(any(address)).expect("binds"), server, to)
+    (Udp::bind(at(address)).expect("binds"), server, to)
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn a_burst_beyond_the_stage_leaves_unasked() {
 
 #[test]
 fn peers_get_their_own_frames_in_order() {
-    let mut client = Udp::bind(any(LOOPBACKS[0])).expect("binds");
-    let mut servers: Vec<_> = (0..5).map(|_| Udp::bind(any(LOOPBACKS[0])).expect("binds")).collect();
+    let mut client = Udp::bind(at(LOOPBACKS[0])).expect("binds");
+    let mut servers: Vec<_> = (0..5).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
     let peers: Vec<_> = servers.iter().map(Udp::local_addr).collect();
     let count = 100u64;
     for number in 0..count {
@@ -99,7 +99,7 @@ fn frames_that_cannot_go_are_counted() {
     client.tx().send(to, &[]);
     client.tx().send(to, &[IoSlice::new(&[0; 65_508])]);
     assert_eq!(client.counters().dropped_size, 2);
-    client.tx().send(any("[::1]:9"), &[IoSlice::new(b"x")]);
+    client.tx().send(at("[::1]:9"), &[IoSlice::new(b"x")]);
     assert_eq!(client.counters().dropped_unreachable, 1);
     assert_eq!(client.counters().frames_out, 0);
     assert!(take(&mut server).is_empty());
@@ -125,7 +125,7 @@ fn empty_datagrams_are_counted_and_passed_over() {
 #[test]
 fn a_dead_peer_harms_nobody() {
     let (mut client, mut server, to) = pair(LOOPBACKS[0]);
-    let dead = Udp::bind(any(LOOPBACKS[0])).expect("binds").local_addr();
+    let dead = Udp::bind(at(LOOPBACKS[0])).expect("binds").local_addr();
     for _ in 0..10 {
         client.tx().send(dead, &[IoSlice::new(b"anybody?")]);
         client.tx().flush();
@@ -135,7 +135,7 @@ fn a_dead_peer_harms_nobody() {
 
 #[test]
 fn a_socket_of_ipv6_reaches_both_families() {
-    let mut server = Udp::bind(any("[::]:0")).expect("binds");
+    let mut server = Udp::bind(at("[::]:0")).expect("binds");
     let port = server.local_addr().port();
     for host in ["127.0.0.1", "::1"] {
         let locator: Locator = format!("fast+udp:host={host},port={port}").parse().expect("parses");

@@ -13,7 +13,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-pub(crate) fn any(address: &str) -> SocketAddr {
+pub(crate) fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 

@@ -1,0 +1,76 @@
+//! Once warm, drivers allocate nothing.
+
+#![expect(unsafe_code, reason = "an allocator can be counted only by being one")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::IoSlice;
+
+use common::{LOOPBACKS, at, until};
+use sprat_net::{AnyDriver, Driver, Tcp, Transmit, Udp};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: passes everything on to the system's allocator; the count beside it allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the promises that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of this thread while `work` runs.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+fn rounds(client: &mut AnyDriver, server: &mut AnyDriver, count: usize) {
+    let to = server.local_addr();
+    let frame = [7; 40_000];
+    for round in 0..count {
+        let burst = 1 + round % 8;
+        for _ in 0..burst {
+            client.tx().send(to, &[IoSlice::new(&frame[..100]), IoSlice::new(&frame[..28])]);
+        }
+        client.tx().send(to, &[IoSlice::new(&frame)]);
+        client.tx().flush();
+        let mut back = 0;
+        until("all are back", || {
+            server.receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)])).expect("receives");
+            server.tx().flush();
+            back += client.receive(&mut |_, _, _| {}).expect("receives");
+            back == burst + 1
+        });
+    }
+}
+
+#[test]
+fn warm_drivers_allocate_nothing() {
+    assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the count counts");
+    for address in LOOPBACKS {
+        let address = at(address);
+        let udp = (Udp::bind(address).expect("binds").into(), Udp::bind(address).expect("binds").into());
+        let tcp = (Tcp::connect_only().expect("opens").into(), Tcp::listen(address).expect("listens").into());
+        for (mut client, mut server) in [udp, tcp] {
+            rounds(&mut client, &mut server, 100);
+            assert_eq!(allocations(|| rounds(&mut client, &mut server, 200)), 0);
+        }
+    }
+}
