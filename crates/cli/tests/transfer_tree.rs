@@ -215,5 +215,11 @@ fn a_file_appears_whole_or_not_at_all() {
     assert_eq!(fs::read(&target).unwrap(), b"whole");
 
     assert!(matches!(OutFile::create(&target), Err(Error::Exists(_))));
+    let late = outer.path().join("late.csv");
+    let file = OutFile::create(&late).unwrap();
+    fs::write(&late, "mine").unwrap();
+    assert!(matches!(file.publish(), Err(Error::Exists(_))));
+    assert_eq!(fs::read(&late).unwrap(), b"mine");
+    fs::remove_file(&late).unwrap();
     assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 1);
 }

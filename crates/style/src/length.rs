@@ -1,0 +1,37 @@
+//! Files one can read at a sitting.
+
+use crate::Finding;
+use crate::source::Source;
+use std::collections::BTreeMap;
+
+/// Most lines of a Rust file.
+pub const MAX_LINES: usize = 900;
+
+/// Most lines of the median file of a crate's `src`.
+pub const MAX_MEDIAN: usize = 300;
+
+/// Files that are too long, and crates whose files are.
+#[must_use]
+pub fn check(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut crates = BTreeMap::<&str, Vec<usize>>::new();
+    for source in sources {
+        let lines = source.lines();
+        if lines > MAX_LINES {
+            let what = format!("{lines} lines, {MAX_LINES} are the limit");
+            findings.push(Finding::new(&source.path, lines, what, "split it: one purpose a file"));
+        }
+        if source.path.contains("/src/") {
+            crates.entry(source.crate_name()).or_default().push(lines);
+        }
+    }
+    for (name, mut lengths) in crates {
+        lengths.sort_unstable();
+        let median = lengths[lengths.len() / 2];
+        if median > MAX_MEDIAN {
+            let what = format!("the median file has {median} lines, {MAX_MEDIAN} are the limit");
+            findings.push(Finding::new(&format!("crates/{name}/src"), 1, what, "split the longest files"));
+        }
+    }
+    findings
+}

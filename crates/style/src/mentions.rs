@@ -1,0 +1,91 @@
+//! What our pages speak of: files that exist, and nothing outside the project.
+
+use crate::Finding;
+
+/// Words that have no place in the repository: hosts that registries live on (they may move, and a
+/// mirror serves as well), and paths of a machine that only its owner has. In halves, or this file
+/// would speak of them.
+pub const FOREIGN: &[(&str, &str)] = &[
+    ("crates", ".io"),
+    ("github", ".com"),
+    ("pypi", ".org"),
+    ("proxy.", "golang.org"),
+    ("deb.", "debian.org"),
+    ("/work", "/"),
+    ("DEVELOPERS", ".md"),
+];
+
+/// Files that tools write, in which such words are theirs.
+const GENERATED: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
+
+/// Mentions of what is foreign in any file of ours.
+#[must_use]
+pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
+    if GENERATED.contains(&path) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        for word in FOREIGN.iter().map(|(a, b)| format!("{a}{b}")).filter(|word| line.contains(word)) {
+            let mend = "say it without: a reader elsewhere has other hosts and paths";
+            findings.push(Finding::new(path, at + 1, format!("`{word}` is not of this project"), mend));
+        }
+    }
+    findings
+}
+
+/// Links and paths in a page of Markdown that lead nowhere. `exists` answers for a path from the root.
+#[must_use]
+pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut findings = Vec::new();
+    let mut in_code = false;
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        let linked = links(line).map(|link| join(folder, link));
+        let named = code_spans(line).filter(|span| is_our_path(span)).map(|span| span.trim_end_matches('/').to_owned());
+        for target in linked.chain(named).filter(|target| !exists(target)) {
+            let what = format!("`{target}` does not exist");
+            findings.push(Finding::new(path, at + 1, what, "name what is there, or build it"));
+        }
+    }
+    findings
+}
+
+/// Targets of the links in a line, those within the repository, without their anchors.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.contains("://") && !target.starts_with('#'))
+        .filter_map(|target| target.split('#').next())
+}
+
+fn code_spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Whether a code span is a path from the root: it begins in one of our folders, or is a page.
+fn is_our_path(span: &str) -> bool {
+    let plain = span.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"].iter().any(|folder| span.starts_with(folder));
+    plain && (folder || (span.ends_with(".md") && !span.contains('/')))
+}
+
+/// `target`, seen from `folder`, as a path from the root.
+fn join(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}

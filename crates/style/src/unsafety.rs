@@ -1,0 +1,66 @@
+//! Where `unsafe` may stand, and why. ARCHITECTURE.md tells the same list to people.
+
+use crate::Finding;
+use crate::source::Source;
+
+/// A file, or a folder when it ends in `/`, that may have `unsafe`.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Path from the root.
+    pub path: &'static str,
+    /// What cannot be done without.
+    pub reason: &'static str,
+}
+
+/// The places.
+pub const PLACES: &[Place] = &[
+    Place { path: "crates/log/src/arena.rs", reason: "reserves address space, shares parts of it, gives pages back" },
+    Place {
+        path: "crates/net/tests/no_allocation.rs",
+        reason: "a test's allocator, which counts and passes on to the system's",
+    },
+    Place {
+        path: "crates/disk/src/ring.rs",
+        reason: "io_uring reads and writes at addresses the kernel keeps while a request is under way",
+    },
+];
+
+/// `unsafe` anywhere else.
+#[must_use]
+pub fn check(source: &Source, places: &[Place]) -> Vec<Finding> {
+    let allowed = places
+        .iter()
+        .any(|place| source.path == place.path || (place.path.ends_with('/') && source.path.starts_with(place.path)));
+    if allowed {
+        return Vec::new();
+    }
+    source
+        .find(&["unsafe"])
+        .map(|found| {
+            let mend = "do it in safe Rust, or add the file, with a reason, to the table in \
+                        crates/style/src/unsafety.rs and to ARCHITECTURE.md";
+            Finding::new(&source.path, found[0].line, "`unsafe` outside the places that may have it", mend)
+        })
+        .collect()
+}
+
+/// Places that are gone, have no `unsafe`, or are not told in `architecture`, the text of ARCHITECTURE.md.
+#[must_use]
+pub fn check_places(places: &[Place], sources: &[Source], architecture: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for place in places {
+        let used = sources
+            .iter()
+            .filter(|source| source.path.starts_with(place.path))
+            .any(|source| source.find(&["unsafe"]).next().is_some());
+        if !used {
+            let what = format!("{} is listed for `unsafe` and has none", place.path);
+            findings.push(Finding::new("crates/style/src/unsafety.rs", 1, what, "take it off the table"));
+        }
+        if !architecture.contains(place.path) {
+            let what = format!("{} may have `unsafe`, and this page does not say so", place.path);
+            findings.push(Finding::new("ARCHITECTURE.md", 1, what, "name it where `unsafe` is told"));
+        }
+    }
+    findings
+}

@@ -1,0 +1,94 @@
+//! The rules of the house, over this house.
+
+use sprat_style::{Finding, banned, documented, layers, length, mentions, source, tree, unsafety};
+
+struct House {
+    root: std::path::PathBuf,
+    files: Vec<String>,
+    sources: Vec<source::Source>,
+    not_rust: Vec<Finding>,
+}
+
+fn house() -> House {
+    let root = tree::root();
+    let files = tree::files(&root);
+    let (sources, not_rust) = tree::sources(&root, &files);
+    House { root, files, sources, not_rust }
+}
+
+impl House {
+    fn read(&self, path: &str) -> String {
+        tree::read(&self.root, path)
+    }
+
+    fn crates(&self) -> Vec<String> {
+        let manifests = self.files.iter().filter_map(|path| path.strip_suffix("/Cargo.toml"));
+        manifests.filter_map(|path| path.strip_prefix("crates/")).map(str::to_owned).collect()
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().filter(|path| path.ends_with(".md"))
+    }
+}
+
+#[track_caller]
+fn none(findings: Vec<Finding>) {
+    let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "{} against the rules of the house:\n{}", told.len(), told.join("\n"));
+}
+
+#[test]
+fn the_house_is_seen() {
+    let house = house();
+    assert!(house.sources.len() > 50, "{} Rust files found: is the root right?", house.sources.len());
+    none(house.not_rust);
+}
+
+#[test]
+fn files_are_short() {
+    none(length::check(&house().sources));
+}
+
+#[test]
+fn no_banned_calls() {
+    none(house().sources.iter().flat_map(banned::check).collect());
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    let house = house();
+    none(house.sources.iter().flat_map(|source| unsafety::check(source, unsafety::PLACES)).collect());
+    none(unsafety::check_places(unsafety::PLACES, &house.sources, &house.read("ARCHITECTURE.md")));
+}
+
+#[test]
+fn every_crate_is_documented() {
+    let house = house();
+    none(house.sources.iter().flat_map(documented::check_head).collect());
+    none(documented::check_map(&house.crates(), &house.read("ARCHITECTURE.md")));
+}
+
+#[test]
+fn no_arrow_upwards() {
+    let house = house();
+    let check = |name: &String| layers::check(name, &house.read(&format!("crates/{name}/Cargo.toml")));
+    none(house.crates().iter().flat_map(check).collect());
+}
+
+#[test]
+fn pages_speak_of_what_exists() {
+    let house = house();
+    let exists = |path: &str| house.root.join(path).exists();
+    let check = |page: &String| mentions::check_page(page, &house.read(page), &exists);
+    none(house.pages().flat_map(check).collect());
+}
+
+#[test]
+fn nothing_foreign_is_mentioned() {
+    let house = house();
+    let texts = house.files.iter().filter_map(|path| {
+        let text = std::fs::read_to_string(house.root.join(path)).ok()?;
+        Some((path, text))
+    });
+    none(texts.flat_map(|(path, text)| mentions::check_foreign(path, &text)).collect());
+}
