@@ -147,7 +147,7 @@ fn block_on(file: &File, op: &Op) -> io::Result<()> {
             }
             Ok(())
         }
-        Op::Sync => Ok(rustix::fs::fsync(file)?),
+        Op::Sync => Ok(rustix::fs::fdatasync(file)?),
         Op::Reserve { offset, len } => {
             reserved(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, *offset, *len).map_err(io::Error::from))
         }

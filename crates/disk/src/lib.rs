@@ -40,7 +40,7 @@ pub enum Op {
         /// the kernel has them and they survive this process.
         durable: bool,
     },
-    /// Makes every write that completed before this was submitted durable, with the file's size.
+    /// Makes every write that completed before this was submitted durable, with the file's size (`fdatasync`).
     Sync,
     /// Sets disk space aside without changing the file's size, so that lack of it shows early.
     /// What has no such call takes it for done.

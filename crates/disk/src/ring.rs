@@ -62,7 +62,7 @@ impl Ring {
                 let length = u32::try_from(bytes.len()).expect("a write under 4 GiB");
                 opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset + slot.done as u64).rw_flags(flags).build()
             }
-            Op::Sync => opcode::Fsync::new(fd).build(),
+            Op::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             Op::Reserve { offset, len } => {
                 let keep_size = i32::try_from(rustix::fs::FallocateFlags::KEEP_SIZE.bits()).expect("a small flag");
                 opcode::Fallocate::new(fd, *len).offset(*offset).mode(keep_size).build()

@@ -393,6 +393,13 @@ impl Chunk {
     }
 }
 
+/// Extends a payload's checksum, begun from [`ChunkHeader::payload_seed`], by `bytes`.
+#[must_use]
+#[inline]
+pub fn extend_crc(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
 /// Every valid chunk header in `bytes`, at whatever place, with its place: what is left to see
 /// of a frame whose run of chunks is broken.
 pub fn find_chunks(seed: Seed, bytes: &[u8]) -> impl Iterator<Item = (usize, Chunk)> + '_ {

@@ -1,0 +1,64 @@
+//! How a log is set up.
+
+use sprat_wire::SEGMENT_BYTES;
+use sprat_wire::frame::FRAME_BYTES;
+use std::time::Duration;
+
+/// When an append is reported durable.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Durability {
+    /// When it survives a power failure. Open the disk for direct access.
+    #[default]
+    Sync,
+    /// When it survives the end of this process: the kernel has it, and is told to write it down at
+    /// least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    Buffered,
+}
+
+/// Longest time that [`Durability::Buffered`] leaves bytes to the kernel alone.
+pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
+pub const SPARE_FRAMES: usize = 2;
+
+/// Most segments open at once: a head, the next one, and survivors.
+pub const MAX_OPEN: usize = 16;
+
+/// Most threads that replay.
+pub const MAX_REPLAY_THREADS: usize = 16;
+
+/// How to open a log.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Identity of the cluster; a file of another one is refused.
+    pub cluster: [u8; 16],
+    /// The server whose log this is; a file of another one is refused.
+    pub server: u64,
+    /// When an append is reported durable.
+    pub durability: Durability,
+    /// Most frames the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps them.
+    pub max_frames: u32,
+    /// Threads that read and check segments at start, 1 to [`MAX_REPLAY_THREADS`].
+    pub threads: usize,
+    /// Most bytes of log in a segment; an existing file must have been made with the same.
+    pub segment_bytes: u32,
+    /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole blocks.
+    pub frame_bytes: u32,
+}
+
+impl Options {
+    /// A log of `server` in `cluster`, synchronous, with full-size segments, at most `max_frames` of them,
+    /// replayed by two threads.
+    #[must_use]
+    pub fn new(cluster: [u8; 16], server: u64, max_frames: u32) -> Self {
+        Self {
+            cluster,
+            server,
+            durability: Durability::Sync,
+            max_frames,
+            threads: 2,
+            segment_bytes: u32::try_from(SEGMENT_BYTES).expect("8 MB"),
+            frame_bytes: u32::try_from(FRAME_BYTES).expect("9 MB"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which frame holds which segment, and which are free.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The frames of a log file.
+#[derive(Default)]
+pub(super) struct Frames {
+    /// Segments that have a frame.
+    live: BTreeMap<u64, u32>,
+    /// Frames that may be written at once.
+    ready: VecDeque<u32>,
+    /// Freed since the last sync was begun: a power failure may still bring back the log that needs them.
+    freed: Vec<u32>,
+    /// Freed before the sync now under way was begun.
+    settling: Vec<u32>,
+    /// Frames in the file, ready for use.
+    pub(super) total: u32,
+}
+
+/// How a log's frames are used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FrameCount {
+    /// Hold a segment.
+    pub live: u32,
+    /// Can take one, now or after the next sync.
+    pub free: u32,
+    /// The most there may be; those neither live nor free are yet to be made.
+    pub max: u32,
+}
+
+impl Frames {
+    pub(super) fn new(live: BTreeMap<u64, u32>, ready: VecDeque<u32>) -> Self {
+        let total = u32::try_from(live.len() + ready.len()).expect("frames are numbered in 32 bits");
+        Self { live, ready, freed: Vec::new(), settling: Vec::new(), total }
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    pub(super) fn live(&self) -> impl Iterator<Item = u64> + '_ {
+        self.live.keys().copied()
+    }
+
+    pub(super) fn count(&self, max: u32) -> FrameCount {
+        let live = u32::try_from(self.live.len()).expect("frames are numbered in 32 bits");
+        FrameCount { live, free: self.total - live, max: max.max(self.total) }
+    }
+
+    /// Adds frames that the file has grown by.
+    pub(super) fn add(&mut self, frames: std::ops::Range<u32>) {
+        self.total = frames.end;
+        self.ready.extend(frames);
+    }
+
+    /// Gives `segment` a frame, if one is ready.
+    pub(super) fn assign(&mut self, segment: u64) -> Option<u32> {
+        let frame = self.ready.pop_front()?;
+        let before = self.live.insert(segment, frame);
+        assert!(before.is_none(), "segment {segment} had a frame");
+        Some(frame)
+    }
+
+    /// Takes a segment's frame back; when it may be written again depends on whether what made the segment
+    /// dispensable is on the medium yet.
+    pub(super) fn release(&mut self, segment: u64, settled: bool) {
+        let Some(frame) = self.live.remove(&segment) else { return };
+        if settled {
+            self.ready.push_back(frame);
+        } else {
+            self.freed.push(frame);
+        }
+    }
+
+    pub(super) fn sync_begun(&mut self) {
+        self.settling.append(&mut self.freed);
+    }
+
+    pub(super) fn sync_done(&mut self) {
+        self.ready.extend(self.settling.drain(..));
+    }
+}

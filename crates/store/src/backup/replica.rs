@@ -1,0 +1,192 @@
+//! One segment while it is being written.
+
+use sprat_disk::{AlignedBuf, BLOCK_BYTES};
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, extend_crc};
+
+/// Frame bytes kept for chunk headers: one for the seal, and as many for what is yet to come
+/// between [`Replica::room`] being asked and the bytes being appended.
+const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
+
+/// Bytes of a fresh buffer.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Buffers kept for the next commits.
+const POOL_BUFFERS: usize = 8;
+
+/// Largest buffer kept, bytes; larger ones, of bulk writes, are returned to the allocator.
+const POOL_BUFFER_BYTES: usize = 1 << 20;
+
+/// Buffers between commits.
+#[derive(Default)]
+pub(super) struct Pool(Vec<AlignedBuf>);
+
+impl Pool {
+    fn take(&mut self) -> AlignedBuf {
+        self.0.pop().unwrap_or_else(|| AlignedBuf::zeroed(BUFFER_BYTES))
+    }
+
+    pub(super) fn give(&mut self, buffer: AlignedBuf) {
+        if self.0.len() < POOL_BUFFERS && buffer.len() <= POOL_BUFFER_BYTES {
+            self.0.push(buffer);
+        }
+    }
+}
+
+/// What all replicas of a file agree on.
+#[derive(Clone, Copy)]
+pub(super) struct Geometry {
+    pub(super) seed: Seed,
+    pub(super) incarnation: u32,
+    pub(super) frame_bytes: usize,
+    pub(super) segment_bytes: usize,
+}
+
+/// The chunk that the next commit will carry: in a buffer laid out as its blocks will be.
+struct Staged {
+    buffer: AlignedBuf,
+    filled: usize,
+    log_start: u32,
+    crc: u32,
+}
+
+/// A segment that is open on disk.
+pub(super) struct Replica {
+    pub(super) segment: u64,
+    /// Whether it is a head; a survivor otherwise.
+    pub(super) head: bool,
+    /// Its frame, once its first chunk is on its way.
+    pub(super) frame: Option<u32>,
+    /// Bytes of log taken.
+    pub(super) log_end: u32,
+    /// Whether the owner has sealed it.
+    pub(super) sealed: bool,
+    /// Bytes of log that survive a power failure.
+    pub(super) durable: u32,
+    /// Bytes of log reported durable.
+    pub(super) reported: u32,
+    /// Bytes of log with the kernel when the sync now under way was begun.
+    pub(super) syncing: u32,
+    /// Where the log will end, and whether it is sealed, when the write now under way is done.
+    pub(super) in_flight: Option<(u32, bool)>,
+    /// Freed while a write was under way: its frame is free when that is done.
+    pub(super) freed: bool,
+    /// Frame bytes written, or on their way: where the next chunk begins.
+    position: usize,
+    /// The bytes before `position` in its block, to be written again with the next chunk.
+    tail: Vec<u8>,
+    staged: Option<Staged>,
+}
+
+/// A chunk ready to be written.
+pub(super) struct Outgoing {
+    pub(super) buffer: AlignedBuf,
+    pub(super) len: usize,
+    /// Where in the frame.
+    pub(super) offset: usize,
+}
+
+impl Replica {
+    /// A segment whose log begins with `first`.
+    pub(super) fn new(segment: u64, first: &[u8]) -> Self {
+        Self {
+            segment,
+            head: role(first) == Role::Head,
+            frame: None,
+            log_end: 0,
+            sealed: false,
+            durable: 0,
+            reported: 0,
+            syncing: 0,
+            in_flight: None,
+            freed: false,
+            position: 0,
+            tail: Vec::with_capacity(BLOCK_BYTES),
+            staged: None,
+        }
+    }
+
+    /// Whether there is something for the next commit.
+    pub(super) fn is_staged(&self) -> bool {
+        self.staged.is_some()
+    }
+
+    /// Bytes of log that can still be taken.
+    pub(super) fn room(&self, geometry: &Geometry) -> usize {
+        if self.sealed {
+            return 0;
+        }
+        let begun = self.staged.as_ref().map_or(0, |staged| staged.filled - self.tail.len());
+        room(geometry, self.position + begun, self.log_end as usize)
+    }
+
+    /// Takes bytes that follow those taken before.
+    pub(super) fn append<'a>(
+        &mut self,
+        geometry: &Geometry,
+        pool: &mut Pool,
+        slices: impl Iterator<Item = &'a [u8]>,
+        sealed: bool,
+    ) {
+        let staged = self.staged.get_or_insert_with(|| {
+            let mut buffer = pool.take();
+            let filled = self.tail.len() + CHUNK_HEADER_BYTES;
+            buffer[..self.tail.len()].copy_from_slice(&self.tail);
+            let (log_start, incarnation) = (self.log_end, geometry.incarnation);
+            let crc = ChunkHeader::payload_seed(geometry.seed, self.segment, incarnation, log_start);
+            Staged { buffer, filled, log_start, crc }
+        });
+        for slice in slices {
+            let end = staged.filled + slice.len();
+            if end > staged.buffer.len() {
+                staged.buffer.grow(end.next_power_of_two().min(geometry.frame_bytes + BLOCK_BYTES));
+            }
+            staged.buffer[staged.filled..end].copy_from_slice(slice);
+            staged.crc = extend_crc(staged.crc, slice);
+            staged.filled = end;
+            self.log_end += u32::try_from(slice.len()).expect("within a segment");
+        }
+        self.sealed |= sealed;
+    }
+
+    /// Ends the staged chunk and hands it over.
+    pub(super) fn dispatch(&mut self, geometry: &Geometry) -> Outgoing {
+        assert!(self.in_flight.is_none(), "one write of a segment at a time");
+        let Staged { mut buffer, filled, log_start, crc } = self.staged.take().expect("something staged");
+        let header = ChunkHeader {
+            segment: self.segment,
+            incarnation: geometry.incarnation,
+            offset: log_start,
+            length: self.log_end - log_start,
+            durable: self.durable,
+            head: self.head,
+            seal: if self.sealed { Seal::Sealed } else { Seal::Open },
+        };
+        let header_at = self.tail.len();
+        buffer[header_at..][..CHUNK_HEADER_BYTES].copy_from_slice(&header.encode(geometry.seed, crc));
+        let len = filled.next_multiple_of(BLOCK_BYTES);
+        buffer[filled..len].fill(0);
+        let offset = self.position - header_at;
+        self.position += filled - header_at;
+        assert!(offset.is_multiple_of(BLOCK_BYTES) && self.position <= geometry.frame_bytes);
+        let last_block = filled - filled % BLOCK_BYTES;
+        self.tail.clear();
+        self.tail.extend_from_slice(&buffer[last_block..filled]);
+        self.in_flight = Some((self.log_end, self.sealed));
+        Outgoing { buffer, len, offset }
+    }
+}
+
+/// Bytes of log that fit behind `position` in a frame and `log_end` in a segment.
+pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usize {
+    let frame = geometry.frame_bytes.saturating_sub(position + RESERVED_BYTES);
+    frame.min(geometry.segment_bytes - log_end)
+}
+
+/// The role that a segment's first bytes claim. What cannot be read counts as head: that only costs waiting.
+fn role(first: &[u8]) -> Role {
+    match Entry::parse(first) {
+        Ok(Entry { kind: Kind::Segment, value, .. }) => SegmentHeader::parse(value).map_or(Role::Head, |h| h.role),
+        _ => Role::Head,
+    }
+}

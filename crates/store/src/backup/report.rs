@@ -1,0 +1,93 @@
+//! What replay finds.
+
+use sprat_wire::entry::SegmentHeader;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A segment as it was before the restart.
+#[derive(Debug)]
+pub struct ReplayedSegment {
+    /// Its id.
+    pub id: u64,
+    /// What its first entry says.
+    pub header: SegmentHeader,
+    /// Its log, from the header entry on; every entry in it checked.
+    pub bytes: Vec<u8>,
+    /// Where in `bytes` each object and tombstone begins, and the hash of its table and key. The header entry is not among them.
+    pub entries: Vec<(u32, u64)>,
+}
+
+/// The unfinished end of the newest head.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cut {
+    /// The segment; `None` when not even its number could be read.
+    pub segment: Option<u64>,
+    /// Where in the file the cut is, bytes.
+    pub offset: u64,
+    /// Where the segment's log ends now, bytes.
+    pub log_end: u32,
+    /// Bytes of log cut off, as far as what is left tells.
+    pub bytes: u64,
+    /// What was found there.
+    pub found: String,
+}
+
+/// A frame that held something nobody needs; it is free now.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Garbage {
+    /// The frame.
+    pub frame: u32,
+    /// Where in the file it begins, bytes.
+    pub offset: u64,
+    /// The segment that it held; `None` when it has no readable beginning.
+    pub segment: Option<u64>,
+}
+
+/// What was found on opening a log. Everything that was left out is in it.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayReport {
+    /// Segments delivered.
+    pub segments: u64,
+    /// Objects and tombstones in them.
+    pub entries: u64,
+    /// Bytes of log in them.
+    pub bytes: u64,
+    /// What was cut off the newest head, or a head that never began.
+    ///
+    /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
+    /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a power failure, which
+    /// nobody was told of, and one that was acknowledged and *then* damaged on the medium, leave the same
+    /// trace; so damage to exactly the last commit before a crash is cut and told here rather than refused. After a
+    /// close in order there is no such doubt, and it is refused.
+    pub cut: Option<Cut>,
+    /// Frames that held segments which no longer count: freed before, or never listed.
+    pub garbage: Vec<Garbage>,
+    /// One of the two copies of the file header was damaged; it has been written anew.
+    pub header_repaired: bool,
+    /// Whether the log was closed in order.
+    pub clean: bool,
+    /// Highest segment id seen anywhere, garbage included, zero when none: new segments take higher ones.
+    pub highest_segment: u64,
+    /// Wall-clock time from the first read to the last segment delivered.
+    pub elapsed: Duration,
+}
+
+/// The file contradicts itself, and not in the way in which an unfinished write does.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "{file} is damaged at offset {offset}{}: expected {expected}, found {found}; \
+     nothing was changed: restore the file from a copy, or from other replicas",
+    segment.map(|id| format!(" (segment {id})")).unwrap_or_default()
+)]
+pub struct Corruption {
+    /// The file.
+    pub file: String,
+    /// Where, bytes from its beginning.
+    pub offset: u64,
+    /// The segment there.
+    pub segment: Option<u64>,
+    /// What should be there.
+    pub expected: String,
+    /// What is.
+    pub found: String,
+}

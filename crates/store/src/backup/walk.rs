@@ -1,0 +1,155 @@
+//! Reading one frame: from chunks back to a segment's log.
+
+use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
+use sprat_wire::frame::{BLOCK_BYTES, BadChunk, CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, find_chunks};
+
+/// How a frame's run of chunks ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// With a seal, or a cut made by an earlier recovery.
+    Sealed,
+    /// With nothing behind it that belongs to the segment.
+    Open,
+    /// With something that is no valid chunk.
+    Torn(BadChunk),
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walked {
+    /// Where in the frame the run of chunks ends.
+    pub(super) position: usize,
+    /// How it ends.
+    pub(super) end: End,
+    /// Log bytes that the invalid chunk would have held, as far as it can be read.
+    pub(super) lost: u32,
+}
+
+/// Which chunks to look for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) seed: Seed,
+    pub(super) segment: u64,
+    pub(super) incarnation: u32,
+    pub(super) segment_bytes: usize,
+}
+
+impl Wanted {
+    fn owns(&self, header: &ChunkHeader) -> bool {
+        header.segment == self.segment && header.incarnation == self.incarnation
+    }
+
+    /// Puts the segment's log into `log` (cleared first), chunk by chunk.
+    pub(super) fn walk(&self, frame: &[u8], log: &mut Vec<u8>) -> Walked {
+        log.clear();
+        let mut position = 0;
+        loop {
+            let (end, lost) = match self.step(&frame[position..], log) {
+                Ok(header) => {
+                    position += CHUNK_HEADER_BYTES + header.length as usize;
+                    match header.seal {
+                        Seal::Open => continue,
+                        Seal::Sealed | Seal::Cut => (End::Sealed, 0),
+                    }
+                }
+                Err((bad, lost)) if self.is_trace(&frame[position..], position, bad) => (End::Torn(bad), lost),
+                Err(_) => (End::Open, 0),
+            };
+            return Walked { position, end, lost };
+        }
+    }
+
+    /// Takes the chunk at the beginning of `bytes`; else says what is wrong with it, and how long it is.
+    fn step(&self, bytes: &[u8], log: &mut Vec<u8>) -> Result<ChunkHeader, (BadChunk, u32)> {
+        let chunk = ChunkHeader::parse(self.seed, bytes).map_err(|bad| (bad, 0))?;
+        let header = chunk.header;
+        let length = header.length as usize;
+        if !self.owns(&header) {
+            return Err((BadChunk::Field("segment"), 0));
+        }
+        let follows = match header.seal {
+            Seal::Cut => header.offset as usize <= log.len(),
+            Seal::Open | Seal::Sealed => header.offset as usize == log.len(),
+        };
+        if !follows || log.len() + length > self.segment_bytes {
+            return Err((BadChunk::Field("offset"), 0));
+        }
+        let Some(payload) = bytes[CHUNK_HEADER_BYTES..].get(..length) else {
+            return Err((BadChunk::Field("length"), header.length));
+        };
+        chunk.check(payload).map_err(|bad| (bad, header.length))?;
+        log.truncate(header.offset as usize);
+        log.extend_from_slice(payload);
+        Ok(header)
+    }
+
+    /// Whether what is no chunk at `position` can be left of one of ours. What an earlier segment left at a
+    /// block's edge cannot; behind it in a block there are zeroes, unless a write was begun.
+    fn is_trace(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
+        let in_block = position % BLOCK_BYTES;
+        let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
+        match bad {
+            BadChunk::Short(_) => rest.iter().any(|byte| *byte != 0),
+            BadChunk::Magic => in_block != 0 && rest.iter().any(|byte| *byte != 0),
+            BadChunk::Field("segment") => in_block != 0,
+            BadChunk::HeaderCrc { .. } | BadChunk::Field(_) | BadChunk::PayloadCrc { .. } => true,
+        }
+    }
+
+    /// A chunk header behind `position` that says that more than `log_end` bytes of log were durable: then what
+    /// is invalid at `position` was valid once. Its place, and how much it vouches for.
+    pub(super) fn witness(&self, frame: &[u8], position: usize, log_end: usize) -> Option<(usize, u32)> {
+        find_chunks(self.seed, &frame[position..])
+            .find(|(_, chunk)| self.owns(&chunk.header) && chunk.header.durable as usize > log_end)
+            .map(|(place, chunk)| (position + place, chunk.header.durable))
+    }
+
+    /// Where in the frame the byte at `offset` of the segment's log lies.
+    pub(super) fn locate(&self, frame: &[u8], offset: usize) -> usize {
+        let (mut position, mut log_end) = (0, 0);
+        while let Ok(chunk) = ChunkHeader::parse(self.seed, &frame[position..]) {
+            let length = chunk.header.length as usize;
+            if !self.owns(&chunk.header) || offset < log_end + length || length == 0 {
+                break;
+            }
+            position += CHUNK_HEADER_BYTES + length;
+            log_end += length;
+        }
+        position + CHUNK_HEADER_BYTES + offset.saturating_sub(log_end)
+    }
+}
+
+/// Why bytes are not a segment's log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum BadLog {
+    /// An entry is not one.
+    Entry(Malformed),
+    /// The first entry is not this segment's header.
+    Header,
+    /// A segment header where none belongs.
+    Misplaced,
+}
+
+/// Checks every entry of a segment's log, and puts the place and hash of each but the first into `entries`
+/// (cleared first). Returns the header; else where the log goes wrong, and how.
+pub(super) fn read_log(
+    log: &[u8],
+    segment: u64,
+    hash: impl Fn(u32, &[u8]) -> u64,
+    entries: &mut Vec<(u32, u64)>,
+) -> Result<SegmentHeader, (usize, BadLog)> {
+    entries.clear();
+    let first = Entry::parse_checked(log).map_err(|malformed| (0, BadLog::Entry(malformed)))?;
+    let header = if first.kind == Kind::Segment { SegmentHeader::parse(first.value) } else { None };
+    let header = header.filter(|header| header.id == segment).ok_or((0, BadLog::Header))?;
+    let mut at = first.encoded_len();
+    while at < log.len() {
+        let entry = Entry::parse_checked(&log[at..]).map_err(|malformed| (at, BadLog::Entry(malformed)))?;
+        if entry.kind == Kind::Segment {
+            return Err((at, BadLog::Misplaced));
+        }
+        entries.push((u32::try_from(at).expect("within a segment"), hash(entry.table, entry.key)));
+        at += entry.encoded_len();
+    }
+    Ok(header)
+}
