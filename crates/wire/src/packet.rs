@@ -14,6 +14,21 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 24;
 
+/// Most slots a session can have: the bits of [`Header::slot`] that number them.
+pub const MAX_SLOTS: usize = 64;
+
+/// Flag in [`Header::slot`]: sent by the session's server. `session` is then an index at the client.
+pub const FROM_SERVER: u8 = 0x80;
+
+/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until a [`Kind::Ack`] comes.
+pub const HELD: u8 = 0x40;
+
+/// The slot's number in [`Header::slot`].
+pub const SLOT_MASK: u8 = 0x3f;
+
+const _: () = assert!(MAX_SLOTS == SLOT_MASK as usize + 1);
+const _: () = assert!(FROM_SERVER | HELD | SLOT_MASK == 0xff);
+
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
@@ -22,7 +37,8 @@ pub enum Kind {
     Connect = 1,
     /// Server to client: the session is open. Payload: [`Accept`].
     Accept = 2,
-    /// To the sender of a packet whose session is unknown, or of a `Connect` that cannot be met.
+    /// Server to client: no. `offset` is a [`Refusal`]; `session` and `token` are those of the packet
+    /// refused, or the client's index and nonce when that was a `Connect`.
     Refuse = 3,
     /// Client to server: a fragment of a request.
     Request = 4,
@@ -32,16 +48,18 @@ pub enum Kind {
     Grant = 6,
     /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
     Resend = 7,
-    /// Server to client: the request is being worked on; keep waiting.
+    /// To whoever asked again: the request is being worked on, or the bytes will come; keep waiting.
     Busy = 8,
     /// Server to client: not executed; ask again after `offset` microseconds.
     Retry = 9,
-    /// Either way: are you there?
+    /// Client to server: is the session still there?
     Ping = 10,
     /// Answer to `Ping`.
     Pong = 11,
     /// Either way: the session is over.
     Close = 12,
+    /// Client to server: the response has arrived whole; nothing need be held for it.
+    Ack = 13,
 }
 
 impl TryFrom<u8> for Kind {
@@ -61,7 +79,36 @@ impl TryFrom<u8> for Kind {
             10 => Self::Ping,
             11 => Self::Pong,
             12 => Self::Close,
+            13 => Self::Ack,
             _ => return Err(Malformed::Kind(byte)),
+        })
+    }
+}
+
+/// Why a server refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub enum Refusal {
+    /// There is no such session: the server restarted, or forgot a silent client.
+    UnknownSession = 0,
+    /// The server speaks another [`PROTOCOL_VERSION`].
+    Version = 1,
+    /// The server has as many sessions as it can have.
+    Full = 2,
+    /// The server is shutting down.
+    Draining = 3,
+}
+
+impl TryFrom<u32> for Refusal {
+    type Error = Malformed;
+
+    fn try_from(word: u32) -> Result<Self, Malformed> {
+        Ok(match word {
+            0 => Self::UnknownSession,
+            1 => Self::Version,
+            2 => Self::Full,
+            3 => Self::Draining,
+            _ => return Err(Malformed::Refusal(word)),
         })
     }
 }
@@ -72,7 +119,7 @@ impl TryFrom<u8> for Kind {
 pub struct Header {
     /// A [`Kind`].
     pub kind: u8,
-    /// Slot of the session that the request lives in.
+    /// Slot of the session that the request lives in ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
     pub slot: u8,
     /// Bytes of payload that follow this header.
     pub payload: U16,
@@ -80,7 +127,7 @@ pub struct Header {
     pub session: U32,
     /// The session's secret, drawn at random by its server: a stray packet will not have it.
     pub token: U32,
-    /// Number of the request in its slot, from 1; grows by one a request.
+    /// Number of the request in its slot, from 1; grows by one a request, and wraps.
     pub sequence: U32,
     /// Byte of the message at which the payload begins (or see [`Kind`]).
     pub offset: U32,
@@ -89,6 +136,29 @@ pub struct Header {
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+impl Header {
+    /// Number of the slot, below [`MAX_SLOTS`].
+    #[inline]
+    #[must_use]
+    pub fn slot_index(&self) -> usize {
+        usize::from(self.slot & SLOT_MASK)
+    }
+
+    /// Whether the session's server sent this.
+    #[inline]
+    #[must_use]
+    pub fn from_server(&self) -> bool {
+        self.slot & FROM_SERVER != 0
+    }
+
+    /// Whether the server holds memory for this response until it is acknowledged.
+    #[inline]
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.slot & HELD != 0
+    }
+}
 
 /// Why bytes from the network are not a packet.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
@@ -107,6 +177,9 @@ pub enum Malformed {
     /// No such packet.
     #[error("unknown packet kind {0}")]
     Kind(u8),
+    /// No such reason to refuse.
+    #[error("unknown refusal {0}")]
+    Refusal(u32),
 }
 
 /// One packet within a frame.
@@ -124,6 +197,7 @@ pub struct Packet<'a> {
 ///
 /// # Errors
 /// [`Malformed`], by which the rest of the frame is lost too: there is no way to find the next packet.
+#[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     let (header, rest) = Header::ref_from_prefix(frame).map_err(|_| Malformed::Short(frame.len()))?;
     let kind = Kind::try_from(header.kind)?;
@@ -163,8 +237,8 @@ pub struct Accept {
     pub token: U32,
     /// Slots granted, at most those asked for.
     pub slots: U16,
-    /// Zero.
-    pub reserved: U16,
+    /// Seconds of the client's silence after which the server forgets the session.
+    pub ttl: U16,
     /// Largest frame both take, bytes.
     pub mtu: U32,
 }

@@ -1,0 +1,649 @@
+//! The calling role: sessions opened to servers, and the calls in their slots.
+
+mod session;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::MAX_MESSAGE;
+use sprat_wire::packet::{Accept, HEADER_BYTES, Kind, Packet, Refusal};
+use zerocopy::FromBytes;
+
+use crate::config::{BURST_BYTES, Config, KEEP_BUFFER_BYTES, MAX_RETRY_WAIT, MAX_SLOTS, MIN_MTU, MIN_SLOTS};
+use crate::handler::{CallError, CallFailure, CallId, ConnectError, Handler, Response, SessionId};
+use crate::link::{Io, Link};
+use crate::message::Owner;
+use crate::message::incoming::{Arrival, Incoming, plausible};
+use crate::message::outgoing::Sender;
+use crate::rtt::Rtt;
+use crate::slab::Slab;
+use crate::timer::Timers;
+use session::{Phase, Session, Slot, State, bits};
+
+/// The calling role of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Client {
+    sessions: Slab<Session>,
+    generations: u32,
+    timers: Timers,
+    incoming: Incoming,
+    sender: Sender,
+    slots: usize,
+    mtu: usize,
+    unreachable_after: Duration,
+    max_retries: u32,
+}
+
+impl Client {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            sessions: Slab::new(config.max_client_sessions),
+            generations: 0,
+            timers: Timers::default(),
+            incoming: Incoming::new(config.max_reassembly),
+            sender: Sender::new(config.max_client_sessions * MAX_SLOTS),
+            slots: config.slots,
+            mtu: config.mtu,
+            unreachable_after: config.unreachable_after,
+            max_retries: config.max_retries,
+        }
+    }
+
+    fn find(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(id.index).filter(|session| session.generation == id.generation)
+    }
+
+    pub(crate) fn connect<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        peer: SocketAddr,
+    ) -> Result<SessionId, ConnectError> {
+        self.generations = self.generations.wrapping_add(1);
+        let generation = self.generations;
+        let session = Session {
+            generation,
+            state: State::Idle,
+            closing: false,
+            keep_alive: false,
+            nonce: 0,
+            link: Link { peer, session: 0, token: 0, mtu: 0, side: 0 },
+            granted: self.slots,
+            live: 0,
+            suspect: 0,
+            slots: Vec::new(),
+            rtt: Rtt::new(io.tx.reliable()),
+            wake: Nanos::NEVER,
+            last_heard: io.now,
+            waiting_since: io.now,
+            shake_at: io.now,
+            shakes: 0,
+            confirmed: false,
+            verify_after: Duration::MAX,
+        };
+        let index = self.sessions.insert(session).ok_or(ConnectError::TooMany(self.sessions.limit()))?;
+        let session = self.sessions.get_mut(index).expect("just inserted");
+        session.connect(io, index, self.slots, self.mtu);
+        let wake = session.shake_at;
+        self.wake_by(index, wake);
+        Ok(SessionId { index, generation })
+    }
+
+    /// Sees to it that the session is looked at by `at`.
+    #[inline]
+    fn wake_by(&mut self, index: u32, at: Nanos) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if at < session.wake {
+            session.wake = at;
+            self.timers.set(index, at);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn call<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        id: SessionId,
+        parts: &[&[u8]],
+        deadline: Nanos,
+    ) -> Result<CallId, CallError> {
+        let (slots, cap) = (self.slots, self.mtu);
+        let session = self.sessions.get_mut(id.index).filter(|session| session.generation == id.generation);
+        let session = session.filter(|session| !session.closing).ok_or(CallError::Closed)?;
+        let total = parts.iter().map(|part| part.len()).sum::<usize>();
+        if total > MAX_MESSAGE {
+            return Err(CallError::TooLong(total));
+        }
+        if deadline <= io.now {
+            return Err(CallError::Late);
+        }
+        let free = session.free();
+        if free == 0 {
+            return Err(CallError::NoSlot);
+        }
+        let best = if free & !session.suspect == 0 { free } else { free & !session.suspect };
+        let number = best.trailing_zeros() as usize;
+        while session.slots.len() <= number {
+            session.slots.push(Slot::new());
+        }
+        if session.live == 0 {
+            session.waiting_since = io.now;
+        }
+        match session.state {
+            State::Open if session.live == 0 && io.now.since(session.last_heard) > session.trusted_for() => {
+                session.verify(io, id.index);
+            }
+            State::Idle => session.connect(io, id.index, slots, cap),
+            _ => {}
+        }
+        session.live |= 1 << number;
+        session.suspect &= !(1 << number);
+        let slot = &mut session.slots[number];
+        slot.phase = Phase::Waiting;
+        slot.sent = false;
+        slot.sequence = slot.sequence.wrapping_add(1);
+        slot.retries = 0;
+        slot.deadline = deadline;
+        slot.due = deadline;
+        slot.request.clear();
+        for part in parts {
+            slot.request.extend_from_slice(part);
+        }
+        let sequence = slot.sequence;
+        let mut wake = deadline;
+        if session.state == State::Open {
+            session.ask(io, &mut self.sender, id.index, number);
+            wake = session.slots[number].due;
+        } else {
+            wake = wake.min(session.shake_at);
+        }
+        io.counters.calls += 1;
+        self.wake_by(id.index, wake);
+        Ok(CallId { session: id, sequence, slot: u8::try_from(number).expect("slots are bounded") })
+    }
+
+    /// Calls that may be begun at once; `None` when the session was closed.
+    pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
+        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
+        (!session.closing).then(|| session.free().count_ones())
+    }
+
+    /// Calls outstanding.
+    pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
+        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation);
+        session.map_or(0, |session| session.live.count_ones())
+    }
+
+    pub(crate) fn is_open(&self, id: SessionId) -> bool {
+        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation);
+        session.is_some_and(|session| session.state == State::Open)
+    }
+
+    pub(crate) fn keep_alive(&mut self, id: SessionId, on: bool) {
+        let unreachable_after = self.unreachable_after;
+        let Some(session) = self.find(id) else { return };
+        session.keep_alive = on;
+        let wake = session.next_wake(unreachable_after);
+        self.wake_by(id.index, wake);
+    }
+
+    pub(crate) fn close<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, id: SessionId) {
+        if let Some(session) = self.find(id) {
+            session.closing = true;
+            self.finish_closing(io, id.index);
+        }
+    }
+
+    /// Forgets a closing session once it has no call left.
+    fn finish_closing<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        let Some(session) = self.sessions.get(index) else { return };
+        if !session.closing || session.live != 0 {
+            return;
+        }
+        if matches!(session.state, State::Open | State::Verifying) {
+            io.send(&session.link, session.link.control(Kind::Close), [&[], &[]]);
+        }
+        self.timers.remove(index);
+        self.sessions.remove(index);
+    }
+
+    /// A packet from a server.
+    #[inline]
+    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let header = packet.header;
+        let (index, token) = (header.session.get(), header.token.get());
+        match packet.kind {
+            Kind::Accept => return self.accepted(io, from, index, packet.payload),
+            Kind::Refuse => return self.refused(io, handler, from, packet),
+            _ => {}
+        }
+        let session = match self.sessions.get_mut(index) {
+            Some(session)
+                if session.link.token == token
+                    && session.link.peer == from
+                    && matches!(session.state, State::Open | State::Verifying) =>
+            {
+                session
+            }
+            _ => {
+                io.counters.unknown_session += 1;
+                return;
+            }
+        };
+        session.hear(io.now);
+        session.confirmed = true;
+        let number = header.slot_index();
+        let sequence = header.sequence.get();
+        let (offset, total) = (header.offset.get() as usize, header.total.get() as usize);
+        let live = session.live >> number & 1 == 1 && session.slots[number].sequence == sequence;
+        match packet.kind {
+            Kind::Response if live => {
+                self.response(io, handler, Owner { session: index, slot: number, sequence }, packet)
+            }
+            Kind::Response | Kind::Resend => {
+                if packet.kind == Kind::Response {
+                    io.counters.stale_responses += 1;
+                }
+                let outgoing = if live { session.slots[number].outgoing } else { None };
+                if let Some(outgoing) = outgoing {
+                    let header = session.link.header(Kind::Busy, number, sequence, 0, 0);
+                    if !self.sender.resend(outgoing, offset, total) {
+                        io.send(&session.link, header, [&[], &[]]);
+                    }
+                    postpone(session, io.now, number);
+                } else if !live && (header.held() || packet.kind == Kind::Resend) {
+                    // The call has ended here: the server need not hold or await anything for it.
+                    io.send(&session.link, session.link.header(Kind::Ack, number, sequence, 0, 0), [&[], &[]]);
+                }
+            }
+            Kind::Grant if live => {
+                if let Some(outgoing) = session.slots[number].outgoing {
+                    self.sender.grant(outgoing, offset);
+                }
+                postpone(session, io.now, number);
+            }
+            Kind::Busy if live => {
+                if session.slots[number].phase == Phase::Receiving {
+                    self.incoming.hear(io.now, session.slots[number].assembly);
+                }
+                postpone(session, io.now, number);
+            }
+            Kind::Retry if live => self.turned_away(io, handler, index, number, header.offset.get()),
+            Kind::Grant | Kind::Busy | Kind::Retry => {}
+            Kind::Pong => {
+                if session.state == State::Verifying {
+                    session.state = State::Open;
+                    self.ask_waiting(io, index);
+                }
+            }
+            Kind::Close => self.lost(io, handler, index),
+            _ => io.counters.malformed_meaning += 1,
+        }
+    }
+
+    fn accepted<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, from: SocketAddr, index: u32, payload: &[u8]) {
+        let Ok(accept) = Accept::ref_from_bytes(payload) else {
+            io.counters.malformed_meaning += 1;
+            return;
+        };
+        let session = self.sessions.get_mut(index).filter(|session| {
+            session.state == State::Connecting && session.nonce == accept.nonce.get() && session.link.peer == from
+        });
+        let Some(session) = session else { return };
+        let slots = usize::from(accept.slots.get());
+        let mtu = accept.mtu.get();
+        if !(MIN_SLOTS..=session.granted).contains(&slots)
+            || !(MIN_MTU..=session.link.mtu as usize).contains(&(mtu as usize))
+        {
+            io.counters.malformed_meaning += 1;
+            return;
+        }
+        session.granted = slots;
+        session.link.mtu = mtu;
+        session.link.session = accept.session.get();
+        session.link.token = accept.token.get();
+        session.verify_after = Duration::from_secs(u64::from(accept.ttl.get())) / 3;
+        session.state = State::Open;
+        session.suspect = 0;
+        session.hear(io.now);
+        if session.live == 0 {
+            // Nothing else would tell the server soon that its answer arrived, and it forgets unused sessions early.
+            io.send(&session.link, session.link.control(Kind::Ping), [&[], &[]]);
+        }
+        self.ask_waiting(io, index);
+    }
+
+    /// Sends the requests that waited for the session.
+    fn ask_waiting<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        for number in bits(session.live) {
+            if session.slots[number].phase == Phase::Waiting {
+                session.ask(io, &mut self.sender, index, number);
+            }
+        }
+        let wake = session.next_wake(self.unreachable_after);
+        self.wake_by(index, wake);
+    }
+
+    fn refused<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let header = packet.header;
+        let (theirs, token) = (header.session.get(), header.token.get());
+        let Ok(why) = Refusal::try_from(header.offset.get()) else {
+            io.counters.malformed_meaning += 1;
+            return;
+        };
+        if why == Refusal::UnknownSession {
+            // It names the session as the server did: rare, so that it may be looked for.
+            let lost = self.sessions.iter().find(|(_, session)| {
+                let link = &session.link;
+                matches!(session.state, State::Open | State::Verifying)
+                    && (link.token, link.session, link.peer) == (token, theirs, from)
+            });
+            if let Some((index, _)) = lost {
+                self.lost(io, handler, index);
+            }
+            return;
+        }
+        let session = self.sessions.get_mut(theirs).filter(|session| {
+            session.state == State::Connecting && session.nonce == token && session.link.peer == from
+        });
+        let Some(session) = session else { return };
+        session.state = State::Idle;
+        let live = session.live;
+        for number in bits(live) {
+            self.end(io, handler, theirs, number, Err(CallFailure::Refused(why)));
+        }
+        self.finish_closing(io, theirs);
+    }
+
+    /// The server has no such session (any more): fails what was sent, and opens a new one for what was not.
+    fn lost<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.state = State::Idle;
+        let live = session.live;
+        for number in bits(live) {
+            if self.sessions.get(index).is_some_and(|session| session.slots[number].sent) {
+                self.end(io, handler, index, number, Err(CallFailure::Lost { maybe_executed: true }));
+            }
+        }
+        let (slots, cap) = (self.slots, self.mtu);
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if session.live != 0 {
+            session.connect(io, index, slots, cap);
+            let wake = session.shake_at;
+            self.wake_by(index, wake);
+        }
+        self.finish_closing(io, index);
+    }
+
+    #[inline]
+    fn response<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, packet: &Packet<'_>)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let header = packet.header;
+        let (offset, total) = (header.offset.get() as usize, header.total.get() as usize);
+        let Some(session) = self.sessions.get_mut(owner.session) else { return };
+        let link = session.link;
+        if !plausible(offset, total, packet.payload.len(), link.fragment()) {
+            io.counters.malformed_fragment += 1;
+            return;
+        }
+        let slot = &mut session.slots[owner.slot];
+        if !slot.sent {
+            io.counters.malformed_meaning += 1;
+            return;
+        }
+        if slot.phase != Phase::Receiving && slot.tries == 0 && slot.outgoing.is_none() && slot.phase == Phase::Asked {
+            session.rtt.sample(io.now.since(slot.sent_at));
+        }
+        if total <= link.fragment() {
+            if header.held() {
+                io.send(&link, link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0), [&[], &[]]);
+            }
+            return self.end(io, handler, owner.session, owner.slot, Ok(Response::in_place(packet.payload)));
+        }
+        if slot.phase != Phase::Receiving {
+            let patience = session.rtt.timeout(0);
+            let Some(assembly) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) else {
+                io.counters.reassembly_full += 1;
+                return;
+            };
+            slot.assembly = assembly;
+            slot.phase = Phase::Receiving;
+            slot.due = slot.deadline;
+            if let Some(outgoing) = slot.outgoing.take() {
+                self.sender.end(outgoing);
+            }
+        }
+        let assembly = slot.assembly;
+        match self.incoming.add(io.now, assembly, offset, total, packet.payload) {
+            Arrival::Partial => {}
+            Arrival::Duplicate => io.counters.duplicate_fragments += 1,
+            Arrival::Whole => {
+                let mut buffer = self.incoming.take(assembly);
+                session.slots[owner.slot].phase = Phase::Asked;
+                io.send(&link, link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0), [&[], &[]]);
+                self.end(io, handler, owner.session, owner.slot, Ok(Response::assembled(&mut buffer)));
+                self.incoming.give_back(buffer);
+            }
+        }
+    }
+
+    /// Ends a call and frees its slot.
+    #[inline]
+    fn end<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        index: u32,
+        number: usize,
+        result: Result<Response<'_>, CallFailure>,
+    ) where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let slot = &mut session.slots[number];
+        debug_assert!(session.live >> number & 1 == 1 && slot.phase != Phase::Free);
+        if slot.phase == Phase::Receiving {
+            self.incoming.drop(slot.assembly);
+        }
+        if let Some(outgoing) = slot.outgoing.take() {
+            self.sender.end(outgoing);
+        }
+        slot.phase = Phase::Free;
+        slot.due = Nanos::NEVER;
+        if slot.request.capacity() > KEEP_BUFFER_BYTES {
+            slot.request = Vec::new();
+        }
+        session.live &= !(1 << number);
+        match result {
+            Ok(_) => io.counters.answered += 1,
+            Err(_) => {
+                io.counters.failed += 1;
+                session.suspect |= u64::from(slot.sent) << number;
+            }
+        }
+        let id = SessionId { index, generation: session.generation };
+        let call =
+            CallId { session: id, sequence: slot.sequence, slot: u8::try_from(number).expect("slots are bounded") };
+        let closing = session.closing;
+        handler.completed(io.now, call, result);
+        if closing {
+            self.finish_closing(io, index);
+        }
+    }
+
+    /// The server is busy and was not at the request.
+    fn turned_away<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32, number: usize, micros: u32)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let slot = &mut session.slots[number];
+        if slot.phase != Phase::Asked {
+            return;
+        }
+        io.counters.retries += 1;
+        slot.retries += 1;
+        let wait = Duration::from_micros(u64::from(micros)).clamp(Duration::from_micros(1), MAX_RETRY_WAIT);
+        let again = io.now + wait;
+        if slot.retries > self.max_retries || again >= slot.deadline {
+            return self.end(io, handler, index, number, Err(CallFailure::Overloaded { retry_micros: micros }));
+        }
+        if let Some(outgoing) = slot.outgoing.take() {
+            self.sender.end(outgoing);
+        }
+        slot.phase = Phase::Pausing;
+        slot.due = again;
+        self.wake_by(index, again);
+    }
+
+    /// Timers, grants and long requests.
+    pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        while let Some(index) = self.timers.pop_due(io.now) {
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.wake = Nanos::NEVER;
+                self.attend(io, handler, index);
+            }
+        }
+        while let Some((_, owner, _, missing)) = self.incoming.overdue(io.now) {
+            let link = self.sessions.get(owner.session).expect("assemblies end with their call").link;
+            for &(offset, len) in missing {
+                io.counters.resends += 1;
+                io.send(&link, link.header(Kind::Resend, owner.slot, owner.sequence, offset, len), [&[], &[]]);
+            }
+        }
+        let sessions = &self.sessions;
+        self.incoming.grant(|owner, offset, total| {
+            let link = &sessions.get(owner.session).expect("assemblies end with their call").link;
+            io.counters.grants += 1;
+            io.send(link, link.header(Kind::Grant, owner.slot, owner.sequence, offset, total), [&[], &[]]);
+        });
+        let mut budget = BURST_BYTES;
+        while budget > 0
+            && let Some((message, owner)) = self.sender.shortest()
+        {
+            let session = self.sessions.get(owner.session).expect("long requests end with their call");
+            while budget > 0
+                && let Some((offset, _)) = self.sender.next(message)
+            {
+                budget = budget.saturating_sub(session.send_request(io, owner.slot, offset));
+            }
+        }
+    }
+
+    /// Does what is due for a session.
+    fn attend<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let unreachable_after = self.unreachable_after;
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let silent = io.now.since(session.waiting_since) >= unreachable_after;
+        match session.state {
+            State::Connecting | State::Verifying if silent => self.unreachable(io, handler, index),
+            State::Open if silent && session.live != 0 => self.unreachable(io, handler, index),
+            State::Connecting | State::Verifying if io.now >= session.shake_at => session.shake(io, index),
+            State::Open
+                if session.keep_alive
+                    && session.live == 0
+                    && io.now >= session.last_heard.max(session.shake_at) + session.trusted_for() =>
+            {
+                session.shakes = 0;
+                session.shake(io, index);
+            }
+            _ => {}
+        }
+        let live = self.sessions.get(index).map_or(0, |session| session.live);
+        for number in bits(live) {
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            let slot = &session.slots[number];
+            if slot.phase == Phase::Free || slot.due > io.now {
+                continue;
+            }
+            if slot.deadline <= io.now {
+                let failure = CallFailure::Deadline { maybe_executed: slot.sent };
+                self.end(io, handler, index, number, Err(failure));
+                continue;
+            }
+            match slot.phase {
+                Phase::Asked => session.ask_again(io, number),
+                Phase::Pausing => session.ask(io, &mut self.sender, index, number),
+                Phase::Free | Phase::Waiting | Phase::Receiving => {
+                    session.slots[number].due = session.slots[number].deadline
+                }
+            }
+        }
+        let Some(session) = self.sessions.get(index) else { return };
+        let wake = session.next_wake(unreachable_after);
+        if wake < Nanos::NEVER {
+            self.wake_by(index, wake);
+        }
+    }
+
+    /// The server was silent for too long: fails every call; the next call opens the session anew.
+    fn unreachable<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.state = State::Idle;
+        let live = session.live;
+        for number in bits(live) {
+            let sent = self.sessions.get(index).is_some_and(|session| session.slots[number].sent);
+            self.end(io, handler, index, number, Err(CallFailure::Unreachable { maybe_executed: sent }));
+        }
+        self.finish_closing(io, index);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        if self.sender.is_ready() {
+            return Some(Nanos(0));
+        }
+        [self.timers.earliest(), self.incoming.next_deadline()].into_iter().flatten().min()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sessions.iter().all(|(_, session)| session.live == 0)
+    }
+
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn reassembly_bytes(&self) -> usize {
+        self.incoming.held().1
+    }
+}
+
+/// Puts off asking again: the server has shown that it has the request.
+fn postpone(session: &mut Session, now: Nanos, number: usize) {
+    let slot = &mut session.slots[number];
+    if slot.phase == Phase::Asked {
+        slot.due = (now + session.rtt.timeout(slot.tries)).min(slot.deadline);
+    }
+}
+
+const _: () = assert!(MIN_MTU > HEADER_BYTES + size_of::<Accept>());

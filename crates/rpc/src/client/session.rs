@@ -1,0 +1,244 @@
+//! A session as its client sees it: the state, the slots, the patience.
+
+use std::time::Duration;
+
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::packet::{Connect, Kind, PROTOCOL_VERSION};
+use zerocopy::IntoBytes;
+
+use crate::config::{MIN_SLOTS, UNUSED_TTL};
+use crate::link::{Io, Link};
+use crate::message::Owner;
+use crate::message::outgoing::Sender;
+use crate::rtt::Rtt;
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// There is none at the server. The next call opens one.
+    Idle,
+    /// `Connect` was sent. Calls wait.
+    Connecting,
+    /// It is there.
+    Open,
+    /// It was silent for so long that the server may have forgotten it: `Ping` was sent. New calls wait.
+    Verifying,
+}
+
+/// Where the call of a slot stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// There is none.
+    Free,
+    /// The session is not open yet.
+    Waiting,
+    /// The request was sent.
+    Asked,
+    /// Fragments of the response have arrived: `assembly` is what has.
+    Receiving,
+    /// The server asked for patience.
+    Pausing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) phase: Phase,
+    /// Whether the request was ever sent, and so may have been executed.
+    pub(crate) sent: bool,
+    pub(crate) sequence: u32,
+    /// Retransmissions since the request was last sent anew.
+    pub(crate) tries: u32,
+    /// `Retry` answers so far.
+    pub(crate) retries: u32,
+    pub(crate) assembly: u32,
+    /// The long message that the request is.
+    pub(crate) outgoing: Option<u32>,
+    pub(crate) sent_at: Nanos,
+    pub(crate) deadline: Nanos,
+    /// When there is something to do for the call; never behind its deadline.
+    pub(crate) due: Nanos,
+    pub(crate) request: Vec<u8>,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: Phase::Free,
+            sent: false,
+            sequence: 0,
+            tries: 0,
+            retries: 0,
+            assembly: 0,
+            outgoing: None,
+            sent_at: Nanos(0),
+            deadline: Nanos(0),
+            due: Nanos::NEVER,
+            request: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) generation: u32,
+    pub(crate) state: State,
+    /// To be forgotten once its calls have ended.
+    pub(crate) closing: bool,
+    /// To be kept open by pings.
+    pub(crate) keep_alive: bool,
+    pub(crate) nonce: u32,
+    pub(crate) link: Link,
+    /// Slots that may be used.
+    pub(crate) granted: usize,
+    /// A bit for each slot with a call.
+    pub(crate) live: u64,
+    /// A bit for each slot whose last call was given up: the server may be at it still, so it is used last.
+    pub(crate) suspect: u64,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) rtt: Rtt,
+    /// When the timers look at this session next.
+    pub(crate) wake: Nanos,
+    pub(crate) last_heard: Nanos,
+    /// Since when an answer of any kind is awaited.
+    pub(crate) waiting_since: Nanos,
+    /// When to repeat `Connect` or `Ping`.
+    pub(crate) shake_at: Nanos,
+    pub(crate) shakes: u32,
+    /// Whether the server knows that this end knows the token.
+    pub(crate) confirmed: bool,
+    /// Silence after which a confirmed session is verified before it is used.
+    pub(crate) verify_after: Duration,
+}
+
+/// Bits of the set, lowest first.
+pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(bit)
+    })
+}
+
+impl Session {
+    /// The free slots.
+    #[inline]
+    pub(crate) fn free(&self) -> u64 {
+        // While a session is being opened, as many calls may wait as any server grants slots.
+        let usable = if matches!(self.state, State::Open | State::Verifying) { self.granted } else { MIN_SLOTS };
+        (u64::MAX >> (64 - usable)) & !self.live
+    }
+
+    /// Silence after which the server may have forgotten the session, with a margin.
+    #[inline]
+    pub(crate) fn trusted_for(&self) -> Duration {
+        if self.confirmed { self.verify_after } else { UNUSED_TTL / 3 }
+    }
+
+    /// Notes that the server is there.
+    #[inline]
+    pub(crate) fn hear(&mut self, now: Nanos) {
+        self.last_heard = now;
+        self.waiting_since = now;
+    }
+
+    /// Sends the request of a slot, anew and from its beginning.
+    #[inline]
+    pub(crate) fn ask<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        sender: &mut Sender,
+        index: u32,
+        number: usize,
+    ) {
+        let fragment = self.link.fragment();
+        let slot = &mut self.slots[number];
+        slot.phase = Phase::Asked;
+        slot.tries = 0;
+        slot.sent = true;
+        slot.sent_at = io.now;
+        slot.due = (io.now + self.rtt.timeout(0)).min(slot.deadline);
+        let total = slot.request.len();
+        if total <= fragment {
+            let header = self.link.header(Kind::Request, number, slot.sequence, 0, total);
+            io.send(&self.link, header, [&slot.request, &[]]);
+        } else {
+            let owner = Owner { session: index, slot: number, sequence: slot.sequence };
+            slot.outgoing = Some(sender.begin(owner, total, fragment));
+        }
+    }
+
+    /// Sends the packet of a request that begins at `offset`; returns the bytes of message in it.
+    pub(crate) fn send_request<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, number: usize, offset: usize) -> usize {
+        let slot = &self.slots[number];
+        let total = slot.request.len();
+        let end = total.min(offset + self.link.fragment());
+        let header = self.link.header(Kind::Request, number, slot.sequence, offset, total);
+        io.send(&self.link, header, [&slot.request[offset..end], &[]]);
+        end - offset
+    }
+
+    /// Sends the request of a slot again, or the first packet of it: the server asks for the rest.
+    pub(crate) fn ask_again<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, number: usize) {
+        io.counters.retransmissions += 1;
+        let slot = &mut self.slots[number];
+        slot.tries += 1;
+        slot.due = (io.now + self.rtt.timeout(slot.tries)).min(slot.deadline);
+        self.send_request(io, number, 0);
+    }
+
+    /// Opens the session at the server, by a nonce not used before.
+    pub(crate) fn connect<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32, slots: usize, cap: usize) {
+        self.state = State::Connecting;
+        self.nonce = io.random.next_u32();
+        self.link.mtu = io.mtu(self.link.peer, cap);
+        self.link.session = 0;
+        self.link.token = 0;
+        self.confirmed = false;
+        self.granted = slots;
+        self.shakes = 0;
+        self.waiting_since = io.now;
+        self.shake(io, index);
+    }
+
+    /// Finds out whether the session is still there.
+    pub(crate) fn verify<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        self.state = State::Verifying;
+        self.shakes = 0;
+        self.waiting_since = io.now;
+        self.shake(io, index);
+    }
+
+    /// Sends `Connect` or `Ping`, again if need be.
+    pub(crate) fn shake<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        if self.state == State::Connecting {
+            let connect = Connect {
+                version: PROTOCOL_VERSION.into(),
+                slots: u16::try_from(self.granted).expect("slots are bounded").into(),
+                session: index.into(),
+                nonce: self.nonce.into(),
+                mtu: self.link.mtu.into(),
+            };
+            io.send(&self.link, self.link.control(Kind::Connect), [connect.as_bytes(), &[]]);
+        } else {
+            io.send(&self.link, self.link.control(Kind::Ping), [&[], &[]]);
+        }
+        self.shake_at = io.now + self.rtt.timeout(self.shakes);
+        self.shakes += 1;
+    }
+
+    /// When the session has something to do next.
+    pub(crate) fn next_wake(&self, unreachable_after: Duration) -> Nanos {
+        let mut wake = Nanos::NEVER;
+        for number in bits(self.live) {
+            wake = wake.min(self.slots[number].due);
+        }
+        match self.state {
+            State::Idle => {}
+            State::Connecting | State::Verifying => wake = wake.min(self.shake_at),
+            State::Open if self.live != 0 => wake = wake.min(self.waiting_since + unreachable_after),
+            State::Open if self.keep_alive => wake = wake.min(self.last_heard.max(self.shake_at) + self.trusted_for()),
+            State::Open => {}
+        }
+        wake
+    }
+}

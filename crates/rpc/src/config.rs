@@ -1,0 +1,125 @@
+//! Every limit of an endpoint, in one place.
+
+use std::time::Duration;
+
+use sprat_wire::packet;
+
+/// Most slots a session can have, and so most calls outstanding on it.
+pub const MAX_SLOTS: usize = packet::MAX_SLOTS;
+
+/// Fewest slots a server grants; as many calls may wait for a session that is still being opened.
+pub const MIN_SLOTS: usize = 8;
+
+/// Sessions a server keeps by default.
+pub const MAX_SESSIONS: usize = 4096;
+
+/// Sessions an endpoint opens as a client, at most, by default.
+pub const MAX_CLIENT_SESSIONS: usize = 4096;
+
+/// Bytes of long messages in reassembly by default, for each of the two roles.
+pub const MAX_REASSEMBLY: usize = 64 << 20;
+
+/// Messages in reassembly at once, for each of the two roles.
+pub const MAX_ASSEMBLIES: usize = 4096;
+
+/// Bytes of a long message that its sender sends unasked.
+pub const UNSCHEDULED_BYTES: usize = 64 << 10;
+
+/// Bytes granted to a sender ahead of what has arrived.
+pub const GRANT_WINDOW: usize = 128 << 10;
+
+/// Long messages that are granted at once: all but one are those with least to come, one is the oldest.
+pub const GRANTED_MESSAGES: usize = 4;
+
+/// Bytes of long messages sent in one poll, for each of the two roles, so that the loop stays responsive.
+pub const BURST_BYTES: usize = 256 << 10;
+
+/// Missing ranges asked for again at once, and remembered by a sender at once.
+pub const MAX_RESEND_RANGES: usize = 16;
+
+/// Times a server asks in vain for the rest of a request before it drops what it has.
+pub const MAX_RESEND_TRIES: u32 = 10;
+
+/// Smallest frame a peer must take, bytes.
+pub const MIN_MTU: usize = 576;
+
+/// Largest frame used, bytes: what a packet's 16-bit payload length can say.
+pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
+
+/// Bytes of a response that live in the slot itself; a longer one needs a body.
+pub const INLINE_BYTES: usize = 64;
+
+/// Packets up to this size are copied into the frame being packed; longer ones are gathered from where they lie.
+pub const COPY_BYTES: usize = 1024;
+
+/// A call's request buffer is kept for the next call in its slot up to this size.
+pub const KEEP_BUFFER_BYTES: usize = 64 << 10;
+
+/// Longest wait a `Retry` answer can ask for.
+pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// The wait that a draining server asks for.
+pub const DRAIN_RETRY_MICROS: u32 = 10_000;
+
+/// How long a server remembers a session over which nothing was ever asked.
+pub const UNUSED_TTL: Duration = Duration::from_secs(3);
+
+/// Longest time between two retransmissions.
+pub const MAX_RTO: Duration = Duration::from_millis(500);
+
+/// Shortest time after which a packet counts as lost, where packets are lost.
+pub const MIN_RTO: Duration = Duration::from_millis(2);
+
+/// Time after which a packet counts as lost, before there is a measurement.
+pub const INITIAL_RTO: Duration = Duration::from_millis(20);
+
+/// Shortest time after which a packet counts as lost, where only a broken connection loses any.
+pub const RELIABLE_RTO: Duration = Duration::from_millis(250);
+
+/// What an endpoint's owner may choose. `Default` suits a server and a client alike.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Slots asked for as a client, granted at most as a server; [`MIN_SLOTS`] to [`MAX_SLOTS`].
+    pub slots: usize,
+    /// Sessions kept as a server, at most.
+    pub max_sessions: usize,
+    /// Sessions opened as a client, at most.
+    pub max_client_sessions: usize,
+    /// Bytes of long messages in reassembly, at most, for each of the two roles.
+    pub max_reassembly: usize,
+    /// Largest frame, bytes, whatever the driver carries; [`MIN_MTU`] to [`MAX_MTU`].
+    pub mtu: usize,
+    /// Silence after which a server forgets a session; 3 s to 18 h, whole seconds.
+    pub session_ttl: Duration,
+    /// Silence after which a client gives a server up, while it waits for it.
+    pub unreachable_after: Duration,
+    /// `Retry` answers a call bears before it fails.
+    pub max_retries: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            slots: 32,
+            max_sessions: MAX_SESSIONS,
+            max_client_sessions: MAX_CLIENT_SESSIONS,
+            max_reassembly: MAX_REASSEMBLY,
+            mtu: MAX_MTU,
+            session_ttl: Duration::from_secs(60),
+            unreachable_after: Duration::from_secs(5),
+            max_retries: 64,
+        }
+    }
+}
+
+impl Config {
+    /// # Panics
+    /// When a field is outside its range.
+    pub(crate) fn check(&self) {
+        assert!((MIN_SLOTS..=MAX_SLOTS).contains(&self.slots), "slots: {}", self.slots);
+        assert!((MIN_MTU..=MAX_MTU).contains(&self.mtu), "mtu: {}", self.mtu);
+        assert!((3..=65_535).contains(&self.session_ttl.as_secs()), "session_ttl: {:?}", self.session_ttl);
+        assert!(self.max_sessions <= 1 << 24 && self.max_client_sessions <= 1 << 24);
+        assert!(self.unreachable_after > MAX_RTO);
+    }
+}

@@ -1,0 +1,73 @@
+//! What an endpoint counts.
+
+/// Events since the endpoint was made. All only grow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Frames received.
+    pub frames_in: u64,
+    /// Packets received, whole ones.
+    pub packets_in: u64,
+    /// Frames sent.
+    pub frames_out: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+
+    /// Calls begun.
+    pub calls: u64,
+    /// Calls answered.
+    pub answered: u64,
+    /// Calls failed, for any reason.
+    pub failed: u64,
+    /// Requests sent again.
+    pub retransmissions: u64,
+    /// `Retry` answers received.
+    pub retries: u64,
+    /// Responses to no outstanding call.
+    pub stale_responses: u64,
+
+    /// Requests handed to the handler, repeats of re-executable ones included.
+    pub requests: u64,
+    /// Requests received again after they were done, and answered from what was retained.
+    pub repeats: u64,
+    /// Requests received again while they were being worked on.
+    pub busy: u64,
+    /// Requests older than the newest of their slot, dropped.
+    pub old_requests: u64,
+    /// Answers given to requests that are forgotten, dropped.
+    pub stale_answers: u64,
+    /// `Retry` answers given.
+    pub turned_away: u64,
+    /// Sessions opened by clients.
+    pub sessions_opened: u64,
+    /// Sessions that ended, whether closed or expired.
+    pub sessions_ended: u64,
+    /// `Refuse` packets sent.
+    pub refused: u64,
+
+    /// Fragments received of messages already whole, or received twice.
+    pub duplicate_fragments: u64,
+    /// Fragments dropped because the reassembly memory was full.
+    pub reassembly_full: u64,
+    /// Partial requests dropped because their rest never came.
+    pub abandoned: u64,
+    /// Ranges asked for again.
+    pub resends: u64,
+    /// Grants sent.
+    pub grants: u64,
+
+    /// Frames that ended within a packet's header.
+    pub malformed_short: u64,
+    /// Packets that promised more than their frame had.
+    pub malformed_truncated: u64,
+    /// Packets of unknown kind.
+    pub malformed_kind: u64,
+    /// Packets of a kind that this side never gets, or with a payload that does not fit the kind.
+    pub malformed_meaning: u64,
+    /// Fragments whose offset, length or total cannot be.
+    pub malformed_fragment: u64,
+    /// Packets for a slot the session does not have.
+    pub malformed_slot: u64,
+    /// Packets whose session, token or sender is not known here.
+    pub unknown_session: u64,
+}

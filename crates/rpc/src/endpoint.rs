@@ -1,0 +1,231 @@
+//! The endpoint: both roles, one door.
+
+use std::net::SocketAddr;
+
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::packet::{self, Malformed};
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::handler::{CallError, CallId, ConnectError, Handler, Outcome, RequestId, SessionId};
+use crate::link::{Io, Outbox};
+use crate::random::Random;
+use crate::server::Server;
+
+/// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler it is used with.
+///
+/// Its owner's loop is: [`receive`](Self::receive) every frame of a batch, begin calls and answer requests,
+/// [`poll`](Self::poll), [`flush`](Self::flush), wait for a frame or for [`next_deadline`](Self::next_deadline).
+/// `now` never goes back; one reading of the clock a batch is enough.
+#[derive(Debug)]
+pub struct Endpoint<B> {
+    client: Client,
+    server: Server<B>,
+    outbox: Outbox,
+    counters: Counters,
+    random: Random,
+}
+
+impl<B: Copy> Endpoint<B> {
+    /// An endpoint without sessions. `seed` must differ between the runs of a program: session tokens are drawn from it.
+    ///
+    /// # Panics
+    /// When a field of the configuration is outside its stated range.
+    #[must_use]
+    pub fn new(config: &Config, seed: u64) -> Self {
+        config.check();
+        Self {
+            client: Client::new(config),
+            server: Server::new(config),
+            outbox: Outbox::new(),
+            counters: Counters::default(),
+            random: Random::new(seed),
+        }
+    }
+
+    #[inline]
+    fn split<'a, T: ?Sized>(&'a mut self, now: Nanos, tx: &'a mut T) -> (Io<'a, T>, &'a mut Client, &'a mut Server<B>) {
+        let Self { client, server, outbox, counters, random } = self;
+        (Io { now, tx, outbox, counters, random }, client, server)
+    }
+
+    /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for `tx`.
+    /// Whatever the bytes are, this returns; what cannot be used is counted.
+    pub fn receive<H, T>(&mut self, now: Nanos, from: SocketAddr, frame: &[u8], handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let (mut io, client, server) = self.split(now, tx);
+        io.counters.frames_in += 1;
+        let mut rest = frame;
+        while !rest.is_empty() {
+            let packet = match packet::split(rest) {
+                Ok((packet, behind)) => {
+                    rest = behind;
+                    packet
+                }
+                Err(malformed) => {
+                    match malformed {
+                        Malformed::Short(_) => io.counters.malformed_short += 1,
+                        Malformed::Truncated { .. } => io.counters.malformed_truncated += 1,
+                        Malformed::Kind(_) | Malformed::Refusal(_) => io.counters.malformed_kind += 1,
+                    }
+                    return;
+                }
+            };
+            io.counters.packets_in += 1;
+            if packet.header.from_server() {
+                client.receive(&mut io, handler, from, &packet);
+            } else {
+                server.receive(&mut io, handler, from, &packet);
+            }
+        }
+    }
+
+    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the answer is dropped,
+    /// its body released, and that counted.
+    pub fn respond<H, T>(&mut self, now: Nanos, id: RequestId, outcome: Outcome<B>, handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let (mut io, _, server) = self.split(now, tx);
+        server.respond(&mut io, handler, id, outcome);
+    }
+
+    /// Begins to open a session to `peer`. Calls may be made on it at once, and wait.
+    /// A session lasts until it is closed: when the server loses it, the next call opens it again.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        peer: SocketAddr,
+        tx: &mut T,
+    ) -> Result<SessionId, ConnectError> {
+        let (mut io, client, _) = self.split(now, tx);
+        client.connect(&mut io, peer)
+    }
+
+    /// Begins a call whose request is the concatenation of `parts`; they may be reused on return.
+    /// It ends in [`Handler::completed`], at its deadline at the latest.
+    ///
+    /// # Errors
+    /// [`CallError`]; nothing was begun then.
+    #[inline]
+    pub fn call<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        session: SessionId,
+        parts: &[&[u8]],
+        deadline: Nanos,
+        tx: &mut T,
+    ) -> Result<CallId, CallError> {
+        let (mut io, client, _) = self.split(now, tx);
+        client.call(&mut io, session, parts, deadline)
+    }
+
+    /// Calls that can be begun on a session at once; `None` when it was closed.
+    #[must_use]
+    pub fn free_slots(&self, session: SessionId) -> Option<u32> {
+        self.client.ready(session)
+    }
+
+    /// Calls outstanding on a session.
+    #[must_use]
+    pub fn outstanding(&self, session: SessionId) -> u32 {
+        self.client.outstanding(session)
+    }
+
+    /// Whether a session is open at the server, as far as known.
+    #[must_use]
+    pub fn is_open(&self, session: SessionId) -> bool {
+        self.client.is_open(session)
+    }
+
+    /// Keeps a session open at the server by pings while it has no calls, or stops doing so.
+    /// Without, a session that the server forgot costs the next call one more round trip.
+    pub fn keep_alive(&mut self, session: SessionId, on: bool) {
+        self.client.keep_alive(session, on);
+    }
+
+    /// Takes no more calls on a session, and tells the server and forgets it once those outstanding have ended.
+    pub fn close<T: Transmit + ?Sized>(&mut self, now: Nanos, session: SessionId, tx: &mut T) {
+        let (mut io, client, _) = self.split(now, tx);
+        client.close(&mut io, session);
+    }
+
+    /// Lets the requests at hand end, and turns new sessions and requests away, for good.
+    pub fn drain(&mut self) {
+        self.server.drain();
+    }
+
+    /// Whether no call is outstanding, and no request is being received, worked on, or answered.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.client.is_idle() && self.server.is_idle()
+    }
+
+    /// Ends every session that clients have here, and tells them.
+    pub fn close_clients<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let (mut io, _, server) = self.split(now, tx);
+        server.close(&mut io, handler);
+    }
+
+    /// Does what time has made due, and sends what grants allow of long messages, up to
+    /// [`BURST_BYTES`](crate::BURST_BYTES) a role. To be called after each batch of frames, and at
+    /// [`next_deadline`](Self::next_deadline).
+    pub fn poll<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let (mut io, client, server) = self.split(now, tx);
+        client.poll(&mut io, handler);
+        server.poll(&mut io, handler);
+    }
+
+    /// When [`poll`](Self::poll) is next due: the past if at once, `None` if never.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        [self.client.next_deadline(), self.server.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Hands everything packed to the driver, and has it sent.
+    pub fn flush<T: Transmit + ?Sized>(&mut self, tx: &mut T) {
+        let (mut io, _, _) = self.split(Nanos(0), tx);
+        io.flush();
+        tx.flush();
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Sessions that clients have here.
+    #[must_use]
+    pub fn server_sessions(&self) -> usize {
+        self.server.sessions()
+    }
+
+    /// Sessions opened from here.
+    #[must_use]
+    pub fn client_sessions(&self) -> usize {
+        self.client.sessions()
+    }
+
+    /// Bytes set aside for long messages in reassembly.
+    #[must_use]
+    pub fn reassembly_bytes(&self) -> usize {
+        self.client.reassembly_bytes() + self.server.reassembly_bytes()
+    }
+}

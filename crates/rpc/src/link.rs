@@ -1,0 +1,148 @@
+//! The other end of a session, and the way packets go there.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
+use zerocopy::IntoBytes;
+
+use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU};
+use crate::counters::Counters;
+use crate::random::Random;
+
+/// The other end of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: SocketAddr,
+    /// Index of the session at the peer.
+    pub(crate) session: u32,
+    pub(crate) token: u32,
+    /// Largest frame, bytes.
+    pub(crate) mtu: u32,
+    /// [`FROM_SERVER`] if this end is the server, else 0.
+    pub(crate) side: u8,
+}
+
+/// A count of bytes bounded by `MAX_MESSAGE`, as headers have it.
+#[inline]
+pub(crate) fn word(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("messages are bounded")
+}
+
+impl Link {
+    /// Bytes of message in one packet.
+    #[inline]
+    pub(crate) fn fragment(&self) -> usize {
+        self.mtu as usize - HEADER_BYTES
+    }
+
+    #[inline]
+    pub(crate) fn header(&self, kind: Kind, slot: usize, sequence: u32, offset: usize, total: usize) -> Header {
+        let slot = u8::try_from(slot).expect("slots are bounded");
+        Header {
+            kind: kind as u8,
+            slot: slot | self.side,
+            payload: 0.into(),
+            session: self.session.into(),
+            token: self.token.into(),
+            sequence: sequence.into(),
+            offset: word(offset).into(),
+            total: word(total).into(),
+        }
+    }
+
+    /// A header of a packet that concerns the session as a whole.
+    pub(crate) fn control(&self, kind: Kind) -> Header {
+        self.header(kind, 0, 0, 0, 0)
+    }
+}
+
+/// Packets on their way to becoming a frame.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    peer: Option<SocketAddr>,
+    limit: usize,
+    frame: Vec<u8>,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self { peer: None, limit: 0, frame: Vec::with_capacity(MAX_MTU) }
+    }
+}
+
+/// What an endpoint works with while it is being called.
+pub(crate) struct Io<'a, T: ?Sized> {
+    pub(crate) now: Nanos,
+    pub(crate) tx: &'a mut T,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) random: &'a mut Random,
+}
+
+impl<T: Transmit + ?Sized> Io<'_, T> {
+    /// Largest frame to and from `peer` that this end can do.
+    pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
+        word(self.tx.mtu(peer).min(cap).clamp(MIN_MTU, MAX_MTU))
+    }
+
+    /// Sends one packet: its header, and a payload in up to two parts.
+    #[inline]
+    pub(crate) fn send(&mut self, link: &Link, mut header: Header, parts: [&[u8]; 2]) {
+        let payload = parts[0].len() + parts[1].len();
+        let limit = link.mtu as usize;
+        debug_assert!(HEADER_BYTES + payload <= limit);
+        header.payload = u16::try_from(payload).expect("a packet fits its frame").into();
+        self.counters.packets_out += 1;
+        let outbox = &mut *self.outbox;
+        let room = outbox.limit.min(limit);
+        if outbox.peer != Some(link.peer) || outbox.frame.len() + HEADER_BYTES + payload > room {
+            self.flush();
+            self.outbox.peer = Some(link.peer);
+            self.outbox.limit = limit;
+        }
+        let outbox = &mut *self.outbox;
+        if payload <= COPY_BYTES {
+            outbox.limit = outbox.limit.min(limit);
+            outbox.frame.extend_from_slice(header.as_bytes());
+            outbox.frame.extend_from_slice(parts[0]);
+            outbox.frame.extend_from_slice(parts[1]);
+            return;
+        }
+        let slices = [&outbox.frame, header.as_bytes(), parts[0], parts[1]].map(IoSlice::new);
+        let first = usize::from(outbox.frame.is_empty());
+        let end = if parts[1].is_empty() { 3 } else { 4 };
+        self.tx.send(link.peer, &slices[first..end]);
+        self.counters.frames_out += 1;
+        outbox.frame.clear();
+        outbox.peer = None;
+    }
+
+    /// Hands the frame being packed to the driver.
+    pub(crate) fn flush(&mut self) {
+        if let Some(peer) = self.outbox.peer.take()
+            && !self.outbox.frame.is_empty()
+        {
+            self.tx.send(peer, &[IoSlice::new(&self.outbox.frame)]);
+            self.counters.frames_out += 1;
+            self.outbox.frame.clear();
+        }
+    }
+
+    /// Refuses a packet: `session` and `token` say to its sender which.
+    pub(crate) fn refuse(&mut self, peer: SocketAddr, session: u32, token: u32, why: Refusal) {
+        self.counters.refused += 1;
+        let link = Link { peer, session, token, mtu: word(MIN_MTU), side: FROM_SERVER };
+        let header = link.header(Kind::Refuse, 0, 0, why as usize, 0);
+        self.send(&link, header, [&[], &[]]);
+    }
+}
+
+/// The header, with the flag that asks for an acknowledgement.
+pub(crate) fn held(mut header: Header, held: bool) -> Header {
+    if held {
+        header.slot |= HELD;
+    }
+    header
+}

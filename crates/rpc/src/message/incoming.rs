@@ -1,0 +1,264 @@
+//! Long messages being received.
+
+use std::time::Duration;
+
+use sprat_net::Nanos;
+use sprat_wire::MAX_MESSAGE;
+
+use crate::config::{GRANT_WINDOW, MAX_ASSEMBLIES, MAX_RESEND_RANGES, MAX_RTO, UNSCHEDULED_BYTES};
+use crate::grants::{self, Candidate};
+use crate::message::Owner;
+use crate::slab::Slab;
+use crate::timer::Timers;
+
+/// Buffers kept for the next messages.
+const SPARE_BUFFERS: usize = 8;
+
+/// Longest buffer kept.
+const SPARE_BYTES: usize = 2 << 20;
+
+/// Grants are sent when they add this much.
+const GRANT_STEP: usize = GRANT_WINDOW / 4;
+
+/// Bytes of message a packet carries, of a message cut into `fragment`s: whether these can be.
+pub(crate) fn plausible(offset: usize, total: usize, payload: usize, fragment: usize) -> bool {
+    if total <= fragment {
+        return offset == 0 && payload == total;
+    }
+    total <= MAX_MESSAGE && offset < total && offset.is_multiple_of(fragment) && payload == fragment.min(total - offset)
+}
+
+#[derive(Debug)]
+struct Assembly {
+    owner: Owner,
+    total: usize,
+    fragment: usize,
+    /// Bytes that have arrived.
+    received: usize,
+    /// Where the bytes end that the sender may have sent.
+    granted: usize,
+    /// A bit for each fragment that has arrived.
+    seen: Vec<u64>,
+    /// The bytes, as far as any have arrived; gaps hold zeros.
+    bytes: Vec<u8>,
+    /// When a fragment last arrived, or the sender said that it is at it.
+    progress_at: Nanos,
+    /// How long to wait before asking again, at first.
+    patience: Duration,
+    /// Times asked in vain.
+    tries: u32,
+    birth: u64,
+}
+
+impl Assembly {
+    /// The ranges that were allowed and have not arrived, at most [`MAX_RESEND_RANGES`].
+    fn missing(&self, out: &mut Vec<(usize, usize)>) {
+        out.clear();
+        for number in 0..self.granted.div_ceil(self.fragment) {
+            if self.seen[number / 64] >> (number % 64) & 1 == 1 {
+                continue;
+            }
+            let start = number * self.fragment;
+            let end = (start + self.fragment).min(self.total);
+            if let Some((first, len)) = out.last_mut()
+                && *first + *len == start
+            {
+                *len = end - *first;
+            } else if out.len() < MAX_RESEND_RANGES {
+                out.push((start, end - start));
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        (self.patience * (1 << self.tries.min(10))).min(MAX_RTO)
+    }
+}
+
+/// What a fragment did.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Arrival {
+    /// Nothing: it had been there, or is of another message.
+    Duplicate,
+    /// Part of the message has arrived.
+    Partial,
+    /// The message is whole.
+    Whole,
+}
+
+/// The long messages that one role of an endpoint receives.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    assemblies: Slab<Assembly>,
+    timers: Timers,
+    /// Sum of the assemblies' totals.
+    reserved: usize,
+    limit: usize,
+    births: u64,
+    /// Whether grants may be due.
+    changed: bool,
+    spare: Vec<Vec<u8>>,
+    missing: Vec<(usize, usize)>,
+}
+
+impl Incoming {
+    /// Holds messages of up to `limit` bytes in all.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            assemblies: Slab::new(MAX_ASSEMBLIES),
+            timers: Timers::default(),
+            reserved: 0,
+            limit,
+            births: 0,
+            changed: false,
+            spare: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// Begins a message of more than one packet; `None` when there is no memory for it.
+    pub(crate) fn begin(
+        &mut self,
+        now: Nanos,
+        owner: Owner,
+        total: usize,
+        fragment: usize,
+        patience: Duration,
+    ) -> Option<u32> {
+        debug_assert!(total > fragment && total <= MAX_MESSAGE);
+        if self.reserved + total > self.limit {
+            return None;
+        }
+        let index = self.assemblies.insert(Assembly {
+            owner,
+            total,
+            fragment,
+            received: 0,
+            granted: total.min(UNSCHEDULED_BYTES),
+            seen: vec![0; total.div_ceil(fragment).div_ceil(64)],
+            bytes: self.spare.pop().unwrap_or_default(),
+            progress_at: now,
+            patience,
+            tries: 0,
+            birth: self.births,
+        })?;
+        self.births += 1;
+        self.reserved += total;
+        self.changed = true;
+        self.timers.set(index, now + patience);
+        Some(index)
+    }
+
+    /// Adds a fragment that is [`plausible`].
+    pub(crate) fn add(&mut self, now: Nanos, index: u32, offset: usize, total: usize, payload: &[u8]) -> Arrival {
+        let Some(assembly) = self.assemblies.get_mut(index) else { return Arrival::Duplicate };
+        let number = offset / assembly.fragment;
+        let bit = 1u64 << (number % 64);
+        if assembly.total != total || assembly.seen[number / 64] & bit != 0 {
+            return Arrival::Duplicate;
+        }
+        assembly.seen[number / 64] |= bit;
+        let bytes = &mut assembly.bytes;
+        let end = offset + payload.len();
+        if bytes.len() <= offset {
+            if bytes.is_empty() {
+                bytes.reserve_exact(total);
+            }
+            bytes.resize(offset, 0);
+            bytes.extend_from_slice(payload);
+        } else {
+            bytes[offset..end].copy_from_slice(payload);
+        }
+        assembly.received += payload.len();
+        assembly.progress_at = now;
+        assembly.tries = 0;
+        self.changed |= assembly.granted < total;
+        if assembly.received == total { Arrival::Whole } else { Arrival::Partial }
+    }
+
+    /// Notes that the sender of a message is at it.
+    pub(crate) fn hear(&mut self, now: Nanos, index: u32) {
+        if let Some(assembly) = self.assemblies.get_mut(index) {
+            assembly.progress_at = now;
+            assembly.tries = 0;
+        }
+    }
+
+    /// Ends a message and hands its bytes over; they may be given back.
+    pub(crate) fn take(&mut self, index: u32) -> Vec<u8> {
+        let Some(assembly) = self.assemblies.remove(index) else { return Vec::new() };
+        self.reserved -= assembly.total;
+        self.changed = true;
+        self.timers.remove(index);
+        assembly.bytes
+    }
+
+    /// Takes a buffer for another message to use.
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Drops a message.
+    pub(crate) fn drop(&mut self, index: u32) {
+        let buffer = self.take(index);
+        self.give_back(buffer);
+    }
+
+    /// Calls `send` for each message that may go on: whose it is, where the allowed bytes end, its total.
+    pub(crate) fn grant(&mut self, mut send: impl FnMut(Owner, usize, usize)) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let waiting = self.assemblies.iter().filter(|(_, assembly)| assembly.granted < assembly.total);
+        let candidates = waiting.map(|(index, assembly)| Candidate {
+            index,
+            remaining: assembly.total - assembly.received,
+            birth: assembly.birth,
+        });
+        for chosen in grants::choose(candidates).into_iter().flatten() {
+            let assembly = self.assemblies.get_mut(chosen.index).expect("just seen");
+            let granted = assembly.total.min(assembly.received + GRANT_WINDOW);
+            if granted >= assembly.granted + GRANT_STEP || (granted == assembly.total && granted > assembly.granted) {
+                assembly.granted = granted;
+                send(assembly.owner, granted, assembly.total);
+            }
+        }
+    }
+
+    /// A message whose next bytes are overdue: its number, whose it is, the times it was asked for in vain, and
+    /// the ranges it lacks. A message that lacks nothing it was allowed is only looked at again later.
+    pub(crate) fn overdue(&mut self, now: Nanos) -> Option<(u32, Owner, u32, &[(usize, usize)])> {
+        loop {
+            let index = self.timers.pop_due(now)?;
+            let assembly = self.assemblies.get_mut(index).expect("timers go with their messages");
+            let due = assembly.progress_at + assembly.wait();
+            if due > now {
+                self.timers.set(index, due);
+                continue;
+            }
+            assembly.missing(&mut self.missing);
+            if !self.missing.is_empty() {
+                assembly.tries += 1;
+            }
+            self.timers.set(index, now + assembly.wait());
+            if !self.missing.is_empty() {
+                return Some((index, assembly.owner, assembly.tries, &self.missing));
+            }
+        }
+    }
+
+    /// When a poll has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
+    }
+
+    /// Messages in reassembly, and the bytes set aside for them.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.assemblies.len(), self.reserved)
+    }
+}

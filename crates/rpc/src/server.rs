@@ -1,0 +1,554 @@
+//! The serving role: sessions that clients opened, and the requests in their slots.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::MAX_MESSAGE;
+use sprat_wire::packet::{Accept, Connect, FROM_SERVER, Kind, PROTOCOL_VERSION, Packet, Refusal};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::config::{
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, INITIAL_RTO, INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_SLOTS,
+};
+use crate::config::{RELIABLE_RTO, UNUSED_TTL};
+use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
+use crate::link::{Io, Link, held};
+use crate::message::Owner;
+use crate::message::incoming::{Arrival, Incoming, plausible};
+use crate::message::outgoing::Sender;
+use crate::slab::Slab;
+use crate::timer::Timers;
+
+/// Where the newest request of a slot stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// There was none.
+    Fresh,
+    /// It was not executed, and nothing of it is kept.
+    Open,
+    /// Fragments of it have arrived: `message` is an assembly.
+    Receiving,
+    /// The handler has it.
+    Running,
+    /// Done; the response, of one packet, is kept in `head` and `body`.
+    Retained,
+    /// Done; the response is long, kept in `head` and `body`, and `message` is on its way.
+    Sending,
+    /// Done; nothing is kept, and it may be executed again.
+    Repeatable,
+    /// Done; its client has the response.
+    Acknowledged,
+}
+
+#[derive(Debug)]
+struct Slot<B> {
+    body: Option<B>,
+    sequence: u32,
+    message: u32,
+    phase: Phase,
+    head: Inline,
+}
+
+// With bodies of 8 bytes; the crate's documentation states the sum.
+const _: () = assert!(size_of::<Slot<u64>>() <= 96);
+const _: () = assert!(size_of::<Session<u64>>() <= 112);
+
+impl<B> Slot<B> {
+    const FRESH: Self = Self { body: None, sequence: 0, message: 0, phase: Phase::Fresh, head: Inline::EMPTY };
+}
+
+#[derive(Debug)]
+struct Session<B> {
+    link: Link,
+    nonce: u32,
+    last_heard: Nanos,
+    /// Slots up to the highest ever used.
+    slots: Vec<Slot<B>>,
+    granted: u8,
+    /// Whether a packet has arrived that knew the token.
+    used: bool,
+}
+
+/// The serving role of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Server<B> {
+    sessions: Slab<Session<B>>,
+    /// Sessions by what their `Connect` said: peer, index at the client, nonce.
+    openings: HashMap<(SocketAddr, u32, u32), u32>,
+    timers: Timers,
+    incoming: Incoming,
+    sender: Sender,
+    /// Slots whose request the handler has.
+    running: usize,
+    draining: bool,
+    slots: usize,
+    mtu: usize,
+    ttl: Duration,
+}
+
+impl<B: Copy> Server<B> {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            sessions: Slab::new(config.max_sessions),
+            openings: HashMap::new(),
+            timers: Timers::default(),
+            incoming: Incoming::new(config.max_reassembly),
+            sender: Sender::new(config.max_sessions * MAX_SLOTS),
+            running: 0,
+            draining: false,
+            slots: config.slots,
+            mtu: config.mtu,
+            ttl: config.session_ttl,
+        }
+    }
+
+    /// A packet from a client.
+    #[inline]
+    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let header = packet.header;
+        if packet.kind == Kind::Connect {
+            return self.connect(io, handler, from, packet.payload);
+        }
+        let (index, token) = (header.session.get(), header.token.get());
+        let session = match self.sessions.get_mut(index) {
+            Some(session) if session.link.token == token && session.link.peer == from => session,
+            _ => {
+                io.counters.unknown_session += 1;
+                if packet.kind != Kind::Close && packet.kind != Kind::Ack {
+                    io.refuse(from, index, token, Refusal::UnknownSession);
+                }
+                return;
+            }
+        };
+        session.last_heard = io.now;
+        session.used = true;
+        let slot = header.slot_index();
+        if slot >= usize::from(session.granted) {
+            io.counters.malformed_slot += 1;
+            return;
+        }
+        let sequence = header.sequence.get();
+        let (offset, total) = (header.offset.get() as usize, header.total.get() as usize);
+        match packet.kind {
+            Kind::Request => self.request(io, handler, Owner { session: index, slot, sequence }, packet),
+            Kind::Ping => {
+                let header = session.link.control(Kind::Pong);
+                io.send(&session.link, header, [&[], &[]]);
+            }
+            Kind::Close => self.end(io.counters, handler, index),
+            Kind::Grant | Kind::Resend | Kind::Busy | Kind::Ack => {
+                let Some(slot_state) = session.slots.get_mut(slot).filter(|state| state.sequence == sequence) else {
+                    return;
+                };
+                match (packet.kind, slot_state.phase) {
+                    (Kind::Grant, Phase::Sending) => self.sender.grant(slot_state.message, offset),
+                    (Kind::Resend, Phase::Sending) => {
+                        if !self.sender.resend(slot_state.message, offset, total) {
+                            let header = session.link.header(Kind::Busy, slot, sequence, 0, 0);
+                            io.send(&session.link, header, [&[], &[]]);
+                        }
+                    }
+                    (Kind::Busy, Phase::Receiving) => self.incoming.hear(io.now, slot_state.message),
+                    (Kind::Ack, phase) if phase != Phase::Running => {
+                        clear(slot_state, &mut self.incoming, &mut self.sender, handler);
+                        slot_state.phase = Phase::Acknowledged;
+                    }
+                    _ => {}
+                }
+            }
+            _ => io.counters.malformed_meaning += 1,
+        }
+    }
+
+    fn connect<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, payload: &[u8])
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let Ok(connect) = Connect::ref_from_bytes(payload) else {
+            io.counters.malformed_meaning += 1;
+            return;
+        };
+        let (theirs, nonce) = (connect.session.get(), connect.nonce.get());
+        let opening = (from, theirs, nonce);
+        if let Some(&index) = self.openings.get(&opening) {
+            return self.accept(io, index);
+        }
+        let mtu = io.mtu(from, self.mtu).min(connect.mtu.get());
+        let asked = usize::from(connect.slots.get());
+        if connect.version.get() != PROTOCOL_VERSION || asked < MIN_SLOTS || (mtu as usize) < crate::config::MIN_MTU {
+            return io.refuse(from, theirs, nonce, Refusal::Version);
+        }
+        if self.draining {
+            return io.refuse(from, theirs, nonce, Refusal::Draining);
+        }
+        if self.sessions.len() == self.sessions.limit() {
+            // A session over which nothing was ever asked gives way: there are more of them than there
+            // should be when someone opens sessions from addresses that are not theirs.
+            let unused = self.sessions.iter().filter(|(_, session)| !session.used);
+            let oldest = unused.min_by_key(|(_, session)| session.last_heard).map(|(index, _)| index);
+            match oldest {
+                Some(index) => self.end(io.counters, handler, index),
+                None => return io.refuse(from, theirs, nonce, Refusal::Full),
+            }
+        }
+        let granted = asked.min(self.slots).min(MAX_SLOTS);
+        let session = Session {
+            link: Link { peer: from, session: theirs, token: io.random.next_u32(), mtu, side: FROM_SERVER },
+            nonce,
+            last_heard: io.now,
+            slots: Vec::new(),
+            granted: u8::try_from(granted).expect("slots are bounded"),
+            used: false,
+        };
+        let Some(index) = self.sessions.insert(session) else { return };
+        self.openings.insert(opening, index);
+        self.timers.set(index, io.now + UNUSED_TTL);
+        io.counters.sessions_opened += 1;
+        self.accept(io, index);
+    }
+
+    fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let accept = Accept {
+            nonce: session.nonce.into(),
+            session: index.into(),
+            token: session.link.token.into(),
+            slots: u16::from(session.granted).into(),
+            ttl: u16::try_from(self.ttl.as_secs()).unwrap_or(u16::MAX).into(),
+            mtu: session.link.mtu.into(),
+        };
+        io.send(&session.link, session.link.control(Kind::Accept), [accept.as_bytes(), &[]]);
+    }
+
+    #[inline]
+    fn request<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, packet: &Packet<'_>)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let (offset, total) = (packet.header.offset.get() as usize, packet.header.total.get() as usize);
+        let Some(session) = self.sessions.get_mut(owner.session) else { return };
+        let link = session.link;
+        if !plausible(offset, total, packet.payload.len(), link.fragment()) {
+            io.counters.malformed_fragment += 1;
+            return;
+        }
+        while session.slots.len() <= owner.slot {
+            session.slots.push(Slot::FRESH);
+        }
+        let slot = &mut session.slots[owner.slot];
+        let ahead = owner.sequence.wrapping_sub(slot.sequence);
+        let newer = slot.phase == Phase::Fresh || (1..1 << 31).contains(&ahead);
+        if newer {
+            if slot.phase == Phase::Running {
+                // Its client has given the one before up, and must wait for it all the same.
+                return busy(io, &link, owner);
+            }
+            clear(slot, &mut self.incoming, &mut self.sender, handler);
+            slot.sequence = owner.sequence;
+            slot.phase = Phase::Open;
+        } else if ahead != 0 {
+            io.counters.old_requests += 1;
+            return;
+        }
+        match slot.phase {
+            Phase::Receiving => {}
+            Phase::Running => return busy(io, &link, owner),
+            Phase::Retained | Phase::Sending => {
+                if offset == 0 {
+                    self.repeat(io, handler, owner);
+                }
+                return;
+            }
+            Phase::Acknowledged => {
+                io.counters.old_requests += 1;
+                return;
+            }
+            // Only a first fragment begins such a request anew: a late one of the other fragments would not end.
+            Phase::Repeatable if offset > 0 => return,
+            Phase::Fresh | Phase::Open | Phase::Repeatable => {
+                if self.draining {
+                    slot.phase = Phase::Open;
+                    return retry(io, &link, owner, DRAIN_RETRY_MICROS);
+                }
+                if total <= link.fragment() {
+                    return self.execute(io, handler, owner, packet.payload);
+                }
+                let patience = if io.tx.reliable() { RELIABLE_RTO } else { INITIAL_RTO / 2 };
+                let Some(message) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) else {
+                    io.counters.reassembly_full += 1;
+                    slot.phase = Phase::Open;
+                    return retry(io, &link, owner, DRAIN_RETRY_MICROS);
+                };
+                slot.phase = Phase::Receiving;
+                slot.message = message;
+            }
+        }
+        let message = slot.message;
+        match self.incoming.add(io.now, message, offset, total, packet.payload) {
+            Arrival::Partial => {}
+            Arrival::Duplicate => {
+                io.counters.duplicate_fragments += 1;
+                if offset == 0 {
+                    busy(io, &link, owner);
+                }
+            }
+            Arrival::Whole => {
+                let buffer = self.incoming.take(message);
+                self.execute(io, handler, owner, &buffer);
+                self.incoming.give_back(buffer);
+            }
+        }
+    }
+
+    #[inline]
+    fn execute<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, payload: &[u8])
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(owner.session) else { return };
+        session.slots[owner.slot].phase = Phase::Running;
+        self.running += 1;
+        io.counters.requests += 1;
+        let id = RequestId {
+            session: owner.session,
+            token: session.link.token,
+            sequence: owner.sequence,
+            slot: u8::try_from(owner.slot).expect("slots are bounded"),
+        };
+        let outcome = handler.request(io.now, id, payload);
+        self.settle(io, handler, owner, outcome);
+    }
+
+    /// The owner's answer to a request that was pending.
+    pub(crate) fn respond<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, id: RequestId, outcome: Outcome<B>)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let owner = Owner { session: id.session, slot: usize::from(id.slot), sequence: id.sequence };
+        let session = self.sessions.get(id.session).filter(|session| session.link.token == id.token);
+        let slot = session.and_then(|session| session.slots.get(owner.slot));
+        if slot.is_none_or(|slot| slot.sequence != id.sequence || slot.phase != Phase::Running) {
+            io.counters.stale_answers += 1;
+            if let Outcome::Reply(Reply { body: Some(body), .. }) = outcome {
+                handler.release(body);
+            }
+            return;
+        }
+        self.settle(io, handler, owner, outcome);
+    }
+
+    /// Does with a running request what its handler says.
+    #[inline]
+    fn settle<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, outcome: Outcome<B>)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get_mut(owner.session) else { return };
+        let link = session.link;
+        let slot = &mut session.slots[owner.slot];
+        debug_assert!(slot.phase == Phase::Running && slot.sequence == owner.sequence);
+        let reply = match outcome {
+            Outcome::Pending => return,
+            Outcome::Retry(micros) => {
+                self.running -= 1;
+                slot.phase = Phase::Open;
+                return retry(io, &link, owner, micros);
+            }
+            Outcome::Reply(reply) => reply,
+        };
+        self.running -= 1;
+        let body = reply.body.map_or(&[][..], |body| handler.gather(body));
+        let total = reply.head.len() + body.len();
+        assert!(total <= MAX_MESSAGE, "a response of {total} bytes");
+        if total > link.fragment() {
+            slot.head = reply.head;
+            slot.body = reply.body;
+            slot.phase = Phase::Sending;
+            slot.message = self.sender.begin(owner, total, link.fragment());
+            return;
+        }
+        let retain = reply.repeat == Repeat::Retain;
+        let holds = retain && total > INLINE_BYTES;
+        let header = held(link.header(Kind::Response, owner.slot, owner.sequence, 0, total), holds);
+        io.send(&link, header, [&reply.head, body]);
+        if retain {
+            slot.head = reply.head;
+            if holds {
+                slot.body = reply.body;
+            } else {
+                slot.head.append(body);
+            }
+            slot.phase = Phase::Retained;
+        } else {
+            slot.phase = Phase::Repeatable;
+        }
+        if let Some(body) = reply.body
+            && !holds
+        {
+            handler.release(body);
+        }
+    }
+
+    /// Sends the kept response of a request again, or the first packet of it: its client asks for the rest.
+    fn repeat<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        io.counters.repeats += 1;
+        self.send_response(io, handler, owner, 0);
+    }
+
+    /// Sends the packet of a kept response that begins at `offset`; returns the bytes of message in it.
+    fn send_response<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner, offset: usize) -> usize
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let Some(session) = self.sessions.get(owner.session) else { return 0 };
+        let slot = &session.slots[owner.slot];
+        let head: &[u8] = &slot.head;
+        let body = slot.body.map_or(&[][..], |body| handler.gather(body));
+        let total = head.len() + body.len();
+        let end = total.min(offset + session.link.fragment());
+        let first = &head[offset.min(head.len())..end.min(head.len())];
+        let second = &body[offset.max(head.len()) - head.len()..end.max(head.len()) - head.len()];
+        let header = session.link.header(Kind::Response, owner.slot, owner.sequence, offset, total);
+        let header = held(header, slot.phase == Phase::Sending || slot.body.is_some());
+        io.send(&session.link, header, [first, second]);
+        end - offset
+    }
+
+    /// Timers, grants and long responses.
+    pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        while let Some(index) = self.timers.pop_due(io.now) {
+            let Some(session) = self.sessions.get(index) else { continue };
+            let expiry = session.last_heard + if session.used { self.ttl } else { UNUSED_TTL };
+            if expiry <= io.now {
+                self.end(io.counters, handler, index);
+            } else {
+                self.timers.set(index, expiry);
+            }
+        }
+        while let Some((message, owner, tries, missing)) = self.incoming.overdue(io.now) {
+            let session = self.sessions.get_mut(owner.session).expect("assemblies end with their session");
+            if tries > MAX_RESEND_TRIES {
+                io.counters.abandoned += 1;
+                session.slots[owner.slot].phase = Phase::Open;
+                self.incoming.drop(message);
+                continue;
+            }
+            for &(offset, len) in missing {
+                io.counters.resends += 1;
+                let header = session.link.header(Kind::Resend, owner.slot, owner.sequence, offset, len);
+                io.send(&session.link, header, [&[], &[]]);
+            }
+        }
+        let sessions = &self.sessions;
+        self.incoming.grant(|owner, offset, total| {
+            let link = &sessions.get(owner.session).expect("assemblies end with their session").link;
+            io.counters.grants += 1;
+            io.send(link, link.header(Kind::Grant, owner.slot, owner.sequence, offset, total), [&[], &[]]);
+        });
+        let mut budget = BURST_BYTES;
+        while budget > 0
+            && let Some((message, owner)) = self.sender.shortest()
+        {
+            while budget > 0
+                && let Some((offset, _)) = self.sender.next(message)
+            {
+                budget = budget.saturating_sub(self.send_response(io, handler, owner, offset));
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        if self.sender.is_ready() {
+            return Some(Nanos(0));
+        }
+        [self.timers.earliest(), self.incoming.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Forgets a session.
+    fn end<H: Handler<Body = B>>(&mut self, counters: &mut crate::Counters, handler: &mut H, index: u32) {
+        let Some(mut session) = self.sessions.remove(index) else { return };
+        counters.sessions_ended += 1;
+        self.timers.remove(index);
+        self.openings.remove(&(session.link.peer, session.link.session, session.nonce));
+        for slot in &mut session.slots {
+            self.running -= usize::from(slot.phase == Phase::Running);
+            clear(slot, &mut self.incoming, &mut self.sender, handler);
+        }
+    }
+
+    /// Accepts nothing new from now on.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether no request is being received, worked on, or answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running == 0 && self.incoming.held().0 == 0 && self.sender.len() == 0
+    }
+
+    /// Tells every client that its session is over, and forgets it.
+    pub(crate) fn close<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let all: Vec<(u32, Link)> = self.sessions.iter().map(|(index, session)| (index, session.link)).collect();
+        for (index, link) in all {
+            io.send(&link, link.control(Kind::Close), [&[], &[]]);
+            self.end(io.counters, handler, index);
+        }
+    }
+
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn reassembly_bytes(&self) -> usize {
+        self.incoming.held().1
+    }
+}
+
+/// Drops whatever a slot keeps for its newest request.
+#[inline]
+fn clear<H: Handler>(slot: &mut Slot<H::Body>, incoming: &mut Incoming, sender: &mut Sender, handler: &mut H) {
+    match slot.phase {
+        Phase::Receiving => incoming.drop(slot.message),
+        Phase::Sending => sender.end(slot.message),
+        _ => {}
+    }
+    if let Some(body) = slot.body.take() {
+        handler.release(body);
+    }
+}
+
+fn busy<T: Transmit + ?Sized>(io: &mut Io<'_, T>, link: &Link, owner: Owner) {
+    io.counters.busy += 1;
+    io.send(link, link.header(Kind::Busy, owner.slot, owner.sequence, 0, 0), [&[], &[]]);
+}
+
+fn retry<T: Transmit + ?Sized>(io: &mut Io<'_, T>, link: &Link, owner: Owner, micros: u32) {
+    io.counters.turned_away += 1;
+    let mut header = link.header(Kind::Retry, owner.slot, owner.sequence, 0, 0);
+    header.offset = micros.into();
+    io.send(link, header, [&[], &[]]);
+}
