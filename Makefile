@@ -30,7 +30,7 @@ bench: bench-store ## every benchmark
 
 bench-store: build ## the store beside its peers, in one run; results in target/bench/
 	@mkdir -p $(TARGET)/bench
-	$(SPRAT) bench store --json $(TARGET)/bench/store.json
+	$(SPRAT) bench store --out $(TARGET)/bench/store.json --html $(TARGET)/bench/store.html
 
 sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)

@@ -48,7 +48,7 @@ fn every_ban_bites_where_it_should() {
         ("crates/store/src/a.rs", "fn f() { eprint!(\"\"); }", true),
         ("crates/cli/src/a.rs", "fn f() { println!(\"\"); }", false),
         ("crates/bench/src/a.rs", "fn f() { eprintln!(\"\"); }", false),
-        ("crates/store/src/a.rs", "fn f() { std::thread::sleep(d); }", true),
+        ("crates/net/src/a.rs", "fn f() { std::thread::sleep(d); }", true),
         ("crates/cli/src/a.rs", "fn f() { std::thread::sleep(d); }", false),
         ("crates/cli/src/a.rs", "fn f() { std::process::exit(1); }", true),
         ("crates/cli/src/main.rs", "fn f() { std::process::exit(1); }", false),

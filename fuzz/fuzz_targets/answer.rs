@@ -1,0 +1,19 @@
+//! Answers, and every kind of list that their bodies can hold.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_wire::op::{Answer, Items, Records};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(answer) = Answer::parse(bytes) else { return };
+    let taken: usize = Items::new(answer.body, answer.count)
+        .map_while(|item| item.map(|item| item.key.len() + item.value.len()))
+        .sum();
+    assert!(taken <= answer.body.len());
+    let mut tables = Records::new(answer.body);
+    while !tables.is_done() && tables.table().is_some() {}
+    let mut servers = Records::new(answer.body);
+    while !servers.is_done() && servers.server().is_some() {}
+    let mut counters = Records::new(answer.body);
+    while !counters.is_done() && counters.counter().is_some() {}
+});

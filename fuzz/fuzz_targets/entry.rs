@@ -1,0 +1,20 @@
+//! Entries of the log: what parses is written again as the same entry, and checks.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_wire::MAX_VERSION;
+use sprat_wire::entry::Entry;
+
+fuzz_target!(|bytes: &[u8]| {
+    let checked = Entry::parse_checked(bytes);
+    let Ok(entry) = Entry::parse(bytes) else {
+        assert!(checked.is_err());
+        return;
+    };
+    assert!(entry.encoded_len() <= bytes.len() && entry.version <= MAX_VERSION);
+    let mut again = vec![0; entry.encoded_len()];
+    assert_eq!(entry.encode(&mut again), again.len());
+    assert_eq!(Entry::parse_checked(&again), Ok(entry));
+    assert_eq!(&again[4..], &bytes[4..again.len()], "all but the checksum");
+    assert_eq!(checked.is_ok(), again == bytes[..again.len()]);
+});

@@ -1,0 +1,21 @@
+//! JSONL: lines that are imported come back from their export, byte for byte.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_fuzz::drain;
+use sprat_fuzz::transfer::{JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue, Sink};
+
+fuzz_target!(|bytes: &[u8]| {
+    let how = JsonlImport { value: JsonlValue::Line, ..JsonlImport::pairs() };
+    let read = |bytes| drain(&mut JsonlSource::new(bytes, "fuzz", None, how.clone()));
+    if let Ok(items) = read(bytes) {
+        let mut sink = JsonlSink::new(Vec::new(), "out", JsonlExport::Lines);
+        for item in &items {
+            sink.put(item).expect("memory");
+        }
+        let (out, omitted) = sink.finish().expect("memory");
+        assert_eq!(omitted.count(), 0);
+        assert_eq!(read(&out).expect("our own output"), items);
+    }
+    let _ = drain(&mut JsonlSource::new(bytes, "fuzz", None, JsonlImport::pairs()));
+});

@@ -1,0 +1,14 @@
+//! Packets of a frame: every split makes progress and stays within the frame.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_wire::packet::{HEADER_BYTES, split};
+
+fuzz_target!(|frame: &[u8]| {
+    let mut rest = frame;
+    while let Ok((packet, after)) = split(rest) {
+        assert_eq!(HEADER_BYTES + packet.payload.len() + after.len(), rest.len());
+        let _ = (packet.header.slot_index(), packet.header.from_server(), packet.header.held());
+        rest = after;
+    }
+});

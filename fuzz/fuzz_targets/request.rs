@@ -1,0 +1,15 @@
+//! Requests: what parses is written again as a request that parses to the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_wire::op::Request;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(request) = Request::parse(bytes) else { return };
+    let (header, key, value) = request.parts();
+    let again = [zerocopy::IntoBytes::as_bytes(&header), key, value].concat();
+    assert_eq!(again.len(), bytes.len());
+    let parsed = Request::parse(&again).expect("what we write, we read");
+    // As text: one f64 is not equal to itself.
+    assert_eq!(format!("{parsed:?}"), format!("{request:?}"));
+});

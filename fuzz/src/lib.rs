@@ -1,0 +1,17 @@
+//! What several fuzz targets share.
+
+#[path = "../../crates/cli/src/transfer/mod.rs"]
+pub mod transfer;
+
+use transfer::{Error, Item, Source};
+
+/// Reads a source to its end, and checks that what it yields is within limits.
+pub fn drain(source: &mut dyn Source) -> Result<Vec<Item>, Error> {
+    let mut items = Vec::new();
+    let mut item = Item::default();
+    while source.next(&mut item)? {
+        assert!(item.key.len() <= sprat_wire::MAX_KEY && item.value.len() <= sprat_wire::MAX_VALUE);
+        items.push(item.clone());
+    }
+    Ok(items)
+}
