@@ -1,0 +1,95 @@
+//! The peers' protocols, fed in pieces and fed nonsense.
+
+use proptest::prelude::*;
+use sprat_bench::peers::memcached::Meta;
+use sprat_bench::peers::redis::Resp;
+use sprat_bench::peers::stream::{Asked, Codec, Decoded};
+use sprat_bench::target::{Op, Outcome};
+
+const ASKED: Asked = Asked { tag: 0, read: true, request_bytes: 10 };
+
+fn resp(outcome: Outcome) -> Vec<u8> {
+    match outcome {
+        Outcome::Ok { bytes } => [format!("${bytes}\r\n").as_bytes(), &vec![b'\n'; bytes], b"\r\n"].concat(),
+        Outcome::Miss => b"$-1\r\n".to_vec(),
+        Outcome::Error => b"-OOM command not allowed\r\n".to_vec(),
+    }
+}
+
+fn meta(outcome: Outcome) -> Vec<u8> {
+    match outcome {
+        Outcome::Ok { bytes } => [format!("VA {bytes}\r\n").as_bytes(), &vec![b'\r'; bytes], b"\r\n"].concat(),
+        Outcome::Miss => b"EN\r\n".to_vec(),
+        Outcome::Error => b"SERVER_ERROR out of memory storing object\r\n".to_vec(),
+    }
+}
+
+/// Decodes `stream` as it grows byte by byte: every answer once, in order, and never more asked for than comes.
+fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
+    let (mut parsed, mut found) = (0, Vec::new());
+    for end in 1..=stream.len() {
+        match codec.decode(&stream[parsed..end], &ASKED).expect("well formed") {
+            Decoded::Reply { consumed, outcome } => {
+                assert_eq!(consumed, end - parsed, "an answer ends where its last byte is");
+                parsed = end;
+                found.push(outcome);
+            }
+            Decoded::Need(bytes) => assert!(bytes > end - parsed && parsed + bytes <= stream.len()),
+        }
+    }
+    assert_eq!(found, expected);
+    assert_eq!(parsed, stream.len());
+}
+
+fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
+    let one =
+        prop_oneof![(0..300_usize).prop_map(|bytes| Outcome::Ok { bytes }), Just(Outcome::Miss), Just(Outcome::Error)];
+    prop::collection::vec(one, 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn answers_survive_any_split(outcomes in outcomes()) {
+        check(&Resp, &outcomes.iter().flat_map(|&outcome| resp(outcome)).collect::<Vec<_>>(), &outcomes);
+        check(&Meta, &outcomes.iter().flat_map(|&outcome| meta(outcome)).collect::<Vec<_>>(), &outcomes);
+    }
+
+    #[test]
+    fn nonsense_never_panics(input in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')], 0..64)) {
+        for decoded in [Resp.decode(&input, &ASKED), Meta.decode(&input, &ASKED)] {
+            match decoded {
+                Ok(Decoded::Reply { consumed, .. }) => prop_assert!((1..=input.len()).contains(&consumed)),
+                Ok(Decoded::Need(bytes)) => prop_assert!(bytes > input.len()),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn malformed_answers_are_refused() {
+    for bad in
+        [&b"$12x\r\n"[..], b"$\r\n", b"$99999999999\r\n", b":1\r\n", b"+OK\n", b"$1\r\nabc", b"\r\n", &[b'x'; 5000]]
+    {
+        assert!(Resp.decode(bad, &ASKED).is_err(), "{bad:?}");
+    }
+    for bad in [&b"VA\r\n"[..], b"VA x\r\n", b"HDX\r\n", b"HD\n", b"VA 1\r\nabc", &[b'x'; 5000]] {
+        assert!(Meta.decode(bad, &ASKED).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn requests_are_as_the_protocols_have_them() {
+    let mut out = Vec::new();
+    Resp.encode(&Op::Put { key: b"key", value: b"four" }, &mut out);
+    assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$4\r\n");
+    out.clear();
+    Resp.encode(&Op::Get { key: b"key" }, &mut out);
+    assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
+    out.clear();
+    Meta.encode(&Op::Put { key: b"key", value: b"four" }, &mut out);
+    Meta.encode(&Op::Get { key: b"key" }, &mut out);
+    assert_eq!(out, b"ms key 4\r\nmg key v\r\n");
+}
