@@ -3,6 +3,7 @@
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
 # Reasons for what was skipped, one a line. `make test` reads it out at its end; a Rust test that
 # cannot run on this machine appends its own line to the file that SPRAT_SKIPS names.

@@ -124,11 +124,24 @@ fn large_files_are_refused_up_front_or_skipped_by_name() {
 
     let refused = TreeSource::open(dir.path(), Large::Refuse).err().unwrap();
     assert!(matches!(refused, Error::LargeFiles { count: 1, .. }));
-    assert!(refused.to_string().contains("over (1048577 bytes)"), "{refused}");
+    assert!(
+        refused.to_string().contains("over the value limit of 1048576 bytes")
+            && refused.to_string().ends_with(": over"),
+        "{refused}"
+    );
 
     let mut source = TreeSource::open(dir.path(), Large::Skip).unwrap();
     assert_eq!(Table::import(&mut source).unwrap().keys(), ["a", "exact"]);
     assert_eq!(source.omitted().named(), [("over".to_owned(), Why::Large)]);
+}
+
+#[test]
+fn a_file_that_grows_over_the_limit_meanwhile_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("log"), "small").unwrap();
+    let mut source = TreeSource::open(dir.path(), Large::Refuse).unwrap();
+    fs::write(dir.path().join("log"), vec![0; MAX_VALUE + 1]).unwrap();
+    assert!(matches!(Table::import(&mut source), Err(Error::Changed(path)) if path.ends_with("log")));
 }
 
 #[test]

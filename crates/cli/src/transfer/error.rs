@@ -32,11 +32,11 @@ pub enum Error {
         count: u64,
         /// The limit, bytes.
         limit: usize,
-        /// The first of them, by name and size.
+        /// The first of them.
         named: String,
     },
-    /// A file grew over the limit, or shrank, while it was read.
-    #[error("{0}: changed while it was read")]
+    /// A file has grown over the limit since it was first looked at.
+    #[error("{0}: has grown over the value limit during the import")]
     Changed(String),
     /// A path whose bytes make too long a key.
     #[error("{0}: the path is over the key limit of 65,535 bytes")]

@@ -15,9 +15,17 @@ const LARGE_SHOWN: usize = 10;
 pub struct TreeSource {
     root: PathBuf,
     walk: walkdir::IntoIter,
+    large: Large,
     total: u64,
     consumed: u64,
     omitted: Omitted,
+}
+
+/// What an entry of the tree is to us.
+enum Found<'a> {
+    Directory,
+    Omitted(&'a [u8], Why),
+    File { key: &'a [u8], bytes: u64 },
 }
 
 impl TreeSource {
@@ -30,42 +38,28 @@ impl TreeSource {
         if !root.metadata().map_err(|error| Error::io(root, error))?.is_dir() {
             return Err(Error::NotADirectory(root.to_owned()));
         }
-        let mut source =
-            Self { root: root.to_owned(), walk: walk(root), total: 0, consumed: 0, omitted: Omitted::default() };
-        let named = source.survey()?;
-        match large {
-            Large::Refuse if !named.is_empty() => Err(too_large(&named)),
-            _ => Ok(source),
-        }
-    }
-
-    /// Adds up sizes and notes what is left out; returns the files over the limit.
-    fn survey(&mut self) -> Result<Vec<String>, Error> {
-        let mut large = Vec::new();
-        for entry in walk(&self.root) {
-            let entry = entry.map_err(|error| walk_error(&self.root, error))?;
-            let key = key_of(&self.root, &entry);
-            let kind = entry.file_type();
-            if kind.is_dir() {
-                continue;
-            }
-            if !kind.is_file() {
-                let why = if kind.is_symlink() { Why::Symlink } else { Why::Special };
-                self.omitted.add(display_key(key), why);
-                continue;
-            }
-            if key.len() > MAX_KEY {
-                return Err(Error::LongPath(display_key(&key[..80])));
-            }
-            let bytes = size_of_entry(&self.root, &entry)?;
-            if bytes > MAX_VALUE as u64 {
-                self.omitted.add(display_key(key), Why::Large);
-                large.push(format!("{} ({bytes} bytes)", display_key(key)));
-            } else {
-                self.total += bytes;
+        let mut total = 0;
+        let mut count = 0;
+        let mut named = Vec::new();
+        for entry in walk(root) {
+            let entry = entry.map_err(|error| walk_error(root, error))?;
+            match look(root, &entry)? {
+                Found::File { bytes, .. } => total += bytes,
+                Found::Omitted(key, Why::Large) if large == Large::Refuse => {
+                    count += 1;
+                    if named.len() < LARGE_SHOWN {
+                        named.push(display_key(key));
+                    }
+                }
+                Found::Directory | Found::Omitted(..) => {}
             }
         }
-        Ok(large)
+        if count > 0 {
+            let more = if count > LARGE_SHOWN as u64 { ", ..." } else { "" };
+            return Err(Error::LargeFiles { count, limit: MAX_VALUE, named: named.join(", ") + more });
+        }
+        let omitted = Omitted::default();
+        Ok(Self { root: root.to_owned(), walk: walk(root), large, total, consumed: 0, omitted })
     }
 }
 
@@ -73,14 +67,18 @@ impl Source for TreeSource {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         for entry in self.walk.by_ref() {
             let entry = entry.map_err(|error| walk_error(&self.root, error))?;
-            if !entry.file_type().is_file() || size_of_entry(&self.root, &entry)? > MAX_VALUE as u64 {
-                continue; // noted by the survey
+            match look(&self.root, &entry)? {
+                Found::Directory => {}
+                Found::Omitted(_, Why::Large) if self.large == Large::Refuse => return Err(changed(entry.path())),
+                Found::Omitted(key, why) => self.omitted.add(display_key(key), why),
+                Found::File { key, .. } => {
+                    item.key.clear();
+                    item.key.extend_from_slice(key);
+                    read_file(entry.path(), &mut item.value)?;
+                    self.consumed += item.value.len() as u64;
+                    return Ok(true);
+                }
             }
-            item.key.clear();
-            item.key.extend_from_slice(key_of(&self.root, &entry));
-            read_file(entry.path(), &mut item.value)?;
-            self.consumed += item.value.len() as u64;
-            return Ok(true);
         }
         Ok(false)
     }
@@ -98,6 +96,23 @@ impl Source for TreeSource {
     }
 }
 
+fn look<'a>(root: &Path, entry: &'a DirEntry) -> Result<Found<'a>, Error> {
+    let kind = entry.file_type();
+    let path = entry.path().strip_prefix(root).expect("the walk stays below its root");
+    let key = path.as_os_str().as_bytes();
+    if kind.is_dir() {
+        return Ok(Found::Directory);
+    }
+    if !kind.is_file() {
+        return Ok(Found::Omitted(key, if kind.is_symlink() { Why::Symlink } else { Why::Special }));
+    }
+    if key.len() > MAX_KEY {
+        return Err(Error::LongPath(display_key(key)));
+    }
+    let bytes = entry.metadata().map_err(|error| walk_error(root, error))?.len();
+    Ok(if bytes > MAX_VALUE as u64 { Found::Omitted(key, Why::Large) } else { Found::File { key, bytes } })
+}
+
 fn walk(root: &Path) -> walkdir::IntoIter {
     WalkDir::new(root).min_depth(1).sort_by_file_name().into_iter()
 }
@@ -107,30 +122,17 @@ fn walk_error(root: &Path, error: walkdir::Error) -> Error {
     Error::io(&path, error.into())
 }
 
-fn key_of<'a>(root: &Path, entry: &'a DirEntry) -> &'a [u8] {
-    let path = entry.path().strip_prefix(root).expect("the walk stays below its root");
-    path.as_os_str().as_bytes()
-}
-
-fn size_of_entry(root: &Path, entry: &DirEntry) -> Result<u64, Error> {
-    Ok(entry.metadata().map_err(|error| walk_error(root, error))?.len())
-}
-
 /// Reads the whole file, of at most [`MAX_VALUE`] bytes.
 fn read_file(path: &Path, value: &mut Vec<u8>) -> Result<(), Error> {
     value.clear();
     let limit = MAX_VALUE as u64 + 1;
     File::open(path).and_then(|file| file.take(limit).read_to_end(value)).map_err(|error| Error::io(path, error))?;
     if value.len() > MAX_VALUE {
-        return Err(Error::Changed(path.display().to_string()));
+        return Err(changed(path));
     }
     Ok(())
 }
 
-fn too_large(named: &[String]) -> Error {
-    let mut text = named[..named.len().min(LARGE_SHOWN)].join(", ");
-    if named.len() > LARGE_SHOWN {
-        text.push_str(", ...");
-    }
-    Error::LargeFiles { count: named.len() as u64, limit: MAX_VALUE, named: text }
+fn changed(path: &Path) -> Error {
+    Error::Changed(path.display().to_string())
 }
