@@ -1,5 +1,7 @@
 //! The rules of the house, over this house.
 
+use std::sync::LazyLock;
+
 use sprat_style::{Finding, banned, documented, layers, length, mentions, source, tree, unsafety};
 
 struct House {
@@ -9,12 +11,13 @@ struct House {
     not_rust: Vec<Finding>,
 }
 
-fn house() -> House {
+/// Read and parsed once, for all tests.
+static HOUSE: LazyLock<House> = LazyLock::new(|| {
     let root = tree::root();
     let files = tree::files(&root);
     let (sources, not_rust) = tree::sources(&root, &files);
     House { root, files, sources, not_rust }
-}
+});
 
 impl House {
     fn read(&self, path: &str) -> String {
@@ -39,45 +42,45 @@ fn none(findings: Vec<Finding>) {
 
 #[test]
 fn the_house_is_seen() {
-    let house = house();
+    let house = &*HOUSE;
     assert!(house.sources.len() > 50, "{} Rust files found: is the root right?", house.sources.len());
-    none(house.not_rust);
+    none(house.not_rust.clone());
 }
 
 #[test]
 fn files_are_short() {
-    none(length::check(&house().sources));
+    none(length::check(&HOUSE.sources));
 }
 
 #[test]
 fn no_banned_calls() {
-    none(house().sources.iter().flat_map(banned::check).collect());
+    none(HOUSE.sources.iter().flat_map(banned::check).collect());
 }
 
 #[test]
 fn unsafe_stands_only_where_it_may() {
-    let house = house();
+    let house = &*HOUSE;
     none(house.sources.iter().flat_map(|source| unsafety::check(source, unsafety::PLACES)).collect());
     none(unsafety::check_places(unsafety::PLACES, &house.sources, &house.read("ARCHITECTURE.md")));
 }
 
 #[test]
 fn every_crate_is_documented() {
-    let house = house();
+    let house = &*HOUSE;
     none(house.sources.iter().flat_map(documented::check_head).collect());
     none(documented::check_map(&house.crates(), &house.read("ARCHITECTURE.md")));
 }
 
 #[test]
 fn no_arrow_upwards() {
-    let house = house();
+    let house = &*HOUSE;
     let check = |name: &String| layers::check(name, &house.read(&format!("crates/{name}/Cargo.toml")));
     none(house.crates().iter().flat_map(check).collect());
 }
 
 #[test]
 fn pages_speak_of_what_exists() {
-    let house = house();
+    let house = &*HOUSE;
     let exists = |path: &str| house.root.join(path).exists();
     let check = |page: &String| mentions::check_page(page, &house.read(page), &exists);
     none(house.pages().flat_map(check).collect());
@@ -85,7 +88,7 @@ fn pages_speak_of_what_exists() {
 
 #[test]
 fn nothing_foreign_is_mentioned() {
-    let house = house();
+    let house = &*HOUSE;
     let texts = house.files.iter().filter_map(|path| {
         let text = std::fs::read_to_string(house.root.join(path)).ok()?;
         Some((path, text))
