@@ -32,6 +32,9 @@ fn main() -> Result<()> {
     for mix in [Mix::reads(50, 1), Mix::reads(1, 16), Mix::reads(50, 16), Mix::writes(50, 1)] {
         show(scenarios::throughput(&lab, &systems, mix)?);
     }
+    show(scenarios::offered(&lab, &systems, Mix::reads(50, 4), 20_000.0)?);
+    let fifo = Lab { client_fifo: Some(10), ..lab.clone() };
+    show(scenarios::read_latency(&fifo, &systems, Wait::Spin)?);
     let (quiet, contended) = scenarios::contention(&lab, &systems, Wait::Sleep)?;
     show(quiet);
     show(contended);

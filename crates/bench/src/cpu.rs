@@ -49,22 +49,28 @@ impl Drop for Pinned {
     }
 }
 
-/// Makes the calling thread SCHED_FIFO at `priority` (1 to 99) through util-linux's `chrt`: it then yields to
-/// nothing ordinary, so use it only for a bounded timed loop on a core of its own.
-///
-/// # Errors
-/// When this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
-pub fn make_current_thread_fifo(priority: u8) -> Result<()> {
-    assert!((1..=99).contains(&priority), "a FIFO priority is 1 to 99, not {priority}");
-    chrt(&["-f", "-p", &priority.to_string()])
+/// The calling thread is SCHED_FIFO until this is dropped (on the same thread): nothing ordinary runs on its core while
+/// it spins. For a bounded timed loop on a core of its own; servers keep their class.
+#[derive(Debug)]
+pub struct Fifo(());
+
+impl Fifo {
+    /// Raises the calling thread to `priority` (1 to 99), through util-linux's `chrt`.
+    ///
+    /// # Errors
+    /// When this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
+    pub fn current_thread(priority: u8) -> Result<Self> {
+        assert!((1..=99).contains(&priority), "a FIFO priority is 1 to 99, not {priority}");
+        chrt(&["-f", "-p", &priority.to_string()])?;
+        Ok(Self(()))
+    }
 }
 
-/// Makes the calling thread SCHED_OTHER again.
-///
-/// # Errors
-/// As [`make_current_thread_fifo`].
-pub fn make_current_thread_ordinary() -> Result<()> {
-    chrt(&["-o", "-p", "0"])
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        // Lowering is always allowed; if `chrt` vanished meanwhile, the thread merely keeps its class.
+        let _ = chrt(&["-o", "-p", "0"]);
+    }
 }
 
 fn chrt(args: &[&str]) -> Result<()> {

@@ -1,9 +1,8 @@
-//! What was promised, and whether it was kept.
+//! What was promised, and whether it was kept. A list of rows goes to `target/bench/NAME.json` by
+//! [`write_json`](crate::report::write_json).
 
 use std::fmt;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use serde::{Serialize, Serializer};
 
 use crate::table::Table;
@@ -107,17 +106,4 @@ pub fn verdict(rows: &[Row]) -> String {
     let judged = rows.iter().filter(|row| row.goal != Goal::Shown);
     let met = judged.clone().filter(|row| row.met).count();
     format!("{met} of {} goals met", judged.count())
-}
-
-/// Writes the rows to `path` as a JSON array, making its folder.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write_json(rows: &[Row], path: &Path) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    }
-    let mut json = serde_json::to_string_pretty(rows)?;
-    json.push('\n');
-    std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))
 }

@@ -37,6 +37,14 @@ pub fn object_size(bytes: usize) -> String {
     }
 }
 
+/// A figure without zeros that say nothing, for axes: `10.0 us` becomes `10 us`.
+#[must_use]
+pub fn short(figure: &str) -> String {
+    let (number, unit) = figure.split_once(' ').map_or((figure, ""), |(number, _)| (number, &figure[number.len()..]));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number}{unit}")
+}
+
 /// Three significant digits: `0.152`, `13.8`, `421`.
 #[must_use]
 pub fn digits(value: f64) -> String {

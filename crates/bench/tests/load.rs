@@ -189,7 +189,7 @@ fn preload_writes_every_key_once() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// Whatever the load, every operation intended in the window is counted once, served or not.
     #[test]

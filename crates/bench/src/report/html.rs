@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::svg::{Axis, Line, Tick, chart, escape};
 use crate::goals::{self, Goal, Row};
@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("style.css");
 const MAX_NINES: u32 = 6;
 
 /// Latencies beyond this quantile are left to the percentile curve: in the histogram they would only squeeze the rest.
-const HISTOGRAM_UP_TO: f64 = 0.9999;
+const HISTOGRAM_UP_TO: f64 = 0.995;
 
 /// A report being written.
 #[derive(Clone, Debug)]
@@ -86,10 +86,7 @@ impl Report {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        }
-        std::fs::write(path, self.html()).with_context(|| format!("writing {}", path.display()))
+        super::write_file(path, &self.html())
     }
 
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
@@ -106,6 +103,10 @@ impl Report {
         }
         self.push(format_args!("</table></div>\n"));
     }
+}
+
+fn short_time(ns: f64) -> String {
+    units::short(&units::time(ns))
 }
 
 fn percentiles(results: &Results) -> String {
@@ -130,7 +131,7 @@ fn percentiles(results: &Results) -> String {
         .collect();
     ticks.push(Tick { at: 2_f64.log10(), label: "50 %".to_owned() });
     let x = Axis { title: "percentile".to_owned(), from: 0.0, to: nines, ticks };
-    chart(&x, &Axis::decades("latency", least, most, units::time), &lines)
+    chart(&x, &Axis::decades("latency", least, most, short_time), &lines)
 }
 
 fn histogram(results: &Results) -> String {
@@ -154,8 +155,8 @@ fn histogram(results: &Results) -> String {
         points.retain(|point| point.0.is_finite());
         lines.push(Line { name: series.label.clone(), points, filled: true });
     }
-    let y = Axis::linear("share of operations", tallest, |share| format!("{} %", units::digits(share)));
-    chart(&Axis::decades("latency", least, most, units::time), &y, &lines)
+    let y = Axis::linear("share of operations", tallest, |share| units::short(&format!("{} %", units::digits(share))));
+    chart(&Axis::decades("latency", least, most, short_time), &y, &lines)
 }
 
 fn throughput(results: &Results) -> String {
@@ -163,7 +164,6 @@ fn throughput(results: &Results) -> String {
     let mut lines = Vec::new();
     let (mut end, mut most) = (0.0_f64, 0.0_f64);
     for series in &results.series {
-        // The last period of a run that ended early is not whole.
         let whole = |round: &Measured| round.periods.iter().map(|period| period.ops).collect::<Vec<_>>();
         let rates = series.rounds.iter().flat_map(whole).map(|ops| ops as f64 / period);
         let points: Vec<_> = rates.enumerate().map(|(index, rate)| (index as f64 * period, rate)).collect();
@@ -172,6 +172,8 @@ fn throughput(results: &Results) -> String {
         }
         lines.push(Line { name: series.label.clone(), points, filled: false });
     }
-    let x = Axis::linear("time of the system's own turns", end, |seconds| format!("{} s", units::digits(seconds)));
-    chart(&x, &Axis::linear("operations a second", most, units::rate), &lines)
+    let x = Axis::linear("time of the system's own turns", end, |seconds| {
+        units::short(&format!("{} s", units::digits(seconds)))
+    });
+    chart(&x, &Axis::linear("operations a second", most, |rate| units::short(&units::rate(rate))), &lines)
 }

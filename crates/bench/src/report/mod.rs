@@ -1,6 +1,28 @@
-//! A report in one HTML file: machine, goals, tables, and drawings of the distributions.
+//! What is left on disk: a report in one HTML file (machine, goals, tables, drawings of the distributions), and JSON.
 
 pub mod html;
 pub mod svg;
 
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
 pub use html::Report;
+
+/// Writes `value` (results, a basic table, goals) to `path` as JSON, making its folder.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_json<T: Serialize + ?Sized>(value: &T, path: &Path) -> Result<()> {
+    let mut json = serde_json::to_string_pretty(value)?;
+    json.push('\n');
+    write_file(path, &json)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    }
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}

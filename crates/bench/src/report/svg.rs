@@ -12,7 +12,7 @@ pub const HEIGHT: f64 = 340.0;
 pub const COLOURS: usize = 8;
 
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 48.0;
 

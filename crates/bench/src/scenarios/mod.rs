@@ -6,6 +6,7 @@
 //! | [`read_latency`] | how long one 100 B read takes, beside the bare echo |
 //! | [`durable_write`] | how long, and how many a second, when a write must survive |
 //! | [`throughput`] | operations a second with many connections, and pipelined |
+//! | [`offered`] | latency at a given rate, whether or not the server keeps up |
 //! | [`contention`] | one read's latency when a hog wants the cores too |
 //! | [`memory`] | resident bytes an object |
 //! | [`restart`] | objects a second replayed |
@@ -22,8 +23,9 @@ use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
 pub use latency::{contention, durable_write, read_latency};
-pub use throughput::{Mix, throughput};
+pub use throughput::{Mix, offered, throughput};
 
+use crate::cpu::{Fifo, Pinned};
 use crate::load::{Entry, Measured, Plan, Series, interleave};
 use crate::system::{Server, Setup, System};
 use crate::table::Table;
@@ -40,6 +42,8 @@ pub struct Lab {
     pub setup: Setup,
     /// The core of the load generator; any, if `None`.
     pub client_core: Option<usize>,
+    /// The generator's SCHED_FIFO priority, if it is to have one: no other process then delays it, on a core that is its own.
+    pub client_fifo: Option<u8>,
     /// Turns each system gets.
     pub rounds: usize,
     /// Time before a turn counts.
@@ -59,6 +63,7 @@ impl Lab {
         Self {
             setup: Setup { core: apart.then_some(cores - 1), ..Setup::new() },
             client_core: apart.then_some(0),
+            client_fifo: None,
             rounds: 3,
             warm_up: Duration::from_millis(200),
             duration: Duration::from_secs(1),
@@ -144,12 +149,14 @@ fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan)
 
 /// Measures all of them turn by turn, then stops them.
 fn measure(lab: &Lab, title: &str, mut loaded: Vec<Loaded>) -> Result<Results> {
-    let _pinned = crate::cpu::Pinned::to(lab.client_core)?;
+    let _pinned = Pinned::to(lab.client_core)?;
     let mut entries: Vec<Entry<'_>> = loaded
         .iter_mut()
         .map(|one| Entry { target: one.target.as_mut(), plan: one.plan.clone(), label: one.label.clone() })
         .collect();
+    let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     let series = interleave(&mut entries, lab.rounds)?;
+    drop(fifo);
     for one in loaded {
         // Connections close before their server is stopped.
         drop(one.target);

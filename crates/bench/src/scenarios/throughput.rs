@@ -3,9 +3,10 @@
 use anyhow::Result;
 
 use super::{Lab, Results, VALUE_BYTES, load, measure};
-use crate::load::{Choice, Plan, Workload};
+use crate::load::{Arrivals, Choice, Pace, Plan, Workload};
 use crate::system::{Durability, Setup, System};
 use crate::target::Wait;
+use crate::units;
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +33,12 @@ impl Mix {
     pub fn writes(connections: usize, depth: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }
     }
+
+    fn plan(self, lab: &Lab) -> Plan {
+        let Self { connections, depth, read_share, choice } = self;
+        let workload = Workload { read_share, choice, ..Workload::reads(lab.keys, VALUE_BYTES) };
+        Plan { clients: connections, depth, ..lab.timed(Plan::one_client(workload, Wait::Spin)) }
+    }
 }
 
 /// Operations a second on 100 B objects in memory, as `mix` has it, from one generator thread that spins: the server
@@ -40,13 +47,28 @@ impl Mix {
 /// # Errors
 /// When a system cannot be started or breaks.
 pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Results> {
-    let Mix { connections, depth, read_share, choice } = mix;
-    let workload = Workload { read_share, choice, ..Workload::reads(lab.keys, VALUE_BYTES) };
-    let plan = Plan { clients: connections, depth, ..lab.timed(Plan::one_client(workload, Wait::Spin)) };
-    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
-    let loaded = load(systems, &setup, connections, &plan)?;
+    let plan = mix.plan(lab);
+    let loaded = load(systems, &in_memory(lab), mix.connections, &plan)?;
+    let Mix { connections, depth, read_share, .. } = mix;
     let reads = read_share * 100.0;
     let title =
         format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in flight on each");
     measure(lab, &title, loaded)
+}
+
+/// Latency of 100 B objects in memory under a load that does not wait for the server: `rate` operations a second, as many
+/// independent users would ask. `mix` has the connections; its depth bounds what is in flight, no more.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
+    let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
+    let loaded = load(systems, &in_memory(lab), mix.connections, &plan)?;
+    let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, units::rate(rate));
+    let title = format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {rate} offered over {connections} connections");
+    measure(lab, &title, loaded)
+}
+
+fn in_memory(lab: &Lab) -> Setup {
+    Setup { durability: Durability::Memory, ..lab.setup.clone() }
 }
