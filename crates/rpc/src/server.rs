@@ -16,7 +16,7 @@ use crate::config::{RELIABLE_RTO, UNUSED_TTL};
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
 use crate::link::{Io, Link, held};
 use crate::message::Owner;
-use crate::message::incoming::{Arrival, Incoming, plausible};
+use crate::message::incoming::{Arrival, Incoming, Overdue, plausible};
 use crate::message::outgoing::Sender;
 use crate::slab::Slab;
 use crate::timer::Timers;
@@ -143,21 +143,22 @@ impl<B: Copy> Server<B> {
             }
             Kind::Close => self.end(io.counters, handler, index),
             Kind::Grant | Kind::Resend | Kind::Busy | Kind::Ack => {
-                let Some(slot_state) = session.slots.get_mut(slot).filter(|state| state.sequence == sequence) else {
+                let Some(state) = session.slots.get_mut(slot).filter(|state| state.sequence == sequence) else {
                     return;
                 };
-                match (packet.kind, slot_state.phase) {
-                    (Kind::Grant, Phase::Sending) => self.sender.grant(slot_state.message, offset),
+                match (packet.kind, state.phase) {
+                    (Kind::Grant, Phase::Sending) => self.sender.grant(state.message, offset),
                     (Kind::Resend, Phase::Sending) => {
-                        if !self.sender.resend(slot_state.message, offset, total) {
+                        let again = self.sender.resend(state.message, offset, total);
+                        if !again {
                             let header = session.link.header(Kind::Busy, slot, sequence, 0, 0);
                             io.send(&session.link, header, [&[], &[]]);
                         }
                     }
-                    (Kind::Busy, Phase::Receiving) => self.incoming.hear(io.now, slot_state.message),
+                    (Kind::Busy, Phase::Receiving) => self.incoming.hear(io.now, state.message),
                     (Kind::Ack, phase) if phase != Phase::Running => {
-                        clear(slot_state, &mut self.incoming, &mut self.sender, handler);
-                        slot_state.phase = Phase::Acknowledged;
+                        clear(state, &mut self.incoming, &mut self.sender, handler);
+                        state.phase = Phase::Acknowledged;
                     }
                     _ => {}
                 }
@@ -445,7 +446,7 @@ impl<B: Copy> Server<B> {
                 self.timers.set(index, expiry);
             }
         }
-        while let Some((message, owner, tries, missing)) = self.incoming.overdue(io.now) {
+        while let Some(Overdue { message, owner, tries, missing }) = self.incoming.overdue(io.now) {
             let session = self.sessions.get_mut(owner.session).expect("assemblies end with their session");
             if tries > MAX_RESEND_TRIES {
                 io.counters.abandoned += 1;

@@ -328,7 +328,7 @@ fn reassembly_memory_is_bounded() {
     let sessions = [world.connect(0, 2), world.connect(1, 2)];
     let mut calls = Vec::new();
     for op in 0..16u64 {
-        let node = (op % 2) as usize;
+        let node = usize::from(op % 2 == 1);
         calls.push((node, world.call(node, sessions[node], &request(op, Want::Retain, 1 << 20, 1 << 20), LONG)));
     }
     let mut most = 0;
@@ -352,15 +352,15 @@ fn history(seed: u64, weather: Weather, longest: u32, restarts: bool) {
     let mut calls: Vec<(usize, CallId, u64, Want, usize)> = Vec::new();
     let count = 40;
     for op in 0..count {
-        let which = world.dice.below(sessions.len() as u64) as usize;
+        let which = world.dice.index(sessions.len());
         let (node, session) = sessions[which];
         while world.nodes[node].endpoint.free_slots(session) == Some(0) {
             world.step();
         }
-        let want = [Want::Retain, Want::Reexecute, Want::Later, Want::Turned][world.dice.below(4) as usize];
+        let want = [Want::Retain, Want::Reexecute, Want::Later, Want::Turned][world.dice.index(4)];
         let size = |world: &mut World| {
             let bits = world.dice.below(u64::from(longest) + 1);
-            world.dice.below(1 << bits) as usize
+            world.dice.index(1 << bits)
         };
         let (filler, response) = (size(&mut world), size(&mut world));
         let call = world.call(node, session, &request(op, want, response, filler), LONG);

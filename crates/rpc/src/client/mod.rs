@@ -14,7 +14,7 @@ use crate::config::{BURST_BYTES, Config, KEEP_BUFFER_BYTES, MAX_RETRY_WAIT, MAX_
 use crate::handler::{CallError, CallFailure, CallId, ConnectError, Handler, Response, SessionId};
 use crate::link::{Io, Link};
 use crate::message::Owner;
-use crate::message::incoming::{Arrival, Incoming, plausible};
+use crate::message::incoming::{Arrival, Incoming, Overdue, plausible};
 use crate::message::outgoing::Sender;
 use crate::rtt::Rtt;
 use crate::slab::Slab;
@@ -526,7 +526,7 @@ impl Client {
                 self.attend(io, handler, index);
             }
         }
-        while let Some((_, owner, _, missing)) = self.incoming.overdue(io.now) {
+        while let Some(Overdue { owner, missing, .. }) = self.incoming.overdue(io.now) {
             let link = self.sessions.get(owner.session).expect("assemblies end with their call").link;
             for &(offset, len) in missing {
                 io.counters.resends += 1;

@@ -88,6 +88,17 @@ pub(crate) enum Arrival {
     Whole,
 }
 
+/// A message whose next bytes should have come.
+pub(crate) struct Overdue<'a> {
+    /// Its number.
+    pub(crate) message: u32,
+    pub(crate) owner: Owner,
+    /// Times they were asked for in vain, this one included.
+    pub(crate) tries: u32,
+    /// The ranges it lacks, offset and length.
+    pub(crate) missing: &'a [(usize, usize)],
+}
+
 /// The long messages that one role of an endpoint receives.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -230,9 +241,8 @@ impl Incoming {
         }
     }
 
-    /// A message whose next bytes are overdue: its number, whose it is, the times it was asked for in vain, and
-    /// the ranges it lacks. A message that lacks nothing it was allowed is only looked at again later.
-    pub(crate) fn overdue(&mut self, now: Nanos) -> Option<(u32, Owner, u32, &[(usize, usize)])> {
+    /// A message whose next bytes are overdue. One that lacks nothing it was allowed is only looked at again later.
+    pub(crate) fn overdue(&mut self, now: Nanos) -> Option<Overdue<'_>> {
         loop {
             let index = self.timers.pop_due(now)?;
             let assembly = self.assemblies.get_mut(index).expect("timers go with their messages");
@@ -247,7 +257,8 @@ impl Incoming {
             }
             self.timers.set(index, now + assembly.wait());
             if !self.missing.is_empty() {
-                return Some((index, assembly.owner, assembly.tries, &self.missing));
+                let (owner, tries) = (assembly.owner, assembly.tries);
+                return Some(Overdue { message: index, owner, tries, missing: &self.missing });
             }
         }
     }

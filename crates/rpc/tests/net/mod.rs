@@ -1,5 +1,5 @@
 //! A network that loses, repeats, reorders and delays, in virtual time, and nodes on it.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -31,7 +31,11 @@ impl Dice {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap()
+    }
+
+    pub fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).unwrap()
     }
 
     pub fn chance(&mut self, per_mille: u64) -> bool {
@@ -158,12 +162,14 @@ pub struct App {
     /// Results that came twice.
     pub doubles: u32,
     pub think: Duration,
+    /// Requests may be forged: they are answered, not checked.
+    pub forged: bool,
 }
 
 impl App {
     pub fn reply(&mut self, op: u64, len: usize, repeat: Repeat) -> Reply<u64> {
         let bytes = pattern(op ^ 0xff, len);
-        let head = len.min((op % 65) as usize);
+        let head = len.min(usize::try_from(op % 65).unwrap());
         let reply = Reply::new(&bytes[..head], repeat);
         if head == len {
             return reply;
@@ -178,6 +184,9 @@ impl Handler for App {
     type Body = u64;
 
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u64> {
+        if self.forged {
+            return Outcome::Reply(self.reply(payload.len() as u64, 3 * payload.len(), Repeat::Retain));
+        }
         let op = u64::from_le_bytes(payload[..8].try_into().unwrap());
         let response = u32::from_le_bytes(payload[9..13].try_into().unwrap()) as usize;
         assert_eq!(payload[REQUEST_HEADER..], pattern(op, payload.len() - REQUEST_HEADER), "request {op}");
@@ -230,6 +239,8 @@ pub struct World {
     flying: BinaryHeap<Reverse<(Nanos, u64, usize, usize)>>,
     frames: HashMap<u64, Vec<u8>>,
     count: u64,
+    /// Frames that arrived of late, and where.
+    heard: Vec<(usize, Vec<u8>)>,
     /// Nodes that hear and send nothing.
     pub cut: Vec<bool>,
     pub config: Config,
@@ -244,6 +255,7 @@ impl World {
             flying: BinaryHeap::new(),
             frames: HashMap::new(),
             count: 0,
+            heard: Vec::new(),
             cut: vec![false; nodes],
             config: config.clone(),
             weather,
@@ -315,13 +327,10 @@ impl World {
         if self.cut[from] || self.dice.chance(self.weather.loss) || to >= self.nodes.len() {
             return;
         }
-        let mut leaves = self.now;
-        if self.weather.rate > 0 {
-            let node = &mut self.nodes[from];
-            leaves = node.busy_until.max(self.now)
-                + Duration::from_nanos(frame.len() as u64 * 1_000_000_000 / self.weather.rate);
-            node.busy_until = leaves;
-        }
+        let nanos = (frame.len() as u64 * 1_000_000_000).checked_div(self.weather.rate).unwrap_or(0);
+        let node = &mut self.nodes[from];
+        let leaves = node.busy_until.max(self.now) + Duration::from_nanos(nanos);
+        node.busy_until = leaves;
         let copies = 1 + u64::from(self.dice.chance(self.weather.repeat));
         for _ in 0..copies {
             let mut at = leaves + self.weather.delay;
@@ -354,9 +363,17 @@ impl World {
             let frame = self.frames.remove(&number).unwrap();
             if !self.cut[to] {
                 self.inject(address(from), to, &frame);
+                if self.heard.len() < 1000 {
+                    self.heard.push((to, frame));
+                }
             }
         }
         true
+    }
+
+    /// The frames that arrived since the last time, up to a thousand.
+    pub fn take_heard(&mut self) -> Vec<(usize, Vec<u8>)> {
+        std::mem::take(&mut self.heard)
     }
 
     /// Runs for a time.
