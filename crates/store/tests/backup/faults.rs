@@ -1,0 +1,106 @@
+//! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
+
+use crate::support::{MiniLog, Random, open, options};
+use sprat_disk::{Fault, MemControl};
+use sprat_net::Nanos;
+use sprat_store::backup::{AppendError, Durability, OpenError, Operation};
+
+/// Runs a log until the disk refuses; checks that the refusal is final, and what is there afterwards.
+fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
+    let control = MemControl::new(seed);
+    let options = options(durability);
+    let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
+    let mut log = MiniLog::new(seed);
+    let mut random = Random(seed);
+    control.fail(random.next() % 60, fault);
+    let mut clock = 0;
+    let failed = loop {
+        clock += 300_000_000;
+        if clock > 300_000_000_000 {
+            return None;
+        }
+        for _ in 0..random.below(6) {
+            let len = random.below(900);
+            log.append(&backup, len);
+        }
+        log.pass(&mut backup).unwrap();
+        if let Err(failed) = backup.submit(Nanos(clock)).and_then(|_| log.poll(&mut backup, clock)) {
+            break failed;
+        }
+    };
+    assert!(failed.to_string().contains("memory"), "{failed}");
+    for _ in 0..3 {
+        assert!(backup.submit(Nanos(clock)).is_err());
+        assert!(backup.poll(Nanos(clock), |_| panic!("nothing is acknowledged any more")).is_err());
+        assert!(matches!(backup.append(999, 0, [&[1u8][..]], false), Err(AppendError::Failed(_))));
+    }
+    assert_eq!(backup.failure().unwrap().operation, failed.operation);
+    assert!(backup.close(Nanos(clock), |_| ()).is_err());
+    // The process ends, the kernel does not: an error of the device does not forget what was durable.
+    control.kill();
+    let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
+    log.check(&segments, newest, true);
+    Some(failed.operation)
+}
+
+#[test]
+fn a_refusal_is_final_and_loses_nothing_durable() {
+    let mut seen = Vec::new();
+    for seed in 0..120 {
+        for fault in [Fault::Io, Fault::NoSpace] {
+            for durability in [Durability::Sync, Durability::Buffered] {
+                seen.extend(run(seed, durability, fault));
+            }
+        }
+    }
+    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+        assert!(seen.contains(&operation), "{operation} was never refused");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_the_log_while_it_grows() {
+    let control = MemControl::new(1);
+    control.set_capacity(200 << 10);
+    let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+    let mut log = MiniLog::new(1);
+    let failed = loop {
+        assert!(log.append(&backup, 500), "the disk is full before the log is");
+        log.pass(&mut backup).unwrap();
+        if let Err(failed) = backup.submit(Nanos(0)).and_then(|_| log.poll(&mut backup, 0)) {
+            break failed;
+        }
+    };
+    assert_eq!(failed.operation, Operation::Grow);
+    assert_eq!(failed.source.raw_os_error(), Some(28), "{failed}");
+    control.kill();
+    control.set_capacity(u64::MAX);
+    let (_, _, segments, newest) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+    log.check(&segments, newest, true);
+}
+
+#[test]
+fn a_disk_that_cannot_even_hold_a_new_log_says_so() {
+    let control = MemControl::new(1);
+    control.set_capacity(10_000);
+    let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
+    assert!(matches!(&error, OpenError::Failed(failed) if failed.operation == Operation::Grow), "{error}");
+}
+
+#[test]
+fn a_full_frame_and_a_full_log_are_refused_without_harm() {
+    let control = MemControl::new(1);
+    let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+    let mut log = MiniLog::new(1);
+    while log.append(&backup, 1000) {
+        log.settle(&mut backup);
+    }
+    let head = log.passed.keys().copied().max().unwrap();
+    let room = backup.room(head);
+    let offset = u32::try_from(log.passed[&head]).unwrap();
+    let bytes = vec![0; room + 1];
+    let refused = backup.append(head, offset, [&bytes[..]], false);
+    assert!(matches!(refused, Err(AppendError::NoRoom { .. })), "{refused:?}");
+    assert!(backup.failure().is_none());
+    log.settle(&mut backup);
+}

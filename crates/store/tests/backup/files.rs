@@ -1,0 +1,153 @@
+//! The same on real files.
+
+use crate::support::{MiniLog, Random, open, options};
+use sprat_disk::{Access, FileDisk};
+use sprat_net::Nanos;
+use sprat_store::backup::{Backup, Durability, OpenError, Operation, Options};
+use std::path::Path;
+use std::process::Command;
+
+fn disk(path: &Path, durability: Durability) -> FileDisk {
+    let access = match durability {
+        Durability::Sync => Access::Direct,
+        Durability::Buffered => Access::Cached,
+    };
+    FileDisk::open(path, access).unwrap()
+}
+
+#[test]
+fn a_log_in_a_file_comes_back_life_after_life() {
+    for (durability, ring) in [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.sprat");
+        let mut log = MiniLog::new(1);
+        let mut random = Random(2);
+        for life in 0..4 {
+            let mut disk = disk(&path, durability);
+            if !ring {
+                disk.without_ring();
+            }
+            let (mut backup, report, segments, newest) = open(disk, &options(durability)).unwrap();
+            log.check(&segments, newest, true);
+            assert_eq!(report.clean, life == 3);
+            log = MiniLog::after(life, segments, report.highest_segment);
+            for _ in 0..60 {
+                for _ in 0..1 + random.below(4) {
+                    let len = random.below(400);
+                    log.append(&backup, len);
+                }
+                if random.one_in(9) {
+                    log.survive(&backup);
+                }
+                log.settle(&mut backup);
+            }
+            if life == 2 {
+                backup.close(Nanos(0), |_| {}).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.sprat");
+    let first = disk(&path, Durability::Sync);
+    let error = FileDisk::open(&path, Access::Direct).err().unwrap();
+    assert!(error.to_string().contains("in use by another server"), "{error}");
+    drop(first);
+    disk(&path, Durability::Sync);
+}
+
+#[test]
+fn full_size_segments_commit_in_bulk_and_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.sprat");
+    let options = Options::new(*b"the test cluster", 5, 8);
+    let (mut backup, ..) = open(disk(&path, Durability::Sync), &options).unwrap();
+    let mut log = MiniLog::new(9);
+    for _ in 0..22 {
+        assert!(log.append(&backup, 1 << 20));
+        log.pass(&mut backup).unwrap();
+        backup.submit(Nanos(0)).unwrap();
+        log.poll(&mut backup, 0).unwrap();
+    }
+    log.settle(&mut backup);
+    drop(backup);
+    let (_, report, segments, newest) = open(disk(&path, Durability::Sync), &options).unwrap();
+    log.check(&segments, newest, true);
+    assert_eq!((report.entries, report.cut), (22, None));
+}
+
+/// A filesystem of its own in a file, unmounted when dropped.
+struct SmallFilesystem {
+    directory: tempfile::TempDir,
+}
+
+impl SmallFilesystem {
+    /// An ext4 of 16 MB, or why there is none.
+    fn mount() -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let (image, root) = (directory.path().join("image"), directory.path().join("root"));
+        std::fs::create_dir(&root).map_err(|error| error.to_string())?;
+        let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
+        file.set_len(16 << 20).map_err(|error| error.to_string())?;
+        run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&root))?;
+        Ok(Self { directory })
+    }
+}
+
+impl Drop for SmallFilesystem {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg(self.directory.path().join("root")));
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[test]
+fn a_full_filesystem_stops_the_log_and_loses_nothing() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let small = match SmallFilesystem::mount() {
+            Ok(small) => small,
+            Err(why) => {
+                println!("skipped: no small filesystem can be mounted here: {why}");
+                return;
+            }
+        };
+        let path = small.directory.path().join("root/log.sprat");
+        let options = Options { max_frames: 10_000, ..options(durability) };
+        let mut log = MiniLog::new(1);
+        let (mut backup, ..) = open(disk(&path, durability), &options).unwrap();
+        let failed = fill(&mut log, &mut backup);
+        assert_eq!(failed.0, Operation::Grow);
+        assert_eq!(failed.1, Some(28), "no space left on device");
+        drop(backup);
+        let (backup, _, segments, newest) = match open(disk(&path, durability), &options) {
+            Ok(opened) => opened,
+            Err(OpenError::Failed(failed)) => panic!("the log opens on a full disk: {failed}"),
+            Err(error) => panic!("{error}"),
+        };
+        log.check(&segments, newest, true);
+        assert!(log.entries > 100);
+        drop(backup);
+    }
+}
+
+/// Appends until the disk refuses.
+fn fill(log: &mut MiniLog, backup: &mut Backup<FileDisk>) -> (Operation, Option<i32>) {
+    loop {
+        assert!(log.append(backup, 4000), "the filesystem is full before the log is");
+        log.pass(backup).unwrap();
+        if let Err(failed) = backup.submit(Nanos(0)).and_then(|_| log.poll(backup, 0)) {
+            return (failed.operation, failed.source.raw_os_error());
+        }
+    }
+}

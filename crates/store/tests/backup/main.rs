@@ -1,0 +1,8 @@
+//! The backup: what it reports durable is there after a crash, byte for byte, and nothing else is.
+
+mod crash;
+mod damage;
+mod faults;
+mod files;
+mod fixture;
+mod support;

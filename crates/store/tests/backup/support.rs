@@ -1,0 +1,291 @@
+//! A small log that drives a backup as the master does, and knows what must be on disk.
+
+use sprat_disk::{Disk, MemControl};
+use sprat_net::Nanos;
+use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport};
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+/// Small segments and tight frames: everything that happens at the ends happens often.
+pub(crate) const SEGMENT: u32 = 16 << 10;
+pub(crate) const FRAME: u32 = 20 << 10;
+
+/// A fixed sequence of numbers (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+pub(crate) fn options(durability: Durability) -> Options {
+    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 12) }
+}
+
+pub(crate) fn hash(table: u32, key: &[u8]) -> u64 {
+    key.iter().fold(u64::from(table) + 1, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+}
+
+/// Segments by id, as replayed.
+pub(crate) type Segments = BTreeMap<u64, Vec<u8>>;
+
+/// Opens the log; checks what holds for every replay.
+pub(crate) fn open<D: Disk>(
+    disk: D,
+    options: &Options,
+) -> Result<(Backup<D>, ReplayReport, Segments, Option<u64>), OpenError> {
+    let mut segments = Segments::new();
+    let mut newest = None;
+    let mut last = u64::MAX;
+    let mut entries = 0;
+    let (backup, report) = Backup::open(disk, options, hash, |segment| {
+        assert!(segment.id < last, "newest first");
+        last = segment.id;
+        newest = newest.or(Some(segment.id));
+        assert_eq!(segment.header.id, segment.id);
+        for (at, hashed) in &segment.entries {
+            let entry = Entry::parse_checked(&segment.bytes[*at as usize..]).expect("entries are checked");
+            assert_eq!(*hashed, hash(entry.table, entry.key));
+        }
+        entries += segment.entries.len() as u64;
+        segments.insert(segment.id, segment.bytes.clone());
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(report.segments, segments.len() as u64);
+    assert_eq!(report.entries, entries);
+    assert_eq!(report.bytes, segments.values().map(|bytes| bytes.len() as u64).sum::<u64>());
+    assert!(backup.segments().eq(segments.keys().copied()));
+    Ok((backup, report, segments, newest))
+}
+
+/// A log in memory, appended to at random.
+pub(crate) struct MiniLog {
+    pub(crate) random: Random,
+    /// Every byte ever put into a segment, durable or not.
+    pub(crate) segments: Segments,
+    /// How far each segment was handed to the backup, and reported durable.
+    pub(crate) passed: BTreeMap<u64, usize>,
+    pub(crate) durable: BTreeMap<u64, usize>,
+    pub(crate) sealed: BTreeSet<u64>,
+    /// Segments whose seal was handed to the backup.
+    finished: BTreeSet<u64>,
+    pub(crate) head: Option<u64>,
+    next: u64,
+    /// Segments that the current head lists, and those it no longer does.
+    digest: BTreeSet<u64>,
+    reclaimable: Vec<(u64, u64)>,
+    survivors: Vec<u64>,
+    pub(crate) entries: u64,
+}
+
+impl MiniLog {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::after(seed, Segments::new(), 0)
+    }
+
+    /// A log that goes on after a replay.
+    pub(crate) fn after(seed: u64, segments: Segments, highest: u64) -> Self {
+        let lengths: BTreeMap<u64, usize> = segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
+        Self {
+            random: Random(seed),
+            passed: lengths.clone(),
+            durable: lengths,
+            sealed: segments.keys().copied().collect(),
+            finished: segments.keys().copied().collect(),
+            head: None,
+            next: highest + 1,
+            digest: segments.keys().copied().collect(),
+            segments,
+            reclaimable: Vec::new(),
+            survivors: Vec::new(),
+            entries: 0,
+        }
+    }
+
+    fn begin(&mut self, role: Role) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let digest = match role {
+            Role::Head => self.digest.iter().copied().chain([id]).collect(),
+            Role::Survivor => Vec::new(),
+        };
+        let header = SegmentHeader { id, safe_version: 1, role, digest };
+        let value = header.encode();
+        let entry = Entry { kind: Kind::Segment, successor: false, table: 0, version: 0, key: &[], value: &value };
+        let mut bytes = vec![0; entry.encoded_len()];
+        entry.encode(&mut bytes);
+        self.segments.insert(id, bytes);
+        self.passed.insert(id, 0);
+        id
+    }
+
+    fn seal(&mut self, id: u64) {
+        self.sealed.insert(id);
+    }
+
+    /// Appends an entry with a value of `len` bytes to the head, and begins a new one when it must.
+    pub(crate) fn append<D: Disk>(&mut self, backup: &Backup<D>, len: usize) -> bool {
+        let key = self.random.next().to_le_bytes();
+        let value = vec![key[0]; len];
+        let kind = if self.random.one_in(4) { Kind::Tombstone } else { Kind::Object };
+        let entry = Entry { kind, successor: false, table: 3, version: self.entries + 1, key: &key, value: &value };
+        let needed = entry.encoded_len();
+        if let Some(head) = self.head
+            && backup.room(head) < self.segments[&head].len() - self.passed[&head] + needed
+        {
+            self.seal(head);
+            self.head = None;
+        }
+        if self.head.is_none() {
+            let count = backup.frame_count();
+            let waiting = self.passed.iter().filter(|(_, passed)| **passed == 0).count();
+            if count.live as usize + waiting + 1 >= count.max as usize {
+                return false;
+            }
+            self.clean();
+            // A survivor counts only once it is durable, and a head lists it.
+            self.survivors.retain(|id| {
+                let whole = self.durable.get(id) == Some(&self.segments[id].len());
+                if whole {
+                    self.digest.insert(*id);
+                }
+                !whole
+            });
+            let head = self.begin(Role::Head);
+            self.digest.insert(head);
+            self.head = Some(head);
+        }
+        let bytes = self.segments.get_mut(&self.head.unwrap()).unwrap();
+        let at = bytes.len();
+        bytes.resize(at + needed, 0);
+        entry.encode(&mut bytes[at..]);
+        self.entries += 1;
+        true
+    }
+
+    /// Drops some old segments from the digest: the next head no longer lists them.
+    fn clean(&mut self) {
+        while self.digest.len() > 5 {
+            let victim = *self.digest.iter().nth(self.random.below(4)).unwrap();
+            self.digest.remove(&victim);
+            self.reclaimable.push((victim, self.next));
+        }
+    }
+
+    /// Begins and seals a survivor of one entry.
+    pub(crate) fn survive<D: Disk>(&mut self, backup: &Backup<D>) {
+        let count = backup.frame_count();
+        if count.live + 4 >= count.max || self.survivors.len() > 1 {
+            return;
+        }
+        let id = self.begin(Role::Survivor);
+        let value = vec![7; self.random.below(9000)];
+        let entry =
+            Entry { kind: Kind::Object, successor: false, table: 3, version: 1, key: b"survivor", value: &value };
+        let bytes = self.segments.get_mut(&id).unwrap();
+        let at = bytes.len();
+        bytes.resize(at + entry.encoded_len(), 0);
+        entry.encode(&mut bytes[at..]);
+        self.seal(id);
+        self.survivors.push(id);
+    }
+
+    /// Hands what is pending to the backup, oldest segment first, in slices.
+    pub(crate) fn pass<D: Disk>(&mut self, backup: &mut Backup<D>) -> Result<(), AppendError> {
+        for (id, passed) in &mut self.passed {
+            let bytes = &self.segments[id];
+            let sealed = self.sealed.contains(id);
+            if *passed == bytes.len() && (!sealed || self.finished.contains(id)) {
+                continue;
+            }
+            let offset = u32::try_from(*passed).unwrap();
+            backup.append(*id, offset, bytes[*passed..].chunks(1000), sealed)?;
+            *passed = bytes.len();
+            if sealed {
+                self.finished.insert(*id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what is durable, and frees what is no longer listed by a durable head.
+    pub(crate) fn poll<D: Disk>(&mut self, backup: &mut Backup<D>, now: u64) -> Result<(), Failed> {
+        let durable = &mut self.durable;
+        backup.poll(Nanos(now), |progress| {
+            let before = durable.insert(progress.segment, progress.up_to as usize).unwrap_or(0);
+            assert!(before <= progress.up_to as usize, "progress goes forwards");
+        })?;
+        let (durable, passed) = (&self.durable, &mut self.passed);
+        self.reclaimable.retain(|(victim, head)| {
+            let free = durable.get(head).is_some_and(|up_to| *up_to > 0);
+            if free {
+                backup.free(*victim);
+                passed.remove(victim);
+            }
+            !free
+        });
+        Ok(())
+    }
+
+    /// Appends, passes, commits and polls until everything is durable.
+    pub(crate) fn settle<D: Disk>(&mut self, backup: &mut Backup<D>) {
+        self.pass(backup).unwrap();
+        let all = |log: &Self| log.passed.iter().all(|(id, passed)| log.durable.get(id).unwrap_or(&0) == passed);
+        while !all(self) || backup.is_committing() {
+            backup.submit(Nanos(0)).unwrap();
+            self.poll(backup, 0).unwrap();
+        }
+    }
+
+    /// Checks a replay against what was appended and reported durable. `promised` says whether reports must hold
+    /// (they need not after a power failure, of a buffered log).
+    pub(crate) fn check(&self, replayed: &Segments, newest: Option<u64>, promised: bool) {
+        for (id, bytes) in replayed {
+            let appended = self.segments.get(id).unwrap_or_else(|| panic!("segment {id} was never begun"));
+            assert!(appended.starts_with(bytes), "segment {id} holds what was appended");
+            if Some(*id) != newest {
+                assert!(bytes.len() == appended.len(), "segment {id} is whole: {} of {}", bytes.len(), appended.len());
+                assert!(self.sealed.contains(id));
+            }
+        }
+        if !promised {
+            return;
+        }
+        // The newest head that was reported durable, in however small a part, is there or has a successor.
+        let heads = self.segments.iter().filter(|(_, bytes)| is_head(bytes)).map(|(id, _)| *id);
+        let reported = heads.filter(|id| self.durable.get(id).is_some_and(|up_to| *up_to > 0)).max();
+        assert!(newest >= reported, "newest head is {newest:?}, {reported:?} was reported durable");
+        if let Some(newest) = newest {
+            let header = SegmentHeader::parse(Entry::parse(&replayed[&newest]).unwrap().value).unwrap();
+            assert!(header.digest.iter().eq(replayed.keys()), "what the head lists is there, and nothing else");
+            let up_to = *self.durable.get(&newest).unwrap_or(&0);
+            assert!(replayed[&newest].len() >= up_to, "{} B of {up_to} durable ones", replayed[&newest].len());
+        }
+    }
+}
+
+fn is_head(bytes: &[u8]) -> bool {
+    let header = SegmentHeader::parse(Entry::parse(bytes).unwrap().value).unwrap();
+    header.role == Role::Head
+}
+
+/// A disk in memory with `contents`.
+pub(crate) fn disk_with(contents: &[u8]) -> MemControl {
+    let control = MemControl::new(1);
+    control.patch(0, contents);
+    control
+}
