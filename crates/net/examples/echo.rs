@@ -17,8 +17,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use sprat_net::{Driver, Idle, Mode, Nanos, Policy, Tcp, Transmit, Udp};
 
 const FRAME: usize = 100;
-const TURN: Duration = Duration::from_millis(150);
-const TURNS: usize = 10;
+const TURN: Duration = Duration::from_millis(100);
+const TURNS: usize = 6;
 
 /// One end of an echo.
 trait End {
@@ -161,7 +161,7 @@ fn pair(kind: Kind) -> io::Result<(Box<dyn End + Send>, Box<dyn End + Send>)> {
             for stream in [&client, &server] {
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(matches!(kind, Kind::BareTcp))?;
-                stream.set_read_timeout(Some(TURN))?;
+                stream.set_read_timeout(Some(TURN / 50))?;
             }
             (Box::new(BareTcp { stream: client, server: false }), Box::new(BareTcp { stream: server, server: true }))
         }
@@ -228,11 +228,8 @@ fn main() -> io::Result<()> {
             if !hog {
                 pin(1);
             }
-            let mut servers: Vec<_> = servers
-                .into_iter()
-                .zip(VARIANTS)
-                .map(|(end, variant)| (end, Waiter::new(variant.waits)))
-                .collect();
+            let mut servers: Vec<_> =
+                servers.into_iter().zip(VARIANTS).map(|(end, variant)| (end, Waiter::new(variant.waits))).collect();
             loop {
                 let now = turn.load(Ordering::Relaxed);
                 if now == stop {
@@ -252,10 +249,10 @@ fn main() -> io::Result<()> {
         } else {
             pin(0);
         }
+        let mut waiters = VARIANTS.map(|variant| Waiter::new(variant.waits));
         for _ in 0..TURNS {
-            for (i, (variant, end)) in VARIANTS.iter().zip(&mut clients).enumerate() {
+            for (i, (waiter, end)) in waiters.iter_mut().zip(&mut clients).enumerate() {
                 turn.store(i, Ordering::Relaxed);
-                let mut waiter = Waiter::new(variant.waits);
                 let until = Instant::now() + TURN;
                 let mut sent = Instant::now();
                 let mut trips = 0;
@@ -264,7 +261,7 @@ fn main() -> io::Result<()> {
                     while waiter.round(end.as_mut()) == 0 {}
                     let back = Instant::now();
                     trips += 1;
-                    if trips > 100 {
+                    if trips > 20 {
                         times[i].push(u32::try_from((back - sent).as_nanos()).unwrap_or(u32::MAX));
                     }
                     sent = back;

@@ -21,7 +21,6 @@ pub struct AnyDriver {
 }
 
 /// The sending half of [`AnyDriver`].
-#[expect(clippy::large_enum_variant, reason = "one a node, and its place does not matter")]
 pub enum AnyTx {
     /// Of [`Udp`].
     Udp(UdpTx),

@@ -46,11 +46,7 @@ impl Counters {
     /// Frames that were to be sent and were not.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped_full
-            + self.dropped_size
-            + self.dropped_unreachable
-            + self.dropped_refused
-            + self.dropped_other
+        self.dropped_full + self.dropped_size + self.dropped_unreachable + self.dropped_refused + self.dropped_other
     }
 
     pub(crate) fn received(&mut self, bytes: usize) {

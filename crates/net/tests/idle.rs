@@ -135,10 +135,10 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     now = now + micros(3015);
     decider.idle(now);
     decider.worked(now);
-    assert_eq!(decider.idle(now + micros(1)), Step::Spin, "briefly, still");
-    assert_eq!(decider.idle(now + micros(15)), Step::Sleep);
+    assert_eq!(decider.idle(now + micros(1)), Step::Sleep);
+    assert_eq!(decider.idle(now + micros(90_000)), Step::Sleep, "longer, the more it cost");
     // After a while it tries again.
-    now = now + policy.robbed_for * 2;
+    now = now + micros(3015 * 32) + policy.robbed_for;
     decider.worked(now);
     decider.worked(now + micros(5));
     assert_eq!(decider.idle(now + micros(20)), Step::Yield);
@@ -238,10 +238,12 @@ fn a_frame_wakes_a_sleeper() {
         let now = clock();
         // From the first round on that may sleep, so that the frame comes before, during or after.
         slept.store(now.0 > 1_000_000, Ordering::SeqCst);
-        idle.rest(now, now + Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 }), &[driver
-            .poll_fd()
-            .expect("has one")])
-            .expect("rests");
+        idle.rest(
+            now,
+            now + Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 }),
+            &[driver.poll_fd().expect("has one")],
+        )
+        .expect("rests");
     }
     sender.join().expect("ends");
 }

@@ -127,7 +127,11 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
         }
     };
     for (number, &(to_b, pause, len)) in (0..).zip(posts) {
-        if to_b { post(&mut a, B, &frame(number, len)) } else { post(&mut b, A, &frame(number, len)) }
+        if to_b {
+            post(&mut a, B, &frame(number, len))
+        } else {
+            post(&mut b, A, &frame(number, len))
+        }
         hub.deliver_until(hub.now() + Duration::from_nanos(pause));
         collect(&hub, &mut a, &mut b);
     }

@@ -7,6 +7,12 @@ use crate::Nanos;
 /// Arrivals whose gaps are remembered.
 const GAPS: usize = 8;
 
+/// Being robbed may cost one part in this many of a node's time: so many times as long it sleeps after.
+const ROBBED_SHARE: u32 = 32;
+
+/// The longest it sleeps for that.
+const ROBBED_MOST: Duration = Duration::from_secs(1);
+
 /// How a node waits for work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
@@ -33,8 +39,8 @@ pub struct Policy {
     pub yield_after: Duration,
     /// A gap between two idle rounds from which on another thread must have had the core.
     pub robbed_after: Duration,
-    /// How long not to spin (nor yield) after that; doubled each time up to sixteen times this. A sleeper is
-    /// woken before threads that only compute; one that yields to them waits for their turn to end.
+    /// How long not to spin (nor yield) after that, at least; and 32 times the gap. A sleeper
+    /// is woken before threads that only compute; one that spins or yields waits for their turns to end.
     pub robbed_for: Duration,
 }
 
@@ -81,9 +87,8 @@ pub struct Decider {
     /// When the last round was, if it found nothing and ended awake.
     idled: Option<Nanos>,
     yielded: Nanos,
-    /// Until when not to spin, for others need the core, and for how long that was.
+    /// Until when not to spin, for others need the core.
     robbed_until: Nanos,
-    robbed_for: Duration,
 }
 
 const _: () = assert!(GAPS <= u8::BITS as usize);
@@ -92,15 +97,7 @@ impl Decider {
     /// Begins at `now`, idle.
     #[must_use]
     pub fn new(policy: Policy, now: Nanos) -> Self {
-        Self {
-            policy,
-            worked: now,
-            short_gaps: 0,
-            idled: None,
-            yielded: now,
-            robbed_until: Nanos(0),
-            robbed_for: policy.robbed_for,
-        }
+        Self { policy, worked: now, short_gaps: 0, idled: None, yielded: now, robbed_until: Nanos(0) }
     }
 
     /// A round found work.
@@ -132,13 +129,15 @@ impl Decider {
     }
 
     fn step(&self, now: Nanos) -> Step {
-        let since = now.since(self.worked);
-        let robbed = now < self.robbed_until;
         let spin = self.policy.mode == Mode::Spin;
+        if !spin && now < self.robbed_until {
+            return Step::Sleep;
+        }
+        let since = now.since(self.worked);
         if since < self.policy.yield_after {
             return Step::Spin;
         }
-        if !spin && (robbed || since >= self.spin_bound()) {
+        if !spin && since >= self.spin_bound() {
             return Step::Sleep;
         }
         // One that never sleeps yields less often: each yield may cost it another's whole turn.
@@ -148,13 +147,9 @@ impl Decider {
 
     fn look_for_robbers(&mut self, now: Nanos) {
         let Some(before) = self.idled else { return };
-        if now.since(before) >= self.policy.robbed_after {
-            if now.since(self.robbed_until) > self.robbed_for {
-                self.robbed_for = self.policy.robbed_for;
-            } else {
-                self.robbed_for = (self.robbed_for * 2).min(self.policy.robbed_for * 16);
-            }
-            self.robbed_until = now + self.robbed_for;
+        let gap = now.since(before);
+        if gap >= self.policy.robbed_after {
+            self.robbed_until = now + (gap * ROBBED_SHARE).clamp(self.policy.robbed_for, ROBBED_MOST);
         }
     }
 }

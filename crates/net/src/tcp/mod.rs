@@ -29,6 +29,9 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that wait for one slow or not yet connected peer; frames beyond that are dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
+/// Bytes gathered for one peer before they are sent unasked: as much as stays in the cache.
+const STAGE_BYTES: usize = 48 << 10;
+
 /// Bytes that wait for all of them together.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
@@ -113,7 +116,7 @@ impl Tcp {
             counters: Counters::default(),
         };
         tx.hear()?;
-        Ok(Self { tx, rx: TcpRx::new(), local })
+        Ok(Self { tx, rx: TcpRx::default(), local })
     }
 
     /// Connections there are, those being opened included.
@@ -198,15 +201,25 @@ impl Transmit for TcpTx {
         conn.outbox.push(parts, len, 0);
         self.buffered += conn.outbox.len() - before;
         self.counters.sent(1, len);
-        if !conn.blocked && !conn.dirty {
+        if conn.blocked {
+            return;
+        }
+        let full = conn.outbox.len() >= STAGE_BYTES;
+        if !conn.dirty {
             conn.dirty = true;
             self.dirty.push((slot, conn.serial));
+        }
+        if full {
+            self.write(slot);
         }
     }
 
     fn flush(&mut self) {
         while let Some((slot, serial)) = self.dirty.pop() {
-            if self.table.get_mut(slot).is_some_and(|conn| conn.serial == serial) {
+            let Some(conn) = self.table.get_mut(slot).filter(|conn| conn.serial == serial) else { continue };
+            conn.dirty = false;
+            // Blocked since, or written with a long frame.
+            if !conn.blocked && !conn.outbox.is_empty() {
                 self.write(slot);
             }
         }
@@ -242,7 +255,6 @@ impl TcpTx {
     /// Writes what the connection in `slot` has pending.
     fn write(&mut self, slot: usize) {
         let Some(conn) = self.table.get_mut(slot) else { return };
-        conn.dirty = false;
         let before = conn.outbox.len();
         let written = conn.write();
         self.buffered -= before - conn.outbox.len();

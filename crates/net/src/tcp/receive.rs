@@ -1,10 +1,10 @@
 //! The receiving half of the TCP driver.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -28,16 +28,12 @@ const ACCEPT_BATCH: usize = 16;
 /// Reads of one connection in one call, at most: others wait.
 const READ_BATCH: usize = 4;
 
+#[derive(Default)]
 pub(crate) struct TcpRx {
-    events: Vec<Event>,
     turn: u32,
 }
 
 impl TcpRx {
-    pub(super) fn new() -> Self {
-        Self { events: Vec::with_capacity(EVENT_BATCH), turn: 0 }
-    }
-
     /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
     pub(crate) fn receive<T>(
         &mut self,
@@ -54,7 +50,7 @@ impl TcpRx {
         }
         let look_around = listens && (count == 0 || self.turn.is_multiple_of(LISTEN_EVERY));
         if count > DIRECT || tx.blocked > 0 || look_around {
-            return self.receive_ready(holder, of, sink);
+            return receive_ready(holder, of, sink);
         }
         // A copy, for the sink may open and close connections.
         let mut slots = [0; DIRECT];
@@ -63,46 +59,41 @@ impl TcpRx {
         }
         Ok(slots[..count].iter().map(|&slot| read_frames(slot, holder, &of, sink)).sum())
     }
+}
 
-    /// Serves the connections that epoll names.
-    fn receive_ready<T>(
-        &mut self,
-        holder: &mut T,
-        of: impl Fn(&mut T) -> &mut TcpTx,
-        sink: Sink<'_, T>,
-    ) -> io::Result<usize> {
-        self.events.clear();
-        match epoll::wait(&of(holder).epoll, spare_capacity(&mut self.events), Some(&NOW)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(0),
-            Err(error) => return Err(error.into()),
+/// Serves the connections that epoll names.
+fn receive_ready<T>(holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx, sink: Sink<'_, T>) -> io::Result<usize> {
+    let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENT_BATCH];
+    let events = match epoll::wait(&of(holder).epoll, &mut room, Some(&NOW)) {
+        Ok((events, _)) => events,
+        Err(Errno::INTR) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let mut frames = 0;
+    for event in events {
+        let (data, flags) = (event.data.u64(), event.flags);
+        if data == LISTENER {
+            of(holder).accept();
+            continue;
         }
-        let mut frames = 0;
-        for event in &self.events {
-            let (data, flags) = (event.data.u64(), event.flags);
-            if data == LISTENER {
-                of(holder).accept();
-                continue;
-            }
-            let tx = of(holder);
-            let slot = usize::try_from(data & u64::from(u32::MAX)).expect("slots are limited");
-            let Some(conn) = tx.table.get_mut(slot) else { continue };
-            // Closed by an earlier event of this batch, and the slot used again.
-            if u64::from(conn.serial) != data >> 32 {
-                continue;
-            }
-            if conn.blocked && flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
-                if conn.connecting {
-                    tx.connected(slot);
-                }
-                tx.write(slot);
-            }
-            if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
-                frames += read_frames(slot, holder, &of, sink);
-            }
+        let tx = of(holder);
+        let slot = usize::try_from(data & u64::from(u32::MAX)).expect("slots are limited");
+        let Some(conn) = tx.table.get_mut(slot) else { continue };
+        // Closed by an earlier event of this batch, and the slot used again.
+        if u64::from(conn.serial) != data >> 32 {
+            continue;
         }
-        Ok(frames)
+        if conn.blocked && flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+            if conn.connecting {
+                tx.connected(slot);
+            }
+            tx.write(slot);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
+            frames += read_frames(slot, holder, &of, sink);
+        }
     }
+    Ok(frames)
 }
 
 const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

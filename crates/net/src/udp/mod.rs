@@ -20,9 +20,9 @@ use crate::driver::Sink;
 use crate::{Counters, Driver, Transmit};
 
 /// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where they lie.
-/// Ethernet's frames are below it, so they leave in runs. Copying this much costs some 50 ns,
-/// a system call at least as much again as its work.
-pub const SMALL_FRAME: usize = 2048;
+/// Jumbo Ethernet's frames are below it, so they leave in runs. Copying this much costs about 0.3 us; a
+/// call of the kernel for each frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150 us one by one).
+pub const SMALL_FRAME: usize = 9216;
 
 /// Bytes of datagrams the kernel keeps for us each way; without the right to force it,
 /// as much as `net.core.rmem_max` and `wmem_max` allow.

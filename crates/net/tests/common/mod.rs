@@ -19,7 +19,7 @@ pub(crate) fn at(address: &str) -> SocketAddr {
 
 /// A frame of `len` bytes that tells its number.
 pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8))) as u8).collect()
+    (0..len as u64).map(|i| number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8)).to_le_bytes()[0]).collect()
 }
 
 /// Calls `step` until it says that it is done.
@@ -58,7 +58,13 @@ pub(crate) fn exchange<C: Driver, S: Driver>(client: &mut C, server: &mut S, to:
     // Not more at a time than a socket's buffer takes.
     let mut number = 0;
     for burst in sizes.chunks(32) {
-        let frames: Vec<_> = burst.iter().map(|&len| { number += 1; frame(number, len) }).collect();
+        let frames: Vec<_> = burst
+            .iter()
+            .map(|&len| {
+                number += 1;
+                frame(number, len)
+            })
+            .collect();
         for frame in &frames {
             send(client.tx(), to, frame);
         }
