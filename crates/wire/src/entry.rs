@@ -4,7 +4,7 @@
 //! 0        4       8          14       16     17          20
 //! | crc32c | table | version  | key_len | kind | value_len | key ... | value ... |
 //! ```
-//! The CRC covers everything behind itself. Entries are not aligned: at 130 B of data an object, each
+//! The CRC covers everything behind itself. The top bit of `kind` is [`Entry::successor`]. Entries are not aligned: at 130 B of data an object, each
 //! byte of padding would be 0.6 % of the memory.
 
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
@@ -18,13 +18,16 @@ pub const HEADER_BYTES: usize = 20;
 /// Longest entry, bytes.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
+/// The bit of the kind byte that says [`Entry::successor`].
+const SUCCESSOR: u8 = 0x80;
+
 /// What an entry is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
     /// A key and its value.
     Object = 1,
-    /// A key whose object is gone; value: the `u64` id of the segment that held the object.
+    /// A key whose object is gone; value: the `u64` id of a segment, see [`Entry::successor`].
     Tombstone = 2,
     /// First entry of a segment; value: see [`SegmentHeader`].
     Segment = 3,
@@ -49,6 +52,13 @@ const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 pub struct Entry<'a> {
     /// What it is.
     pub kind: Kind,
+    /// Whether older versions of the key may still lie in other segments.
+    ///
+    /// An object has it when it was written over an object of another segment. A tombstone takes it from the object
+    /// it buries: without it, every buried version lies in the very segment that the tombstone names;
+    /// with it, they may lie in that segment and any with a lower id. Once no such segment is left, nothing can
+    /// rise again and the tombstone is dead.
+    pub successor: bool,
     /// Table of the object; zero for [`Kind::Segment`].
     pub table: u32,
     /// Version of the object, or of the object that a tombstone buries.
@@ -109,7 +119,7 @@ impl<'a> Entry<'a> {
             table: U32::new(self.table),
             version: [version[0], version[1], version[2], version[3], version[4], version[5]],
             key_len: U16::new(u16::try_from(self.key.len()).expect("key within limits")),
-            kind: self.kind as u8,
+            kind: self.kind as u8 | if self.successor { SUCCESSOR } else { 0 },
             value_len: [value_len[0], value_len[1], value_len[2]],
         };
         out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -130,11 +140,11 @@ impl<'a> Entry<'a> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
             return Err(Malformed::Truncated { needed: HEADER_BYTES, present: bytes.len() });
         };
-        let kind = match header.kind {
+        let kind = match header.kind & !SUCCESSOR {
             1 => Kind::Object,
             2 => Kind::Tombstone,
             3 => Kind::Segment,
-            other => return Err(Malformed::Kind(other)),
+            _ => return Err(Malformed::Kind(header.kind)),
         };
         let key_len = usize::from(header.key_len.get());
         let [a, b, c] = header.value_len;
@@ -150,6 +160,7 @@ impl<'a> Entry<'a> {
         let [v0, v1, v2, v3, v4, v5] = header.version;
         Ok(Self {
             kind,
+            successor: header.kind & SUCCESSOR != 0,
             table: header.table.get(),
             version: u64::from_le_bytes([v0, v1, v2, v3, v4, v5, 0, 0]),
             key,
@@ -169,6 +180,33 @@ impl<'a> Entry<'a> {
             return Err(Malformed::Crc { stored, computed });
         }
         Ok(entry)
+    }
+}
+
+/// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry passes over
+/// them. They get no checksum: such bytes never leave memory.
+///
+/// # Panics
+/// When the gap is not empty and shorter than a header: no sum of entries is.
+pub fn fill_gap(mut gap: &mut [u8]) {
+    while !gap.is_empty() {
+        assert!(gap.len() >= HEADER_BYTES);
+        let mut len = gap.len().min(HEADER_BYTES + MAX_VALUE);
+        if gap.len() - len > 0 && gap.len() - len < HEADER_BYTES {
+            len -= HEADER_BYTES;
+        }
+        let value_len = u32::try_from(len - HEADER_BYTES).expect("within limits").to_le_bytes();
+        let header = Header {
+            crc: U32::new(0),
+            table: U32::new(0),
+            version: [0; 6],
+            key_len: U16::new(0),
+            kind: Kind::Segment as u8,
+            value_len: [value_len[0], value_len[1], value_len[2]],
+        };
+        let (filler, rest) = gap.split_at_mut(len);
+        filler[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        gap = rest;
     }
 }
 

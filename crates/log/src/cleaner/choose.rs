@@ -1,0 +1,155 @@
+//! Which segment to clean next, and whether to.
+
+use crate::config::{CLEANER_SEGMENTS, Durability};
+use crate::log::{Log, NO_SLOT};
+use crate::segment::Segment;
+use sprat_wire::SEGLET_BYTES;
+
+/// Segments looked at for one choice. A log with more is looked at piece by piece.
+pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
+
+/// Segments that one combination takes at most.
+const SOURCES_MAX: usize = 32;
+
+/// Survivors' worth of live bytes that one combination moves at most.
+const SURVIVORS_MAX: usize = 3;
+
+/// Compaction in idle time wants at least this share of a segment's memory back.
+const IDLE_GAIN: usize = 16;
+
+/// Tombstones pile up once they take this share of the memory that objects leave.
+const TOMBSTONE_SHARE: usize = 4;
+
+impl Log {
+    /// Whether segments on disk come near the most there may be.
+    pub(super) fn disk_is_short(&self) -> bool {
+        let most = self.config.max_segments_on_disk;
+        self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
+    }
+
+    /// Whether tombstones take so much memory that the segments which they guard against should go.
+    pub(super) fn tombstones_pile_up(&self) -> bool {
+        let left = self.memory.seglets.total() * SEGLET_BYTES - self.object_bytes;
+        self.tombstone_bytes > left / TOMBSTONE_SHARE
+    }
+
+    /// Segments that may be chosen, with their slots: a window of all of them that moves on from choice to choice.
+    fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
+        let count = self.memory.slot_count();
+        let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
+        self.cleaner.cursor = from + CHOICE_SCAN_MAX;
+        let this = &*self;
+        (from..count).chain(0..from).take(CHOICE_SCAN_MAX).filter_map(move |slot| {
+            let slot = u32::try_from(slot).expect("slots are counted in u32");
+            let segment = this.memory.get(slot)?;
+            this.may_be_moved(slot, segment).then_some((slot, segment))
+        })
+    }
+
+    /// Whether a segment's entries may be moved by a new task of the cleaner.
+    pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
+        let cleaner = &self.cleaner;
+        segment.closed
+            && !segment.cleaned
+            && segment.pins == 0
+            && cleaner.compaction.as_ref().is_none_or(|job| job.slot != slot)
+            && cleaner.combination.as_ref().is_none_or(|job| !job.sources.contains(&slot))
+    }
+
+    /// The segment whose compaction frees most for what it costs, counting on old segments to stay as they
+    /// are: (1 - u) * age / (1 + u).
+    pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
+        let free = self.memory.seglets.free();
+        if !forced && free >= self.idle_water {
+            return None;
+        }
+        let idle = free >= self.low_water && !forced;
+        let (position, reclaimed) = (self.position, self.reclaimed);
+        let mut best = (0.0, NO_SLOT);
+        for (slot, segment) in self.candidates() {
+            let live = live_estimate(segment, reclaimed);
+            let seglets = segment.seglets();
+            let gain = seglets.saturating_sub(live.div_ceil(SEGLET_BYTES));
+            let futile = live.saturating_add(SEGLET_BYTES / 4) > segment.futile;
+            if gain == 0 || futile || (idle && gain < seglets.div_ceil(IDLE_GAIN)) {
+                continue;
+            }
+            let score = score(live, seglets * SEGLET_BYTES, position - segment.birth);
+            if score > best.0 {
+                best = (score, slot);
+            }
+        }
+        (best.1 != NO_SLOT).then_some(best.1)
+    }
+
+    /// Segments to combine, none if it would not help.
+    pub(super) fn choose_combination(&mut self, forced: bool) -> Vec<u32> {
+        let short = self.disk_is_short();
+        let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
+        if !short && !pile && !forced {
+            return Vec::new();
+        }
+        let (position, reclaimed) = (self.position, self.reclaimed);
+        let segment_bytes = self.config.segment_bytes;
+        // Tombstones die when the oldest segments go, disk space is won where the least is alive.
+        let oldest_first = pile && !short;
+        let mut order: Vec<(f64, u64, u32)> = self
+            .candidates()
+            .map(|(slot, segment)| {
+                let live = live_estimate(segment, reclaimed);
+                let score = if oldest_first { 0.0 } else { score(live, segment_bytes, position - segment.birth) };
+                (-score, segment.id, slot)
+            })
+            .collect();
+        let by_score = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        if order.len() > SOURCES_MAX {
+            order.select_nth_unstable_by(SOURCES_MAX, by_score);
+            order.truncate(SOURCES_MAX);
+        }
+        order.sort_unstable_by(by_score);
+        let mut chosen = Vec::new();
+        let (mut live, mut seglets) = (0, 0);
+        for (_, _, slot) in order {
+            let segment = self.memory.segment(slot);
+            if live + segment.live > SURVIVORS_MAX * segment_bytes {
+                break;
+            }
+            live += segment.live;
+            seglets += segment.seglets();
+            chosen.push(slot);
+        }
+        // A sixteenth for headers and for the ends of survivors that no entry fits into.
+        let survivors = (live + live / 16).div_ceil(segment_bytes);
+        let wins_disk = chosen.len() > survivors;
+        let wins_memory = seglets > live.div_ceil(SEGLET_BYTES) + survivors;
+        let tracked = self.config.durability == Durability::Tracked;
+        let helps = if short { wins_disk } else { pile || wins_memory };
+        if !helps || (tracked && chosen.len() < survivors) {
+            chosen.clear();
+        }
+        chosen
+    }
+
+    /// Seals a head that is full of dead entries, so that it can be cleaned.
+    pub(super) fn roll_dead_head(&mut self) -> bool {
+        if self.head == NO_SLOT {
+            return false;
+        }
+        let head = self.memory.segment(self.head);
+        let gain = head.seglets().saturating_sub(head.live.div_ceil(SEGLET_BYTES));
+        gain > 1 && self.open_head(true).is_ok()
+    }
+}
+
+/// Bytes that are alive, as far as can be told: tombstones are not told when what they guard against goes, so
+/// once anything went, half of them count as dead.
+fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
+    if segment.looked == reclaimed { segment.live } else { segment.live - segment.tombstones / 2 }
+}
+
+/// Benefit over cost of cleaning a segment.
+#[expect(clippy::cast_precision_loss, reason = "a heuristic")]
+fn score(live: usize, bytes: usize, age: u64) -> f64 {
+    let used = live as f64 / bytes.max(1) as f64;
+    (1.0 - used).max(1e-6) * (age + 1) as f64 / (1.0 + used)
+}

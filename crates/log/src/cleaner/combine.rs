@@ -1,0 +1,219 @@
+//! Level 2: moves the live entries of several segments to survivors, so that their replicas may go.
+
+use super::{Budget, NO_VISITS};
+use crate::config::{CLEANER_SEGMENTS, Durability};
+use crate::log::{Log, NO_SLOT};
+use crate::segment::NoRoom;
+use sprat_wire::entry::{Role, SegmentHeader};
+use std::collections::VecDeque;
+
+/// Finished combinations that may wait for the disk.
+const BATCHES_MAX: usize = 4;
+
+/// A combination under way.
+#[derive(Debug)]
+pub(crate) struct Combination {
+    /// Segments to take entries from, the first one's first extent on.
+    pub(super) sources: VecDeque<u32>,
+    /// Ids of those that are done.
+    cleaned: Vec<u64>,
+    /// Survivor that is being filled, or `NO_SLOT`, and all of this combination.
+    survivor: u32,
+    survivors: Vec<u32>,
+    birth: u64,
+}
+
+/// A finished combination: the cleaned segments may go once the survivors are durable and a durable digest
+/// lists them instead.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    cleaned: Vec<u64>,
+    survivors: Vec<u32>,
+}
+
+impl Log {
+    /// Goes on with the combination under way, or begins one if that is worthwhile. True if it did something; false too
+    /// when it has to wait for memory.
+    pub(super) fn combine_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
+        let mut job = match self.cleaner.combination.take() {
+            Some(job) => job,
+            None => match self.begin_combination(forced) {
+                Some(job) => job,
+                None => return false,
+            },
+        };
+        let mut worked = false;
+        while !budget.is_spent() {
+            let Some(&source) = job.sources.front() else {
+                self.finish_combination(job);
+                return true;
+            };
+            let Some(&extent) = self.memory.segment(source).extents.first() else {
+                job.cleaned.push(self.finish_source(source));
+                job.sources.pop_front();
+                worked = true;
+                continue;
+            };
+            let mut visits = NO_VISITS;
+            let count = self.gather(extent.start, extent.end, *budget, &mut visits);
+            for visit in &visits[..count] {
+                if let Some(live) = self.judge(visit, source) {
+                    let to = match self.survivor_room(&mut job, visit.len) {
+                        Ok(to) => to,
+                        Err(no_room) => {
+                            // This entry and what follows come when there is room for it.
+                            self.memory.advance(source, visit.address);
+                            worked |= visit.address > extent.start;
+                            if let NoRoom::Memory { run } = no_room {
+                                worked |= run > 1 && self.make_run(run);
+                            }
+                            self.cleaner.combination = Some(job);
+                            return worked;
+                        }
+                    };
+                    self.relocate(visit, live, to);
+                    self.cleaner.stats.combined_bytes += visit.len as u64;
+                    let tombstone = if matches!(live, super::Live::Tombstone) { visit.len } else { 0 };
+                    for (slot, gains) in [(source, false), (job.survivor, true)] {
+                        let segment = self.memory.segment_mut(slot);
+                        if gains {
+                            segment.live += visit.len;
+                            segment.tombstones += tombstone;
+                        } else {
+                            segment.live -= visit.len;
+                            segment.tombstones -= tombstone;
+                        }
+                    }
+                }
+                budget.take(visit.len);
+            }
+            let last = visits[count - 1];
+            self.memory.advance(source, last.address + last.len);
+            worked = true;
+        }
+        self.cleaner.combination = Some(job);
+        worked
+    }
+
+    fn begin_combination(&mut self, forced: bool) -> Option<Combination> {
+        let tracked = self.config.durability == Durability::Tracked;
+        let disk = self.memory.by_id.len() + CLEANER_SEGMENTS <= self.config.max_segments_on_disk;
+        // While a log is restored, there is no head yet that could list survivors.
+        if self.head == NO_SLOT || self.cleaner.batches.len() >= BATCHES_MAX || (tracked && !disk) {
+            return None;
+        }
+        let sources = self.choose_combination(forced);
+        if sources.is_empty() {
+            return None;
+        }
+        let mut weight = 1;
+        let mut sum = 0;
+        for &slot in &sources {
+            let segment = self.memory.segment(slot);
+            weight += segment.live as u128;
+            sum += u128::from(segment.birth) * segment.live as u128;
+        }
+        let birth = u64::try_from(sum / weight).expect("a mean is no more than the greatest");
+        let (cleaned, survivors) = (Vec::new(), Vec::new());
+        Some(Combination { sources: sources.into(), cleaned, survivor: NO_SLOT, survivors, birth })
+    }
+
+    /// Takes room for an entry in a survivor.
+    fn survivor_room(&mut self, job: &mut Combination, len: usize) -> Result<usize, NoRoom> {
+        let limit = self.config.segment_bytes;
+        if job.survivor == NO_SLOT {
+            self.open_survivor(job)?;
+        }
+        match self.memory.append(job.survivor, len, limit, 0) {
+            Err(NoRoom::Segment) => {
+                self.seal_survivor(job);
+                self.open_survivor(job)?;
+                self.memory.append(job.survivor, len, limit, 0)
+            }
+            other => other,
+        }
+    }
+
+    fn open_survivor(&mut self, job: &mut Combination) -> Result<(), NoRoom> {
+        let tracked = self.config.durability == Durability::Tracked;
+        if tracked && self.memory.by_id.len() >= self.config.max_segments_on_disk {
+            return Err(NoRoom::Disk);
+        }
+        let id = self.memory.next_id;
+        let slot = self.memory.add(id, Role::Survivor, job.birth);
+        let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Survivor, digest: Vec::new() };
+        if let Err(no_room) = self.append_header(slot, &header, 0) {
+            self.memory.abandon(slot);
+            return Err(no_room);
+        }
+        job.survivor = slot;
+        job.survivors.push(slot);
+        if tracked {
+            self.survivors.push(slot);
+        }
+        Ok(())
+    }
+
+    fn seal_survivor(&mut self, job: &mut Combination) {
+        self.memory.seal(job.survivor);
+        if self.config.durability == Durability::Volatile {
+            let segment = self.memory.segment_mut(job.survivor);
+            segment.listed = true;
+            segment.closed = true;
+        } else {
+            let memory = &self.memory;
+            self.survivors.retain(|&slot| !memory.segment(slot).wholly_durable());
+        }
+        job.survivor = NO_SLOT;
+    }
+
+    fn finish_source(&mut self, slot: u32) -> u64 {
+        self.cleaner.stats.combined_segments += 1;
+        let segment = self.memory.segment_mut(slot);
+        assert_eq!(segment.live, 0);
+        assert!(segment.extents.is_empty());
+        segment.cleaned = true;
+        segment.id
+    }
+
+    fn finish_combination(&mut self, mut job: Combination) {
+        if job.survivor != NO_SLOT {
+            self.seal_survivor(&mut job);
+        }
+        let Combination { cleaned, survivors, .. } = job;
+        match self.config.durability {
+            Durability::Tracked => self.cleaner.batches.push_back(Batch { cleaned, survivors }),
+            Durability::Volatile => cleaned.into_iter().for_each(|id| self.memory.forget(id)),
+        }
+    }
+
+    /// Lets the survivors of finished combinations take the places of what was cleaned into them, as far as they are
+    /// durable; returns the segments that the next digest leaves out.
+    pub(crate) fn list_durable_survivors(&mut self) -> Vec<u64> {
+        let mut drops = std::mem::take(&mut self.cleaner.drops);
+        while self.first_batch_is_durable() {
+            let batch = self.cleaner.batches.pop_front().expect("there is a first");
+            for slot in batch.survivors {
+                let segment = self.memory.segment_mut(slot);
+                segment.listed = true;
+                segment.closed = true;
+            }
+            for id in batch.cleaned {
+                let slot = self.memory.by_id[&id];
+                self.memory.segment_mut(slot).listed = false;
+                drops.push(id);
+            }
+        }
+        drops
+    }
+
+    fn first_batch_is_durable(&self) -> bool {
+        let Some(batch) = self.cleaner.batches.front() else { return false };
+        batch.survivors.iter().all(|&slot| self.memory.segment(slot).wholly_durable())
+    }
+
+    /// Opens a new head before its time if a finished combination waits for nothing else.
+    pub(super) fn roll_for_batches(&mut self) -> bool {
+        self.first_batch_is_durable() && self.head != NO_SLOT && self.open_head(true).is_ok()
+    }
+}

@@ -1,0 +1,128 @@
+//! Level 1: slides the live entries of a segment together where they are.
+
+use super::{Budget, NO_VISITS};
+use crate::log::Log;
+use sprat_wire::entry::fill_gap;
+
+/// A compaction under way. Entries go from `source` to `target`, which never overtakes it. The target's extent is the
+/// source's or the one before: extents in between have been emptied and freed.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    pub(super) slot: u32,
+    id: u64,
+    target_extent: usize,
+    target: usize,
+    source_extent: usize,
+    source: usize,
+    seglets_before: usize,
+}
+
+impl Log {
+    /// Goes on with the compaction under way, or begins one if that is worthwhile; true if it did something.
+    pub(super) fn compact_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
+        let job = self.cleaner.compaction.take().filter(|job| {
+            // The slot may be another's by now, and a segment that is being read must stay as it is.
+            let segment = self.memory.get(job.slot).filter(|segment| segment.id == job.id);
+            let goes_on = segment.is_some_and(|segment| segment.pins == 0 && segment.closed && !segment.cleaned);
+            self.cleaner.stats.interrupted += u64::from(!goes_on);
+            goes_on
+        });
+        let Some(mut job) = job.or_else(|| self.begin_compaction(forced)) else { return false };
+        while !budget.is_spent() {
+            let segment = self.memory.segment(job.slot);
+            let Some(extent) = segment.extents.get(job.source_extent) else {
+                self.finish_compaction(&job);
+                return true;
+            };
+            if job.source == extent.end {
+                self.leave_extent(&mut job);
+                continue;
+            }
+            let mut visits = NO_VISITS;
+            let count = self.gather(job.source, extent.end, *budget, &mut visits);
+            for visit in &visits[..count] {
+                if let Some(live) = self.judge(visit, job.slot) {
+                    let to = self.slide(&mut job, visit.len);
+                    self.relocate(visit, live, to);
+                    self.cleaner.stats.compacted_bytes += visit.len as u64;
+                }
+                job.source = visit.address + visit.len;
+                budget.take(visit.len);
+            }
+        }
+        self.close_gap(&job);
+        self.cleaner.compaction = Some(job);
+        true
+    }
+
+    fn begin_compaction(&mut self, forced: bool) -> Option<Compaction> {
+        let slot = self.choose_compaction(forced)?;
+        let segment = self.memory.segment(slot);
+        let start = segment.extents[0].start;
+        Some(Compaction {
+            slot,
+            id: segment.id,
+            target_extent: 0,
+            target: start,
+            source_extent: 0,
+            source: start,
+            seglets_before: segment.seglets(),
+        })
+    }
+
+    /// Takes the place for the next live entry, which lies at or before where the entry is now.
+    fn slide(&mut self, job: &mut Compaction, len: usize) -> usize {
+        let extents = &mut self.memory.segment_mut(job.slot).extents;
+        if job.target_extent < job.source_extent {
+            let extent = &mut extents[job.target_extent];
+            if job.target + len <= extent.cap {
+                let to = job.target;
+                job.target += len;
+                extent.end = job.target;
+                return to;
+            }
+            job.target_extent = job.source_extent;
+            job.target = extents[job.source_extent].start;
+        }
+        let to = job.target;
+        job.target += len;
+        to
+    }
+
+    /// All entries of the source's extent are moved: frees what is behind them, and goes to the next.
+    fn leave_extent(&mut self, job: &mut Compaction) {
+        let start = self.memory.segment(job.slot).extents[job.source_extent].start;
+        if job.target_extent == job.source_extent && job.target > start {
+            self.memory.truncate(job.slot, job.source_extent, job.target);
+            job.source_extent += 1;
+        } else {
+            self.memory.drop_extent(job.slot, job.source_extent);
+            if job.target_extent == job.source_extent && job.target_extent > 0 {
+                job.target_extent -= 1;
+                job.target = self.memory.segment(job.slot).extents[job.target_extent].end;
+            }
+        }
+        if let Some(next) = self.memory.segment(job.slot).extents.get(job.source_extent) {
+            job.source = next.start;
+            if job.target_extent == job.source_extent {
+                job.target = next.start;
+            }
+        }
+    }
+
+    /// Makes the bytes between the entries moved and those to come passable.
+    fn close_gap(&mut self, job: &Compaction) {
+        let extent = self.memory.segment(job.slot).extents[job.source_extent];
+        let from = if job.target_extent == job.source_extent { job.target } else { extent.start };
+        fill_gap(&mut self.memory.bytes[from..job.source]);
+    }
+
+    fn finish_compaction(&mut self, job: &Compaction) {
+        self.cleaner.stats.compacted_segments += 1;
+        let reclaimed = self.reclaimed;
+        let segment = self.memory.segment_mut(job.slot);
+        segment.looked = reclaimed;
+        let freed = job.seglets_before - segment.seglets();
+        segment.futile = if freed == 0 { segment.live } else { usize::MAX };
+    }
+}

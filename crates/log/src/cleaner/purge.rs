@@ -1,0 +1,50 @@
+//! Frees the objects of dropped tables.
+
+use super::Budget;
+use crate::log::{Log, Ref, hash_at};
+use crate::table::Place;
+
+impl Log {
+    /// Walks on through the hash table if a table was dropped; true if it did something.
+    pub(super) fn purge_step(&mut self, budget: &mut Budget) -> bool {
+        let Some(mut from) = self.cleaner.purge else { return false };
+        let mut dropped = Vec::new();
+        while !budget.is_spent() {
+            // A chain holds the hashes with the same low bits: bits reversed, a range.
+            let hash = from.reverse_bits();
+            let memory = &self.memory;
+            let near = |address: usize| crate::arena::prefetch(&memory.bytes[address]);
+            self.table.visit(hash, near, |address| {
+                let entry = memory.entry(address);
+                let len = entry.encoded_len();
+                budget.take(0);
+                if self.tables.is_dropped(entry.table) {
+                    dropped.push((Ref { address, len }, entry.table));
+                }
+            });
+            budget.take(0);
+            for (reference, table) in dropped.drain(..) {
+                let hash = hash_at(&self.memory, self.config.seed, reference.address);
+                let place = self.table.find(hash, |address| address == reference.address);
+                let (place, _) = place.expect("it was there a moment ago");
+                self.bury_dropped(hash, place, reference, table);
+            }
+            let depth = self.table.depth(hash);
+            let Some(next) = (from | u64::MAX >> depth).checked_add(1) else {
+                self.tables.forget_purged();
+                self.cleaner.purge = None;
+                return true;
+            };
+            from = next;
+        }
+        self.cleaner.purge = Some(from);
+        true
+    }
+
+    /// Takes an object of a dropped table out of the books.
+    pub(super) fn bury_dropped(&mut self, hash: u64, place: Place, reference: Ref, table: u32) {
+        self.table.remove(hash, place);
+        self.memory.owner_mut(reference.address).live -= reference.len;
+        self.account_removed(table, reference.len);
+    }
+}

@@ -1,0 +1,99 @@
+//! How a log is set up.
+
+use crate::table::ADDRESS_BITS;
+use sprat_wire::entry::HEADER_BYTES;
+use sprat_wire::{SEGLET_BYTES, SEGMENT_BYTES};
+use thiserror::Error;
+
+/// Least memory of a log, bytes.
+pub const MIN_MEMORY: usize = 32 * SEGLET_BYTES;
+
+/// Most memory of a log, bytes (256 GB): what the hash table's addresses reach.
+pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
+
+/// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the head that lists them.
+pub(crate) const CLEANER_SEGMENTS: usize = 6;
+
+/// Whether there is a disk behind the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Durability {
+    /// Every segment has a replica on disk, whose progress the caller reports, see [`crate::Log::next_pending`].
+    Tracked,
+    /// There is none: whatever is in memory is as durable as it gets, and removals need no tombstones.
+    Volatile,
+}
+
+/// How a log is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes for the log; the hash table takes about 11 bytes an object on top.
+    pub memory: usize,
+    /// Seed of the hash of keys. The same as long as cursors of scans shall stay good, restarts included.
+    pub seed: u64,
+    /// Whether there is a disk.
+    pub durability: Durability,
+    /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for each segment on
+    /// disk, and any one entry must fit.
+    pub segment_bytes: usize,
+    /// Most segments with a replica on disk at any time, those that wait to be freed included.
+    pub max_segments_on_disk: usize,
+}
+
+/// Why there can be no such log.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// Too little or too much memory.
+    #[error("memory of {0} bytes is not within {MIN_MEMORY} and {MAX_MEMORY}")]
+    Memory(usize),
+    /// A segment size that does not work.
+    #[error("segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an eighth of the memory, with room for a digest")]
+    SegmentBytes(usize),
+    /// Too few segments on disk to hold what fits in memory.
+    #[error("{given} segments on disk are too few, {needed} are needed")]
+    SegmentsOnDisk {
+        /// What was given.
+        given: usize,
+        /// The least that works.
+        needed: usize,
+    },
+    /// The address space could not be reserved.
+    #[error("cannot reserve memory: {0}")]
+    Reserve(#[from] std::io::Error),
+}
+
+impl Config {
+    /// The usual set-up for so many bytes of memory: segments of a 32nd of the memory and at most 8 MB, so that objects of any
+    /// size fit from 64 MB on; twice as many segments on disk as in memory.
+    #[must_use]
+    pub fn new(memory: usize, durability: Durability) -> Self {
+        let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
+        let segment_bytes = (memory / 32 / SEGLET_BYTES * SEGLET_BYTES).clamp(SEGLET_BYTES, SEGMENT_BYTES);
+        Self { memory, seed: 0, durability, segment_bytes, max_segments_on_disk: 2 * memory / segment_bytes + 16 }
+    }
+
+    /// Seglets of the arena.
+    pub(crate) fn seglets(&self) -> usize {
+        self.memory / SEGLET_BYTES
+    }
+
+    /// Bytes of a head's header when the disk is as full as it may be.
+    pub(crate) fn header_bytes_max(&self) -> usize {
+        HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
+            return Err(ConfigError::Memory(self.memory));
+        }
+        let segment = self.segment_bytes;
+        let fits = (SEGLET_BYTES..=SEGMENT_BYTES.min(self.memory / 8)).contains(&segment);
+        if !fits || !segment.is_multiple_of(SEGLET_BYTES) || self.header_bytes_max() > segment / 2 {
+            return Err(ConfigError::SegmentBytes(segment));
+        }
+        let needed = self.memory / segment * 3 / 2 + 2 * CLEANER_SEGMENTS;
+        if self.max_segments_on_disk < needed {
+            return Err(ConfigError::SegmentsOnDisk { given: self.max_segments_on_disk, needed });
+        }
+        Ok(())
+    }
+}

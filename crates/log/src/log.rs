@@ -1,0 +1,425 @@
+//! The log itself: put, find, remove.
+
+use crate::cleaner::Cleaner;
+use crate::config::{Config, ConfigError, Durability, CLEANER_SEGMENTS};
+use crate::segment::{Memory, NoRoom};
+use crate::table::{Place, Table};
+use crate::tables::Tables;
+use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
+use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
+use std::collections::VecDeque;
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Slot of no segment.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// Of the memory that is no reserve, the share that objects may fill: the rest is for tombstones,
+/// headers, and dead bytes that the cleaner has not come to.
+const LIVE_SHARE: (usize, usize) = (15, 16);
+
+/// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet of memory adds
+/// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
+const FORCED_SLICES: usize = 256;
+
+/// See [`FORCED_SLICES`].
+const FORCED_SLICES_PER_SEGLET: usize = 8;
+
+/// Why nothing was written.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum Full {
+    /// Live data fills the memory, or the entry is longer than a segment: something must be removed first.
+    #[error("memory is full of live data")]
+    Memory,
+    /// There is dead data, but it cannot be cleaned before more of the log is durable: try again after that.
+    #[error("memory waits for the disk")]
+    Replication,
+}
+
+/// Where an entry lies: its address and length. Good until the log is next changed or cleaned; see [`crate::Pin`]
+/// for longer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ref {
+    pub(crate) address: usize,
+    pub(crate) len: usize,
+}
+
+impl Ref {
+    /// Bytes of the entry, header included.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no entry is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Written {
+    /// The object's version.
+    pub version: u64,
+    /// Its entry.
+    pub reference: Ref,
+}
+
+/// A log-structured memory. See the crate's page for what holds at all times.
+pub struct Log {
+    pub(crate) config: Config,
+    pub(crate) memory: Memory,
+    pub(crate) table: Table,
+    pub(crate) tables: Tables,
+    pub(crate) cleaner: Cleaner,
+    /// Tombstones by key, while the log is restored.
+    pub(crate) graves: Option<Table>,
+    /// Segment that writers append to.
+    pub(crate) head: u32,
+    /// Heads that are not both sealed and durable, oldest first; the last is `head`.
+    pub(crate) heads: VecDeque<u32>,
+    /// Survivors that are not both sealed and durable.
+    pub(crate) survivors: Vec<u32>,
+    /// Segments whose replicas may go.
+    pub(crate) reclaimable: Vec<u64>,
+    /// Segments ever made reclaimable.
+    pub(crate) reclaimed: u64,
+    /// Above every version ever removed.
+    pub(crate) safe_version: u64,
+    /// Bytes ever appended to heads.
+    pub(crate) position: u64,
+    /// Bytes of entries of objects, and of tombstones.
+    pub(crate) object_bytes: usize,
+    pub(crate) tombstone_bytes: usize,
+    /// Seglets that only the cleaner may take.
+    pub(crate) reserve: usize,
+    /// Free seglets under which writers pay for cleaning.
+    pub(crate) low_water: usize,
+    /// Free seglets under which idle time is used for cleaning.
+    pub(crate) idle_water: usize,
+}
+
+impl Log {
+    /// An empty log.
+    ///
+    /// # Errors
+    /// When the configuration does not work out, or the address space cannot be reserved.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let mut log = Self::headless(config)?;
+        log.open_head(true).expect("an empty arena has room for a header");
+        Ok(log)
+    }
+
+    /// An empty log that cannot be written to.
+    pub(crate) fn headless(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let seglets = config.seglets();
+        let reserve = (seglets / 64).clamp(2, 64);
+        Ok(Self {
+            memory: Memory::new(seglets)?,
+            table: Table::new(config.memory / HEADER_BYTES)?,
+            tables: Tables::default(),
+            cleaner: Cleaner::default(),
+            graves: None,
+            head: NO_SLOT,
+            heads: VecDeque::new(),
+            survivors: Vec::new(),
+            reclaimable: Vec::new(),
+            reclaimed: 0,
+            safe_version: 1,
+            position: 0,
+            object_bytes: 0,
+            tombstone_bytes: 0,
+            reserve,
+            low_water: reserve + (seglets / 48).max(2),
+            idle_water: seglets / 8,
+            config,
+        })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Hash of a key: one pass, no allocation.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
+        hash(self.config.seed, table, key)
+    }
+
+    /// Brings near what [`Log::find`] will look at first: worth a call as soon as the hash is known.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Finds an object.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, table: u32, key: &[u8]) -> Option<Ref> {
+        self.find_hashed(self.hash(table, key), table, key)
+    }
+
+    /// Finds an object whose hash is known.
+    #[inline]
+    #[must_use]
+    pub fn find_hashed(&self, hash: u64, table: u32, key: &[u8]) -> Option<Ref> {
+        let (_, reference) = self.lookup(hash, table, key)?;
+        (!self.tables.is_dropped(table)).then_some(reference)
+    }
+
+    /// The entry at a reference. Its checksum is not computed: memory is trusted.
+    ///
+    /// # Panics
+    /// Perhaps, when the reference is out of date.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self, reference: Ref) -> Entry<'_> {
+        self.memory.entry(reference.address)
+    }
+
+    /// Writes an object, in place of the one with the same key if there is one.
+    ///
+    /// The version is one more than the present object's, or else above that of every object ever removed.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was changed then.
+    ///
+    /// # Panics
+    /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the edge.
+    pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
+        assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
+        let hash = self.hash(table, key);
+        self.table.prefetch(hash);
+        let len = HEADER_BYTES + key.len() + value.len();
+        self.admit(hash, table, key, len)?;
+        let address = self.make_room(len)?;
+        // From here on nothing fails. The lookup comes after the cleaning, which may have moved the object.
+        let known = self.lookup(hash, table, key);
+        let (version, successor) = match known {
+            Some((_, old)) => {
+                let entry = self.memory.entry(old.address);
+                let contained = !entry.successor && self.memory.seglets.owner(old.address) == self.head;
+                (entry.version + 1, !contained)
+            }
+            None => (self.safe_version, false),
+        };
+        let entry = Entry { kind: Kind::Object, successor, table, version, key, value };
+        entry.encode(&mut self.memory.bytes[address..address + len]);
+        match known {
+            Some((place, old)) => {
+                self.table.set(place, hash, address);
+                self.memory.owner_mut(old.address).live -= old.len;
+                self.account_removed(table, old.len);
+            }
+            None => self.table_insert(hash, address),
+        }
+        self.memory.owner_mut(address).live += len;
+        self.account_added(table, len);
+        Ok(Written { version, reference: Ref { address, len } })
+    }
+
+    /// Removes an object; returns the version it had, or `None` when there was none.
+    ///
+    /// # Errors
+    /// [`Full`]: a tombstone takes memory too. Nothing was changed then.
+    pub fn remove(&mut self, table: u32, key: &[u8]) -> Result<Option<u64>, Full> {
+        let hash = self.hash(table, key);
+        if self.find_hashed(hash, table, key).is_none() {
+            return Ok(None);
+        }
+        let tombstone = match self.config.durability {
+            Durability::Volatile => None,
+            Durability::Tracked => {
+                let len = HEADER_BYTES + key.len() + size_of::<u64>();
+                Some((self.make_room(len)?, len))
+            }
+        };
+        let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
+        let entry = self.memory.entry(old.address);
+        let (version, successor) = (entry.version, entry.successor);
+        if let Some((address, len)) = tombstone {
+            let segment = if successor {
+                self.memory.next_id - 1
+            } else {
+                self.memory.owner_mut(old.address).id
+            };
+            let value = segment.to_le_bytes();
+            let entry = Entry { kind: Kind::Tombstone, successor, table, version, key, value: &value };
+            entry.encode(&mut self.memory.bytes[address..address + len]);
+            let head = self.memory.segment_mut(self.head);
+            head.live += len;
+            head.tombstones += len;
+            self.tombstone_bytes += len;
+        }
+        self.table.remove(hash, place);
+        self.memory.owner_mut(old.address).live -= old.len;
+        self.account_removed(table, old.len);
+        self.safe_version = self.safe_version.max(version + 1);
+        Ok(Some(version))
+    }
+
+    /// Drops a table: its objects are not found any more; [`Log::clean`] frees them by and by.
+    ///
+    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id must not be used again.
+    pub fn drop_table(&mut self, table: u32) {
+        self.tables.drop_table(table);
+        self.cleaner.purge_from_start();
+    }
+
+    /// Looks a key up in the table, dropped tables included.
+    #[inline]
+    pub(crate) fn lookup(&self, hash: u64, table: u32, key: &[u8]) -> Option<(Place, Ref)> {
+        let mut len = 0;
+        let (place, address) = self.table.find(hash, |address| {
+            let entry = self.memory.entry(address);
+            len = entry.encoded_len();
+            entry.table == table && entry.key == key
+        })?;
+        Some((place, Ref { address, len }))
+    }
+
+    pub(crate) fn table_insert(&mut self, hash: u64, address: usize) {
+        let (memory, seed) = (&self.memory, self.config.seed);
+        self.table.insert(hash, address, |at| hash_at(memory, seed, at), |at| crate::arena::prefetch(&memory.bytes[at]));
+    }
+
+    pub(crate) fn account_added(&mut self, table: u32, len: usize) {
+        self.object_bytes += len;
+        self.tables.add(table, len);
+    }
+
+    pub(crate) fn account_removed(&mut self, table: u32, len: usize) {
+        self.object_bytes -= len;
+        self.tables.subtract(table, len);
+    }
+
+    /// Most bytes of objects that the log takes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        (self.config.seglets() - self.reserve) * SEGLET_BYTES / LIVE_SHARE.1 * LIVE_SHARE.0
+    }
+
+    /// Refuses what could not be kept: beyond this, the cleaner would find ever less to clean.
+    fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
+        if self.object_bytes + len <= self.capacity() {
+            return Ok(());
+        }
+        let old = self.lookup(hash, table, key).map_or(0, |(_, old)| old.len);
+        if len <= old || self.object_bytes + len - old <= self.capacity() { Ok(()) } else { Err(Full::Memory) }
+    }
+
+    /// Takes room for an entry in the head, cleaning as needed: the writer pays.
+    fn make_room(&mut self, len: usize) -> Result<usize, Full> {
+        if len + self.config.header_bytes_max() > self.config.segment_bytes {
+            return Err(Full::Memory);
+        }
+        if self.memory.seglets.free() < self.low_water {
+            self.pay(len);
+        }
+        let slices = FORCED_SLICES + FORCED_SLICES_PER_SEGLET * self.config.seglets();
+        for _ in 0..slices {
+            let no_room = match self.append_to_head(len) {
+                Ok(address) => return Ok(address),
+                Err(no_room) => no_room,
+            };
+            if let NoRoom::Memory { run } = no_room
+                && run > 1
+                && self.make_run(run)
+            {
+                continue;
+            }
+            if !self.forced_slice() {
+                break;
+            }
+        }
+        let waiting = self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
+        Err(if waiting { Full::Replication } else { Full::Memory })
+    }
+
+    fn append_to_head(&mut self, len: usize) -> Result<usize, NoRoom> {
+        let limit = self.config.segment_bytes;
+        let address = match self.memory.append(self.head, len, limit, self.reserve) {
+            Err(NoRoom::Segment) => {
+                self.open_head(false)?;
+                self.memory.append(self.head, len, limit, self.reserve)
+            }
+            other => other,
+        }?;
+        self.position += len as u64;
+        Ok(address)
+    }
+
+    /// Seals the head, if there is one, and opens the next, whose digest lists the survivors that became durable and
+    /// no longer what was cleaned into them. The cleaner may take its reserves for that, a writer may not.
+    pub(crate) fn open_head(&mut self, reserves: bool) -> Result<(), NoRoom> {
+        let tracked = self.config.durability == Durability::Tracked;
+        let (segments, floor) = if reserves { (0, 0) } else { (CLEANER_SEGMENTS, self.reserve) };
+        if tracked && self.memory.by_id.len() + segments >= self.config.max_segments_on_disk {
+            return Err(NoRoom::Disk);
+        }
+        let id = self.memory.next_id;
+        let drops = self.list_durable_survivors();
+        let slot = self.memory.add(id, Role::Head, self.position);
+        let segment = self.memory.segment_mut(slot);
+        segment.listed = true;
+        segment.drops = drops;
+        let digest = if tracked {
+            self.memory.by_id.iter().filter(|&(_, &slot)| self.memory.segment(slot).listed).map(|(&id, _)| id).collect()
+        } else {
+            Vec::new()
+        };
+        let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
+        match self.append_header(slot, &header, floor) {
+            Ok(len) => {
+                self.memory.segment_mut(slot).header_len = len;
+                self.position += len as u64;
+            }
+            Err(no_room) => {
+                let drops = std::mem::take(&mut self.memory.segment_mut(slot).drops);
+                self.memory.abandon(slot);
+                self.cleaner.dropped_again(drops);
+                return Err(no_room);
+            }
+        }
+        if self.head != NO_SLOT {
+            self.memory.seal(self.head);
+            if tracked {
+                self.close_durable_heads();
+            } else {
+                self.memory.segment_mut(self.head).closed = true;
+            }
+        }
+        self.head = slot;
+        if tracked {
+            self.heads.push_back(slot);
+        }
+        Ok(())
+    }
+
+    /// Writes the header of a new segment; returns its length.
+    pub(crate) fn append_header(&mut self, slot: u32, header: &SegmentHeader, floor: usize) -> Result<usize, NoRoom> {
+        let value = header.encode();
+        let kind = Kind::Segment;
+        let entry = Entry { kind, successor: false, table: 0, version: header.safe_version, key: &[], value: &value };
+        let len = entry.encoded_len();
+        let address = self.memory.append(slot, len, self.config.segment_bytes, floor)?;
+        entry.encode(&mut self.memory.bytes[address..address + len]);
+        Ok(len)
+    }
+}
+
+/// Hash of a key under a seed.
+#[inline]
+#[must_use]
+pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
+    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in high bits too.
+    xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+/// Hash of the entry at `address`.
+#[inline]
+pub(crate) fn hash_at(memory: &Memory, seed: u64, address: usize) -> u64 {
+    let entry = memory.entry(address);
+    hash(seed, entry.table, entry.key)
+}

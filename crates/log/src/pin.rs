@@ -1,0 +1,60 @@
+//! Readers that outlast a call: a response that is gathered straight from the log's memory.
+
+use crate::log::{Log, Ref};
+
+/// Holds an entry's bytes where they are. The entry may be overwritten, removed or moved meanwhile; the bytes stay.
+///
+/// Must be given back by [`Log::unpin`]: until then the whole segment's memory is kept from the cleaner.
+/// Each pin is thus up to 8 MB that cannot be reused, and the caller bounds how many there are and how long.
+#[derive(Debug)]
+#[must_use = "a pin holds memory until it is given back"]
+pub struct Pin {
+    slot: u32,
+    value: std::ops::Range<usize>,
+    version: u64,
+}
+
+impl Pin {
+    /// Version of the object.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Bytes of the value.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// Whether the value is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+}
+
+impl Log {
+    /// Pins the entry at a reference.
+    pub fn pin(&mut self, reference: Ref) -> Pin {
+        let entry = self.memory.entry(reference.address);
+        let (version, value_len) = (entry.version, entry.value.len());
+        let slot = self.memory.seglets.owner(reference.address);
+        self.memory.segment_mut(slot).pins += 1;
+        let end = reference.address + reference.len;
+        Pin { slot, value: end - value_len..end, version }
+    }
+
+    /// The value of a pinned entry.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, pin: &Pin) -> &[u8] {
+        &self.memory.bytes[pin.value.clone()]
+    }
+
+    /// Gives a pin back.
+    #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
+    pub fn unpin(&mut self, pin: Pin) {
+        self.memory.unpin(pin.slot);
+    }
+}

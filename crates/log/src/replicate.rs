@@ -1,0 +1,158 @@
+//! What the disk still has to get, and what it may forget.
+//!
+//! The order that makes a crash harmless at any moment: a head's bytes are handed out only once its predecessor
+//! is sealed and wholly durable, and a head's digest leaves out a cleaned segment only if the survivors, which it lists in
+//! its place, were wholly durable when it was opened. So whatever head is the newest on disk, all that its
+//! digest lists is there.
+
+use crate::log::Log;
+use crate::{Durability, Ref};
+use sprat_wire::entry::Role;
+
+/// Pieces of memory handed out at once at most.
+pub const PENDING_SLICES: usize = 16;
+
+/// Bytes of a segment that are to be replicated.
+#[derive(Clone, Debug)]
+pub struct Pending<'a> {
+    /// Id of the segment.
+    pub segment: u64,
+    /// Where in the segment's byte stream the bytes begin.
+    pub offset: usize,
+    /// Bytes in all slices together.
+    pub len: usize,
+    /// Whether the segment is sealed and these are its last bytes. A segment may also be sealed after its last byte was
+    /// handed out; then the next head tells.
+    pub sealed: bool,
+    slices: [&'a [u8]; PENDING_SLICES],
+    count: usize,
+}
+
+impl<'a> Pending<'a> {
+    /// The bytes, in order, none of the slices empty.
+    ///
+    /// They stay where they are and as they are until they were marked durable.
+    #[must_use]
+    pub fn slices(&self) -> &[&'a [u8]] {
+        &self.slices[..self.count]
+    }
+}
+
+impl Log {
+    /// Bytes ever appended to heads: what is written before now is durable when [`Log::durable_position`] gets here.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Position up to which the log is durable.
+    #[must_use]
+    pub fn durable_position(&self) -> u64 {
+        match self.heads.front() {
+            Some(&slot) => {
+                let head = self.memory.segment(slot);
+                head.base + head.durable as u64
+            }
+            None => self.position,
+        }
+    }
+
+    /// Whether an entry would be found after a crash now.
+    #[must_use]
+    pub fn is_durable(&self, reference: Ref) -> bool {
+        let segment = self.memory.segment(self.memory.seglets.owner(reference.address));
+        if self.config.durability == Durability::Volatile || segment.closed || segment.role == Role::Survivor {
+            // A survivor's entries lie in the segments they came from until it is durable itself.
+            return true;
+        }
+        let mut offset = 0;
+        for extent in &segment.extents {
+            if (extent.start..extent.end).contains(&reference.address) {
+                return offset + (reference.address - extent.start) + reference.len <= segment.durable;
+            }
+            offset += extent.used();
+        }
+        unreachable!("the owner of a seglet has an extent there")
+    }
+
+    /// The next bytes to replicate, of the oldest head that is not wholly handed out and durable, or else of a survivor.
+    ///
+    /// After handing them to the disk, say so with [`Log::mark_submitted`].
+    #[must_use]
+    pub fn next_pending(&self) -> Option<Pending<'_>> {
+        self.heads.iter().take(1).chain(&self.survivors).find_map(|&slot| self.pending_of(slot))
+    }
+
+    fn pending_of(&self, slot: u32) -> Option<Pending<'_>> {
+        let segment = self.memory.segment(slot);
+        if segment.submitted == segment.appended {
+            return None;
+        }
+        let mut slices = [&[][..]; PENDING_SLICES];
+        let (mut count, mut len) = (0, 0);
+        let mut skip = segment.submitted;
+        for extent in &segment.extents {
+            if skip >= extent.used() {
+                skip -= extent.used();
+                continue;
+            }
+            if count == PENDING_SLICES {
+                break;
+            }
+            slices[count] = &self.memory.bytes[extent.start + skip..extent.end];
+            len += slices[count].len();
+            count += 1;
+            skip = 0;
+        }
+        let sealed = segment.sealed && segment.submitted + len == segment.appended;
+        Some(Pending { segment: segment.id, offset: segment.submitted, len, sealed, slices, count })
+    }
+
+    /// Says that a segment's byte stream was handed to the disk up to `up_to`.
+    ///
+    /// # Panics
+    /// When the segment has fewer bytes, or is not one that is replicated: a mistake of the caller.
+    pub fn mark_submitted(&mut self, segment: u64, up_to: usize) {
+        let slot = self.memory.by_id[&segment];
+        let segment = self.memory.segment_mut(slot);
+        assert!(segment.submitted <= up_to && up_to <= segment.appended);
+        segment.submitted = up_to;
+    }
+
+    /// Says that a segment's byte stream is durable up to `up_to`.
+    ///
+    /// # Panics
+    /// When those bytes were never submitted: a mistake of the caller.
+    pub fn mark_durable(&mut self, segment: u64, up_to: usize) {
+        // What is unknown by now was durable as a whole, and has been cleaned since.
+        let Some(&slot) = self.memory.by_id.get(&segment) else { return };
+        let segment = self.memory.segment_mut(slot);
+        assert!(up_to <= segment.submitted || segment.closed || segment.cleaned);
+        segment.durable = segment.durable.max(up_to);
+        if segment.durable >= segment.header_len {
+            for id in std::mem::take(&mut segment.drops) {
+                self.memory.forget(id);
+                self.reclaimable.push(id);
+                self.reclaimed += 1;
+            }
+        }
+        self.close_durable_heads();
+        let memory = &self.memory;
+        self.survivors.retain(|&slot| !memory.segment(slot).wholly_durable());
+    }
+
+    /// Lets go of the heads that are done with.
+    pub(crate) fn close_durable_heads(&mut self) {
+        while let Some(&slot) = self.heads.front()
+            && self.memory.segment(slot).wholly_durable()
+        {
+            self.memory.segment_mut(slot).closed = true;
+            self.heads.pop_front();
+        }
+    }
+
+    /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list them. Each is given once.
+    pub fn take_reclaimable(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.reclaimable)
+    }
+}

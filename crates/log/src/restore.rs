@@ -1,0 +1,229 @@
+//! Restart: a log is built again from the segments on disk.
+//!
+//! Segments come in any order, best in descending order of ids: then the newest version of most objects comes first and the rest
+//! need not be copied. Each becomes a segment in memory with the same id and only its live entries, as if
+//! compacted. An object counts if nothing newer of its key is known and no tombstone of its version or a later one,
+//! whichever came first. While this goes on, tombstones have a hash table of their own.
+
+use crate::config::{Config, ConfigError};
+use crate::log::Log;
+use crate::segment::NoRoom;
+use crate::table::Table;
+use sprat_wire::entry::{Entry, Kind, Malformed, Role};
+use thiserror::Error;
+
+/// Entries looked at together, so that their cache misses overlap.
+const BATCH: usize = 16;
+
+/// Why a segment could not be taken in.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum RestoreError {
+    /// The digest does not list the segment, or it came before.
+    #[error("segment {0} is not expected")]
+    Unexpected(u64),
+    /// Bytes that are no entry.
+    #[error("segment {segment}: {reason}")]
+    Malformed {
+        /// The segment.
+        segment: u64,
+        /// What is wrong.
+        reason: Malformed,
+    },
+    /// The live data does not fit in the memory of this log.
+    #[error("the live data on disk needs more memory than {0} bytes")]
+    Full(usize),
+}
+
+/// A log that is being restored.
+pub struct Restore {
+    log: Log,
+    /// Tables that exist, ascending; others' objects are left out. All do for `None`.
+    tables: Option<Vec<u32>>,
+}
+
+impl Restore {
+    /// Begins with nothing. `digest`: the segments to come, as the newest head on disk lists them. `tables`: the tables that
+    /// exist, if known: objects of others, dropped before, stay dropped.
+    ///
+    /// # Errors
+    /// As [`Log::new`].
+    pub fn new(config: Config, digest: &[u64], tables: Option<&[u32]>) -> Result<Self, ConfigError> {
+        let mut log = Log::headless(config)?;
+        log.graves = Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
+        // Ids grow with age: as if each segment before had been full.
+        for (rank, &id) in (0u64..).zip(digest) {
+            log.position = rank * log.config.segment_bytes as u64;
+            let slot = log.memory.add(id, Role::Head, log.position);
+            log.memory.segment_mut(slot).listed = true;
+        }
+        let tables = tables.map(|tables| {
+            let mut tables = tables.to_vec();
+            tables.sort_unstable();
+            tables
+        });
+        Ok(Self { log, tables })
+    }
+
+    /// Hash of a key, to be given with its entry: may be computed anywhere by [`crate::hash`].
+    #[must_use]
+    pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
+        self.log.hash(table, key)
+    }
+
+    /// Takes a segment's entries in, headers and checksums checked by the caller: each with the hash of its key.
+    /// `safe_version` is from the segment's header.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the restoration cannot go on then.
+    pub fn segment<'a>(
+        &mut self,
+        id: u64,
+        safe_version: u64,
+        entries: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<(), RestoreError> {
+        let unexpected = RestoreError::Unexpected(id);
+        let slot = *self.log.memory.by_id.get(&id).ok_or(unexpected)?;
+        if self.log.memory.segment(slot).sealed {
+            return Err(unexpected);
+        }
+        self.log.safe_version = self.log.safe_version.max(safe_version);
+        let mut entries = entries.into_iter();
+        let mut batch: [(u64, &[u8]); BATCH] = [(0, &[]); BATCH];
+        loop {
+            let mut count = 0;
+            for (place, entry) in batch.iter_mut().zip(&mut entries) {
+                *place = entry;
+                self.log.table.prefetch(entry.0);
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            // A second round: what the lines point to, where there is something.
+            for &(hash, _) in &batch[..count] {
+                if let Some(address) = self.log.table.peek(hash) {
+                    crate::arena::prefetch(&self.log.memory.bytes[address]);
+                }
+            }
+            for &(hash, bytes) in &batch[..count] {
+                let entry = Entry::parse(bytes).map_err(|reason| RestoreError::Malformed { segment: id, reason })?;
+                let bytes = &bytes[..entry.encoded_len()];
+                match entry.kind {
+                    Kind::Segment => {}
+                    Kind::Object => self.object(slot, hash, &entry, bytes)?,
+                    Kind::Tombstone => self.tombstone(slot, hash, &entry, bytes)?,
+                }
+            }
+        }
+        self.log.memory.seal(slot);
+        let segment = self.log.memory.segment_mut(slot);
+        (segment.submitted, segment.durable) = (segment.appended, segment.appended);
+        segment.closed = true;
+        Ok(())
+    }
+
+    /// Ends the restoration: opens a new head with an id above all of the digest and `highest_id`, the highest of any segment
+    /// found on disk, listed or not.
+    ///
+    /// # Errors
+    /// [`RestoreError::Unexpected`] for a segment of the digest that did not come, [`RestoreError::Full`] if no memory is left.
+    pub fn finish(self, highest_id: u64) -> Result<Log, RestoreError> {
+        let mut log = self.log;
+        if let Some((_, missing)) = log.memory.segments().find(|(_, segment)| !segment.closed) {
+            return Err(RestoreError::Unexpected(missing.id));
+        }
+        log.graves = None;
+        log.position += log.config.segment_bytes as u64;
+        log.memory.next_id = log.memory.next_id.max(highest_id + 1);
+        match log.open_head(true) {
+            Ok(()) => Ok(log),
+            Err(_) => Err(RestoreError::Full(log.config.memory)),
+        }
+    }
+
+    fn object(&mut self, slot: u32, hash: u64, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), RestoreError> {
+        let exists = self.tables.as_ref().is_none_or(|tables| tables.binary_search(&entry.table).is_ok());
+        if !exists || self.buried(hash, entry) {
+            return Ok(());
+        }
+        let known = self.log.lookup(hash, entry.table, entry.key);
+        if known.is_some_and(|(_, known)| self.log.entry(known).version >= entry.version) {
+            return Ok(());
+        }
+        let address = self.room(slot, bytes.len())?;
+        let log = &mut self.log;
+        log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
+        log.memory.segment_mut(slot).live += bytes.len();
+        log.account_added(entry.table, bytes.len());
+        // Once more, as the cleaner may have moved it to make room.
+        match known.and_then(|_| log.lookup(hash, entry.table, entry.key)) {
+            Some((place, old)) => {
+                log.table.set(place, hash, address);
+                log.memory.owner_mut(old.address).live -= old.len;
+                log.account_removed(entry.table, old.len);
+            }
+            None => log.table_insert(hash, address),
+        }
+        Ok(())
+    }
+
+    /// Whether a tombstone for this object has come.
+    fn buried(&self, hash: u64, entry: &Entry<'_>) -> bool {
+        let memory = &self.log.memory;
+        let Some(graves) = self.log.graves.as_ref().filter(|graves| graves.len() > 0) else { return false };
+        let grave = graves.find(hash, |address| {
+            let grave = memory.entry(address);
+            grave.table == entry.table && grave.key == entry.key
+        });
+        grave.is_some_and(|(_, address)| memory.entry(address).version >= entry.version)
+    }
+
+    fn tombstone(&mut self, slot: u32, hash: u64, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), RestoreError> {
+        self.log.safe_version = self.log.safe_version.max(entry.version + 1);
+        if !self.log.memory.tombstone_lives(entry) {
+            return Ok(());
+        }
+        let address = self.room(slot, bytes.len())?;
+        let log = &mut self.log;
+        log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
+        let segment = log.memory.segment_mut(slot);
+        segment.live += bytes.len();
+        segment.tombstones += bytes.len();
+        log.tombstone_bytes += bytes.len();
+        if let Some((place, old)) = log.lookup(hash, entry.table, entry.key)
+            && log.entry(old).version <= entry.version
+        {
+            log.table.remove(hash, place);
+            log.memory.owner_mut(old.address).live -= old.len;
+            log.account_removed(entry.table, old.len);
+        }
+        let (memory, seed) = (&log.memory, log.config.seed);
+        let graves = log.graves.as_mut().expect("graves are kept while restoring");
+        let known = graves.find(hash, |address| {
+            let grave = memory.entry(address);
+            grave.table == entry.table && grave.key == entry.key
+        });
+        match known {
+            Some((place, known)) if memory.entry(known).version < entry.version => graves.set(place, hash, address),
+            Some(_) => {}
+            None => graves.insert(hash, address, |at| crate::log::hash_at(memory, seed, at), |_| {}),
+        }
+        Ok(())
+    }
+
+    /// Takes room in a segment's image, compacting others as needed.
+    fn room(&mut self, slot: u32, len: usize) -> Result<usize, RestoreError> {
+        let log = &mut self.log;
+        loop {
+            let run = match log.memory.append(slot, len, usize::MAX, log.reserve) {
+                Ok(address) => return Ok(address),
+                Err(NoRoom::Memory { run }) => run,
+                Err(NoRoom::Segment | NoRoom::Disk) => unreachable!("an image has no limit"),
+            };
+            if !(run > 1 && log.make_run(run)) && !log.forced_slice() {
+                return Err(RestoreError::Full(log.config.memory));
+            }
+        }
+    }
+}
+

@@ -1,0 +1,67 @@
+//! Scans: all objects of a table, in an order that neither growth nor a restart changes.
+//!
+//! Objects come in the order of their hashes with the bits reversed. A chain of the hash table holds the hashes with the same
+//! low bits, which is a range of that order, however far the table has grown: a split only halves the range.
+
+use crate::log::{Log, Ref, hash_at};
+
+/// Chains looked at by one call, so that a small table in a large log does not hold up others.
+pub const SCAN_CHAINS: usize = 512;
+
+impl Log {
+    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for `None`), in order, and returns
+    /// the cursor to go on from, or `None` at the end.
+    ///
+    /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`] chains, so perhaps with
+    /// nothing found and a cursor. Objects with equal hashes come together, beyond the limits if need be. An object that is
+    /// there from the first call to the last is given exactly once.
+    pub fn scan(
+        &self,
+        table: u32,
+        after: Option<u64>,
+        limit_bytes: usize,
+        limit_objects: usize,
+        found: &mut Vec<Ref>,
+    ) -> Option<u64> {
+        let mut from = match after {
+            None => 0,
+            Some(after) => after.checked_add(1)?,
+        };
+        if self.tables.is_dropped(table) {
+            return None;
+        }
+        let (mut bytes, mut objects) = (0, 0);
+        let mut chain: Vec<(u64, Ref)> = Vec::new();
+        for _ in 0..SCAN_CHAINS {
+            let hash = from.reverse_bits();
+            let near = |address: usize| crate::arena::prefetch(&self.memory.bytes[address]);
+            chain.clear();
+            self.table.visit(hash, near, |address| {
+                let entry = self.memory.entry(address);
+                if entry.table == table {
+                    let reversed = hash_at(&self.memory, self.config.seed, address).reverse_bits();
+                    if reversed >= from {
+                        chain.push((reversed, Ref { address, len: entry.encoded_len() }));
+                    }
+                }
+            });
+            chain.sort_unstable_by_key(|&(reversed, _)| reversed);
+            let mut last = None;
+            for &(reversed, reference) in &chain {
+                if (bytes >= limit_bytes || objects >= limit_objects) && last.is_some_and(|last| last != reversed) {
+                    return last;
+                }
+                found.push(reference);
+                bytes += reference.len;
+                objects += 1;
+                last = Some(reversed);
+            }
+            let end = from | u64::MAX >> self.table.depth(hash);
+            from = end.checked_add(1)?;
+            if bytes >= limit_bytes || objects >= limit_objects {
+                return Some(end);
+            }
+        }
+        Some(from - 1)
+    }
+}

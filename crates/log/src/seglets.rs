@@ -1,0 +1,171 @@
+//! Which seglets of the arena are free, and whose the others are.
+
+use crate::arena::HUGE_PAGE_BYTES;
+use sprat_wire::SEGLET_BYTES;
+
+/// Seglets in a huge page.
+const BLOCK_SEGLETS: usize = HUGE_PAGE_BYTES / SEGLET_BYTES;
+
+/// Runs looked at for a longer one, once one that is long enough is known.
+const RUNS_SCANNED_MAX: usize = 64;
+
+/// Owner of a seglet that has none.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// A run of neighbouring seglets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+/// The map of the arena. Seglet 0 is never given out, so that address 0 is no entry's.
+pub(crate) struct Seglets {
+    /// A bit a seglet: set when it is taken (or lies behind the end).
+    taken: Vec<u64>,
+    /// Slot of the segment that owns the seglet.
+    owner: Vec<u32>,
+    /// For each huge page, whether it was touched since it was last given back to the kernel.
+    touched: Vec<bool>,
+    /// First word of `taken` that may hold a free seglet: low addresses are used first, so that memory
+    /// that was never needed is never touched.
+    lowest: usize,
+    free: usize,
+    total: usize,
+}
+
+impl Seglets {
+    pub(crate) fn new(total: usize) -> Self {
+        let words = (total + 1).div_ceil(64);
+        let mut taken = vec![u64::MAX; words];
+        for seglet in 1..=total {
+            taken[seglet / 64] &= !(1 << (seglet % 64));
+        }
+        Self {
+            taken,
+            owner: vec![NOBODY; total + 1],
+            touched: vec![false; (total + 1).div_ceil(BLOCK_SEGLETS)],
+            lowest: 0,
+            free: total,
+            total,
+        }
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// One more than the highest seglet number.
+    pub(crate) fn end(&self) -> usize {
+        self.total + 1
+    }
+
+    /// Slot of the segment that owns the seglet of `address`.
+    #[inline]
+    pub(crate) fn owner(&self, address: usize) -> u32 {
+        self.owner[address / SEGLET_BYTES]
+    }
+
+    pub(crate) fn is_free(&self, seglet: usize) -> bool {
+        self.taken[seglet / 64] & (1 << (seglet % 64)) == 0
+    }
+
+    /// Takes a run of `want` seglets, or else the longest found of at least `min`.
+    pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
+        debug_assert!(0 < min && min <= want);
+        while self.taken.get(self.lowest) == Some(&u64::MAX) {
+            self.lowest += 1;
+        }
+        let mut best = Run { first: 0, count: 0 };
+        let mut from = self.lowest * 64;
+        let mut scanned = 0;
+        while let Some(first) = self.next_free(from) {
+            let count = self.run_at(first, want);
+            if count > best.count {
+                best = Run { first, count };
+            }
+            scanned += 1;
+            if count == want || (best.count >= min && scanned >= RUNS_SCANNED_MAX) {
+                break;
+            }
+            from = first + count;
+        }
+        if best.count < min {
+            return None;
+        }
+        self.claim(best, owner);
+        Some(best)
+    }
+
+    /// Takes up to `want` free seglets that begin at seglet `at`, if there are at least `min`; returns how many.
+    pub(crate) fn take_at(&mut self, at: usize, min: usize, want: usize, owner: u32) -> Option<usize> {
+        let count = if at < self.end() { self.run_at(at, want) } else { 0 };
+        if count < min {
+            return None;
+        }
+        self.claim(Run { first: at, count }, owner);
+        Some(count)
+    }
+
+    /// Takes a run that is free.
+    pub(crate) fn claim(&mut self, run: Run, owner: u32) {
+        for seglet in run.first..run.first + run.count {
+            assert!(self.is_free(seglet));
+            self.taken[seglet / 64] |= 1 << (seglet % 64);
+            self.owner[seglet] = owner;
+            self.touched[seglet / BLOCK_SEGLETS] = true;
+        }
+        self.free -= run.count;
+    }
+
+    /// Returns a run.
+    pub(crate) fn give(&mut self, run: Run) {
+        for seglet in run.first..run.first + run.count {
+            assert!(!self.is_free(seglet) && seglet != 0);
+            self.taken[seglet / 64] &= !(1 << (seglet % 64));
+            self.owner[seglet] = NOBODY;
+        }
+        self.free += run.count;
+        self.lowest = self.lowest.min(run.first / 64);
+    }
+
+    /// Finds up to `limit` huge pages that were touched and are wholly free now, forgets that they were
+    /// touched and returns their numbers.
+    pub(crate) fn untouch(&mut self, limit: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        for block in 0..self.touched.len() {
+            if found.len() == limit {
+                break;
+            }
+            let seglets = block * BLOCK_SEGLETS..((block + 1) * BLOCK_SEGLETS).min(self.end());
+            if self.touched[block] && seglets.clone().all(|seglet| self.is_free(seglet)) {
+                self.touched[block] = false;
+                found.push(block);
+            }
+        }
+        found
+    }
+
+    fn next_free(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = !*self.taken.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = !*self.taken.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// Free seglets in a row from `first`, counted up to `limit`.
+    fn run_at(&self, first: usize, limit: usize) -> usize {
+        let mut count = 0;
+        while count < limit && first + count < self.end() && self.is_free(first + count) {
+            count += 1;
+        }
+        count
+    }
+}

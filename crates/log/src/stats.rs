@@ -1,0 +1,149 @@
+//! Counters of the whole, and a check of all of them for tests.
+
+use crate::arena::HUGE_PAGE_BYTES;
+use crate::cleaner::CleanerStats;
+use crate::log::{Log, hash_at};
+use crate::tables::TableStats;
+use crate::{Durability, Role};
+use sprat_wire::SEGLET_BYTES;
+use sprat_wire::entry::Kind;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Huge pages given back to the kernel by one call at most: each is a system call.
+const RELEASES_MAX: usize = 16;
+
+/// A log's counters.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stats {
+    /// Objects, those of dropped tables included until they are purged.
+    pub objects: u64,
+    /// Bytes of their entries.
+    pub object_bytes: u64,
+    /// Bytes of tombstones not known to be dead.
+    pub tombstone_bytes: u64,
+    /// Bytes of memory for the log, taken or free.
+    pub memory_bytes: u64,
+    /// Bytes in free seglets.
+    pub free_bytes: u64,
+    /// Segments in memory.
+    pub segments: u64,
+    /// Segments with a replica on disk, those that wait to be freed included.
+    pub segments_on_disk: u64,
+    /// Bytes of the hash table.
+    pub table_bytes: u64,
+    /// Bytes ever appended to heads.
+    pub appended_bytes: u64,
+    /// What the cleaner did.
+    pub cleaner: CleanerStats,
+}
+
+impl Stats {
+    /// Bytes written to memory for each byte that writers appended.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio to look at")]
+    pub fn write_cost(&self) -> f64 {
+        let moved = self.cleaner.compacted_bytes + self.cleaner.combined_bytes;
+        (self.appended_bytes + moved) as f64 / (self.appended_bytes.max(1)) as f64
+    }
+}
+
+impl Log {
+    /// The log's counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            objects: self.table.len() as u64,
+            object_bytes: self.object_bytes as u64,
+            tombstone_bytes: self.tombstone_bytes as u64,
+            memory_bytes: self.config.memory as u64,
+            free_bytes: (self.memory.seglets.free() * SEGLET_BYTES) as u64,
+            segments: self.memory.segments().filter(|(_, segment)| !segment.extents.is_empty()).count() as u64,
+            segments_on_disk: match self.config.durability {
+                Durability::Tracked => self.memory.by_id.len() as u64,
+                Durability::Volatile => 0,
+            },
+            table_bytes: (self.table.lines() * 64) as u64,
+            appended_bytes: self.position,
+            cleaner: self.cleaner.stats,
+        }
+    }
+
+    /// What a table holds.
+    #[must_use]
+    pub fn table_stats(&self, table: u32) -> TableStats {
+        self.tables.stats(table)
+    }
+
+    /// Gives memory that was used and is wholly free now back to the kernel, up to 32 MB a call: for when a log has become much
+    /// smaller. Returns how many bytes.
+    pub fn release_free_memory(&mut self) -> usize {
+        let blocks = self.memory.seglets.untouch(RELEASES_MAX);
+        for &block in &blocks {
+            let end = ((block + 1) * HUGE_PAGE_BYTES).min(self.memory.bytes.len());
+            self.memory.bytes.release(block * HUGE_PAGE_BYTES..end);
+        }
+        blocks.len() * HUGE_PAGE_BYTES
+    }
+
+    /// Asserts that every count is exact and every entry where it should be: see the crate's page. For tests; reads all memory.
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        let seed = self.config.seed;
+        let mut owned = HashMap::new();
+        let mut entries = HashSet::new();
+        let mut tables = BTreeMap::<u32, TableStats>::new();
+        let (mut object_bytes, mut tombstone_bytes) = (0, 0);
+        let addresses = self.table.check(|address| hash_at(&self.memory, seed, address));
+        let pointed: HashSet<usize> = addresses.iter().copied().collect();
+        assert_eq!(pointed.len(), addresses.len(), "two slots for one entry");
+        for (slot, segment) in self.memory.segments() {
+            let (mut live, mut tombstones, mut used) = (0, 0, 0);
+            for extent in &segment.extents {
+                assert!(extent.start < extent.end && extent.end <= extent.cap);
+                used += extent.used();
+                for seglet in extent.run().first..extent.cap / SEGLET_BYTES {
+                    assert_eq!(self.memory.seglets.owner(seglet * SEGLET_BYTES), slot);
+                    assert!(owned.insert(seglet, slot).is_none(), "a seglet in two extents");
+                }
+                let mut address = extent.start;
+                while address < extent.end {
+                    let entry = self.memory.entry(address);
+                    let len = entry.encoded_len();
+                    if entry.kind == Kind::Tombstone {
+                        live += len;
+                        tombstones += len;
+                    } else if pointed.contains(&address) {
+                        assert_eq!(entry.kind, Kind::Object);
+                        live += len;
+                        object_bytes += len;
+                        entries.insert(address);
+                        let stats = tables.entry(entry.table).or_default();
+                        stats.objects += 1;
+                        stats.bytes += len as u64;
+                    }
+                    address += len;
+                }
+                assert_eq!(address, extent.end, "an extent is a row of entries");
+            }
+            assert_eq!((segment.live, segment.tombstones), (live, tombstones), "segment {}", segment.id);
+            tombstone_bytes += tombstones;
+            for run in &segment.limbo {
+                assert!(segment.pins > 0);
+                for seglet in run.first..run.first + run.count {
+                    assert!(owned.insert(seglet, slot).is_none(), "a seglet in two places");
+                }
+            }
+            if !segment.closed && !segment.cleaned {
+                assert_eq!(used, segment.appended, "what is not replicated stays as it is");
+            }
+            assert!(segment.durable <= segment.submitted || segment.closed);
+            assert!(segment.role == Role::Survivor || segment.listed || segment.cleaned);
+        }
+        assert_eq!(entries, pointed, "every object is in a segment");
+        assert_eq!(self.memory.seglets.free() + owned.len(), self.memory.seglets.total(), "no seglet is lost");
+        assert!((1..self.memory.seglets.end()).all(|seglet| self.memory.seglets.is_free(seglet) != owned.contains_key(&seglet)));
+        assert_eq!((self.object_bytes, self.tombstone_bytes), (object_bytes, tombstone_bytes));
+        let known: BTreeMap<_, _> = self.tables.all().filter(|(_, stats)| stats.objects > 0).collect();
+        assert_eq!(known, tables);
+    }
+}

@@ -1,0 +1,327 @@
+//! The hash table: from the hash of a key to the address of its entry.
+//!
+//! A line is one cache line: ten slots and a link. A slot packs an address of [`ADDRESS_BITS`] and a tag,
+//! the top bits of the hash, so that a lookup touches one line and then, nearly always, the one entry
+//! that it seeks. Lines fill from their first slot on and chains from their first line on, without gaps,
+//! which makes the first empty slot the end of the chain.
+//!
+//! The table grows by linear hashing, see [`grow`]: a line is split now and then as entries come,
+//! nothing ever stops for a rehash, and as both ranges of lines are reserved up front nothing is ever copied
+//! to a larger place.
+
+mod grow;
+
+use crate::arena::{Mapping, prefetch};
+use zerocopy::FromZeros;
+
+/// Bits of an address: a log has at most 256 GB.
+pub(crate) const ADDRESS_BITS: u32 = 38;
+
+/// Bits of an address in the upper part of a slot, below the tag.
+const HIGH_BITS: u32 = ADDRESS_BITS - 32;
+
+/// Slots of a line.
+const SLOTS: usize = 10;
+
+/// Entries a hundred lines hold before the table grows: 64 / 5.9 = 10.8 bytes an entry.
+const FILL_PER_100_LINES: usize = 590;
+
+/// Lines of an empty table.
+const FIRST_LINES: usize = 64;
+
+/// A number of a line at or above this is one of the overflow lines.
+const OVERFLOW: usize = 1 << 40;
+
+/// One cache line of the table.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(64))]
+struct Line {
+    /// Tag and the high bits of the address.
+    high: [u16; SLOTS],
+    /// Low 32 bits of the address. A slot whose address is zero is empty.
+    low: [u32; SLOTS],
+    /// Number of the next line of the chain, an overflow line, plus one; or zero.
+    link: u32,
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+impl Line {
+    #[inline]
+    fn address(&self, slot: usize) -> usize {
+        let high = self.high[slot] & ((1 << HIGH_BITS) - 1);
+        usize::from(high) << 32 | self.low[slot] as usize
+    }
+
+    #[inline]
+    fn is_empty(&self, slot: usize) -> bool {
+        self.address(slot) == 0
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the address is taken apart")]
+    fn set(&mut self, slot: usize, tag: u16, address: usize) {
+        debug_assert!(address < 1 << ADDRESS_BITS);
+        self.high[slot] = tag << HIGH_BITS | (address >> 32) as u16;
+        self.low[slot] = address as u32;
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.set(slot, 0, 0);
+    }
+
+    /// Slots in use: they come first.
+    fn len(&self) -> usize {
+        (0..SLOTS).find(|&slot| self.is_empty(slot)).unwrap_or(SLOTS)
+    }
+
+    /// A bit for each slot whose tag fits.
+    #[inline]
+    fn candidates(&self, tag: u16) -> u32 {
+        let mut found = 0;
+        for slot in 0..SLOTS {
+            found |= u32::from(self.high[slot] >> HIGH_BITS == tag) << slot;
+        }
+        found
+    }
+}
+
+/// Tag of a hash: its top bits. The bottom ones choose the line.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "16 - HIGH_BITS bits are left")]
+fn tag(hash: u64) -> u16 {
+    (hash >> (48 + HIGH_BITS)) as u16
+}
+
+/// Where an entry's address stands; good until the next insertion or removal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    line: usize,
+    slot: usize,
+}
+
+/// See the module.
+pub(crate) struct Table {
+    primary: Mapping<Line>,
+    overflow: Mapping<Line>,
+    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line
+    /// is below `split`.
+    level: u32,
+    split: usize,
+    /// Overflow lines ever used, and the first of those that are free now (plus one; linked).
+    overflow_used: usize,
+    overflow_free: u32,
+    entries: usize,
+    /// Room to gather a chain while it is split.
+    scratch: Vec<usize>,
+}
+
+impl Table {
+    /// A table for at most `entries` entries.
+    ///
+    /// # Errors
+    /// When the address space is exhausted.
+    pub(crate) fn new(entries: usize) -> std::io::Result<Self> {
+        let primary = entries * 100 / FILL_PER_100_LINES + 2 * FIRST_LINES;
+        // A chain of n lines holds more than 10 (n - 1) entries: fewer overflow lines than a fifth of the entries.
+        let overflow = (entries / 5 + FIRST_LINES).min(u32::MAX as usize - 1);
+        Ok(Self {
+            primary: Mapping::reserve(primary)?,
+            overflow: Mapping::reserve(overflow)?,
+            level: FIRST_LINES.trailing_zeros(),
+            split: 0,
+            overflow_used: 0,
+            overflow_free: 0,
+            entries: 0,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Entries in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Lines that take memory.
+    pub(crate) fn lines(&self) -> usize {
+        self.buckets() + self.overflow_used
+    }
+
+    /// Primary lines, each the head of a chain.
+    fn buckets(&self) -> usize {
+        (1 << self.level) + self.split
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "low bits are wanted")]
+    fn bucket(&self, hash: u64) -> usize {
+        let mask = (1 << self.level) - 1;
+        let bucket = hash as usize & mask;
+        if bucket < self.split { hash as usize & (mask << 1 | 1) } else { bucket }
+    }
+
+    /// Bits of the hash that a bucket's entries have in common.
+    pub(crate) fn depth(&self, hash: u64) -> u32 {
+        let bucket = self.bucket(hash) & ((1 << self.level) - 1);
+        if bucket < self.split { self.level + 1 } else { self.level }
+    }
+
+    #[inline]
+    fn line(&self, line: usize) -> &Line {
+        if line < OVERFLOW { &self.primary[line] } else { &self.overflow[line - OVERFLOW] }
+    }
+
+    #[inline]
+    fn line_mut(&mut self, line: usize) -> &mut Line {
+        if line < OVERFLOW { &mut self.primary[line] } else { &mut self.overflow[line - OVERFLOW] }
+    }
+
+    #[inline]
+    fn next(&self, line: usize) -> Option<usize> {
+        let link = self.line(line).link;
+        (link != 0).then(|| OVERFLOW + link as usize - 1)
+    }
+
+    /// Brings the line of a hash near.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.primary[self.bucket(hash)]);
+    }
+
+    /// The first address with this hash's tag in this hash's line, for a prefetch of what a lookup will want.
+    #[inline]
+    pub(crate) fn peek(&self, hash: u64) -> Option<usize> {
+        let line = &self.primary[self.bucket(hash)];
+        let slot = line.candidates(tag(hash)).trailing_zeros() as usize;
+        (slot < SLOTS).then(|| line.address(slot))
+    }
+
+    /// Looks for the entry of this hash that `is_it` knows by its address.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<(Place, usize)> {
+        let tag = tag(hash);
+        let mut number = self.bucket(hash);
+        loop {
+            let line = self.line(number);
+            let mut candidates = line.candidates(tag);
+            while candidates != 0 {
+                let slot = candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                let address = line.address(slot);
+                if address != 0 && is_it(address) {
+                    return Some((Place { line: number, slot }, address));
+                }
+            }
+            number = self.next(number)?;
+        }
+    }
+
+    /// Lets a place point to where its entry now is.
+    #[inline]
+    pub(crate) fn set(&mut self, place: Place, hash: u64, address: usize) {
+        self.line_mut(place.line).set(place.slot, tag(hash), address);
+    }
+
+    /// Adds an entry. `hash_of` gives the hash of an entry that is in the table.
+    pub(crate) fn insert(&mut self, hash: u64, address: usize, hash_of: impl Fn(usize) -> u64, near: impl Fn(usize)) {
+        self.push(self.bucket(hash), tag(hash), address);
+        self.entries += 1;
+        self.grow(hash_of, near);
+    }
+
+    /// Removes the entry at `place`: the last one of its chain takes the slot.
+    pub(crate) fn remove(&mut self, hash: u64, place: Place) {
+        let mut before = None;
+        let mut last = self.bucket(hash);
+        while let Some(next) = self.next(last) {
+            before = Some(last);
+            last = next;
+        }
+        let slot = self.line(last).len() - 1;
+        let (high, low) = (self.line(last).high[slot], self.line(last).low[slot]);
+        let hole = self.line_mut(place.line);
+        hole.high[place.slot] = high;
+        hole.low[place.slot] = low;
+        self.line_mut(last).clear(slot);
+        if slot == 0
+            && let Some(before) = before
+        {
+            self.line_mut(before).link = 0;
+            self.free_line(last);
+        }
+        self.entries -= 1;
+    }
+
+    /// Calls `visit` with each address in the chain of a hash, and brings each near by `near` first.
+    pub(crate) fn visit(&self, hash: u64, near: impl Fn(usize), mut visit: impl FnMut(usize)) {
+        let mut number = Some(self.bucket(hash));
+        while let Some(at) = number {
+            let line = self.line(at);
+            let len = line.len();
+            (0..len).for_each(|slot| near(line.address(slot)));
+            (0..len).for_each(|slot| visit(line.address(slot)));
+            number = self.next(at);
+        }
+    }
+
+    /// Adds an address at the end of a chain.
+    fn push(&mut self, bucket: usize, tag: u16, address: usize) {
+        let mut number = bucket;
+        loop {
+            if let Some(next) = self.next(number) {
+                number = next;
+                continue;
+            }
+            let len = self.line(number).len();
+            if len < SLOTS {
+                return self.line_mut(number).set(len, tag, address);
+            }
+            let link = self.take_line();
+            self.line_mut(number).link = link;
+        }
+    }
+
+    /// Takes an empty overflow line; returns its link.
+    fn take_line(&mut self) -> u32 {
+        if self.overflow_free != 0 {
+            let link = self.overflow_free;
+            let line = &mut self.overflow[link as usize - 1];
+            self.overflow_free = std::mem::take(&mut line.link);
+            return link;
+        }
+        self.overflow_used += 1;
+        u32::try_from(self.overflow_used).expect("fewer overflow lines than reserved")
+    }
+
+    /// Gives back an overflow line, which must be empty.
+    fn free_line(&mut self, number: usize) {
+        let free = self.overflow_free;
+        let line = self.line_mut(number);
+        debug_assert!(line.is_empty(0));
+        line.link = free;
+        self.overflow_free = u32::try_from(number - OVERFLOW + 1).expect("it came from a link");
+    }
+
+    /// Asserts that the table's counts and shapes are right, each address at most once; returns all
+    /// addresses. For tests.
+    pub(crate) fn check(&self, hash_of: impl Fn(usize) -> u64) -> Vec<usize> {
+        let mut all = Vec::new();
+        for bucket in 0..self.buckets() {
+            let mut number = Some(bucket);
+            while let Some(at) = number {
+                let line = self.line(at);
+                number = self.next(at);
+                assert!(number.is_none() || line.len() == SLOTS, "a gap in a chain");
+                assert!((line.len()..SLOTS).all(|slot| line.is_empty(slot)), "a gap in a line");
+                for slot in 0..line.len() {
+                    let hash = hash_of(line.address(slot));
+                    assert_eq!(self.bucket(hash), bucket, "entry in a foreign chain");
+                    assert_eq!(tag(hash), line.high[slot] >> HIGH_BITS);
+                    all.push(line.address(slot));
+                }
+            }
+        }
+        assert_eq!(all.len(), self.entries);
+        all
+    }
+}

@@ -1,0 +1,149 @@
+//! A disk and a source of chance for the tests.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use sprat_log::{Config, Log, Restore, Role};
+use sprat_wire::entry::{Entry, Kind, SegmentHeader};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A small generator: a seed is a test case.
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9E37_79B9_7F4A_7C15)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A disk that keeps what was flushed, and after a crash perhaps some of the rest.
+#[derive(Default)]
+pub struct Disk {
+    pub replicas: BTreeMap<u64, Vec<u8>>,
+    flight: VecDeque<(u64, usize, Vec<u8>)>,
+    most: usize,
+}
+
+impl Disk {
+    /// Takes what the log wants replicated, up to `limit` pieces.
+    pub fn submit(&mut self, log: &mut Log, limit: usize) {
+        for _ in 0..limit {
+            let Some(pending) = log.next_pending() else { return };
+            let bytes = pending.slices().concat();
+            assert_eq!(bytes.len(), pending.len);
+            assert!(!bytes.is_empty());
+            let (segment, offset) = (pending.segment, pending.offset);
+            log.mark_submitted(segment, offset + bytes.len());
+            self.flight.push_back((segment, offset, bytes));
+        }
+    }
+
+    /// Makes up to `limit` pieces durable, and frees what the log says.
+    pub fn flush(&mut self, log: &mut Log, limit: usize) {
+        for _ in 0..limit {
+            let Some((segment, offset, bytes)) = self.flight.pop_front() else { break };
+            let up_to = offset + bytes.len();
+            self.write(segment, offset, &bytes);
+            log.mark_durable(segment, up_to);
+        }
+        for id in log.take_reclaimable() {
+            assert!(self.replicas.remove(&id).is_some(), "segment {id} was freed twice, or never there");
+        }
+        self.most = self.most.max(self.replicas.len());
+        assert!(self.replicas.len() <= log.config().max_segments_on_disk);
+    }
+
+    /// Until everything is durable.
+    pub fn settle(&mut self, log: &mut Log) {
+        while log.next_pending().is_some() || !self.flight.is_empty() {
+            self.submit(log, 8);
+            self.flush(log, 8);
+        }
+        assert_eq!(log.position(), log.durable_position());
+    }
+
+    fn write(&mut self, segment: u64, offset: usize, bytes: &[u8]) {
+        let replica = self.replicas.entry(segment).or_default();
+        assert_eq!(replica.len(), offset, "segment {segment} is written in order");
+        replica.extend_from_slice(bytes);
+    }
+
+    /// Power fails: of what is in flight, each segment gets a random beginning.
+    pub fn crash(&mut self, chance: &mut Chance) {
+        let flight = std::mem::take(&mut self.flight);
+        let mut torn = Vec::new();
+        for (segment, offset, bytes) in flight {
+            if torn.contains(&segment) {
+                continue;
+            }
+            let keep = if chance.one_in(2) { bytes.len() } else { chance.below(bytes.len() + 1) };
+            self.write(segment, offset, &bytes[..keep]);
+            if keep < bytes.len() {
+                torn.push(segment);
+            }
+        }
+    }
+
+    /// What a restart does: cuts torn tails, finds the newest head, frees what it does not list, and replays.
+    pub fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
+        let mut newest: Option<SegmentHeader> = None;
+        let mut headers = BTreeMap::new();
+        let highest = self.replicas.keys().next_back().copied().unwrap_or(0);
+        for (&id, bytes) in &mut self.replicas {
+            let mut whole = 0;
+            while whole < bytes.len() {
+                match Entry::parse_checked(&bytes[whole..]) {
+                    Ok(entry) => whole += entry.encoded_len(),
+                    Err(_) => break,
+                }
+            }
+            bytes.truncate(whole);
+            if whole == 0 {
+                continue;
+            }
+            let entry = Entry::parse(bytes).unwrap();
+            assert_eq!(entry.kind, Kind::Segment, "a segment begins with its header");
+            let header = SegmentHeader::parse(entry.value).unwrap();
+            assert_eq!(header.id, id);
+            headers.insert(id, header.clone());
+            if header.role == Role::Head {
+                newest = Some(header);
+            }
+        }
+        let Some(newest) = newest else {
+            self.replicas.clear();
+            let mut restore = Restore::new(config, &[], tables).unwrap();
+            restore.segment(0, 0, []).expect_err("nothing is expected");
+            return restore.finish(highest).unwrap();
+        };
+        self.replicas.retain(|id, _| newest.digest.contains(id));
+        assert_eq!(self.replicas.len(), newest.digest.len(), "everything the digest lists is there");
+        let mut restore = Restore::new(config, &newest.digest, tables).unwrap();
+        for (&id, bytes) in self.replicas.iter().rev() {
+            let mut entries = Vec::new();
+            let mut at = 0;
+            while at < bytes.len() {
+                let entry = Entry::parse(&bytes[at..]).unwrap();
+                let len = entry.encoded_len();
+                entries.push((restore.hash(entry.table, entry.key), &bytes[at..at + len]));
+                at += len;
+            }
+            restore.segment(id, headers[&id].safe_version, entries).unwrap();
+        }
+        restore.finish(highest).unwrap()
+    }
+}

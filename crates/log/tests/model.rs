@@ -1,0 +1,255 @@
+//! The log against a model, with and without a disk, through crashes.
+
+mod common;
+
+use common::{Chance, Disk};
+use proptest::prelude::*;
+use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Pin};
+use std::collections::{BTreeMap, HashMap};
+
+type Key = (u32, Vec<u8>);
+type Object = (u64, Vec<u8>);
+
+/// What was done to the log, in order; `state` is all of it together.
+#[derive(Default)]
+struct Model {
+    /// Key, what became of it, and the log's position behind it.
+    history: Vec<(Key, Option<Object>, u64)>,
+    state: BTreeMap<Key, Object>,
+    /// State at the last crash, and the highest version of each key that was durable.
+    base: BTreeMap<Key, Object>,
+    versions: HashMap<Key, u64>,
+}
+
+impl Model {
+    fn record(&mut self, key: Key, object: Option<Object>, position: u64) {
+        match &object {
+            Some(object) => {
+                let floor = self.versions.get(&key).copied().unwrap_or(0);
+                assert!(object.0 > floor, "version {} of {key:?} after {floor}", object.0);
+                self.versions.insert(key.clone(), object.0);
+                self.state.insert(key.clone(), object.clone())
+            }
+            None => self.state.remove(&key),
+        };
+        self.history.push((key, object, position));
+    }
+
+    /// After a crash with everything before `durable` on disk: the log must be as it was at some moment since.
+    fn recover(&mut self, found: BTreeMap<Key, Object>, durable: u64) {
+        let mut state = std::mem::take(&mut self.base);
+        let mut versions = HashMap::new();
+        let mut history = std::mem::take(&mut self.history).into_iter().peekable();
+        loop {
+            let acknowledged = history.peek().is_some_and(|(_, _, position)| *position <= durable);
+            if !acknowledged && state == found {
+                break;
+            }
+            let Some((key, object, _)) = history.next() else {
+                panic!("the log is as it never was: {} objects, {} at the end", found.len(), state.len());
+            };
+            match object {
+                Some(object) => {
+                    if acknowledged {
+                        versions.insert(key.clone(), object.0);
+                    }
+                    state.insert(key, object)
+                }
+                None => state.remove(&key),
+            };
+        }
+        for (key, object) in &found {
+            versions.insert(key.clone(), object.0);
+        }
+        // What was seen before the last crash counts still.
+        self.versions.retain(|key, _| !versions.contains_key(key) && !state.contains_key(key));
+        self.versions.clear();
+        self.versions.extend(versions);
+        self.base = found.clone();
+        self.state = found;
+    }
+}
+
+struct Case {
+    chance: Chance,
+    keys: usize,
+    value_max: usize,
+    tables: u32,
+    removes: usize,
+}
+
+impl Case {
+    fn key(&mut self) -> Key {
+        // A third of the keys get most of the writes.
+        let n = if self.chance.one_in(3) { self.chance.below(self.keys) } else { self.chance.below(self.keys / 3 + 1) };
+        let table = u32::try_from(n).unwrap() % self.tables + 1;
+        (table, format!("key {n:0width$}", width = n % 40).into_bytes())
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = self.chance.below(self.value_max);
+        let stamp = self.chance.next().to_le_bytes();
+        (0..len).map(|at| stamp[at % 8]).collect()
+    }
+}
+
+fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
+    let mut all = BTreeMap::new();
+    for table in 1..=tables {
+        let mut after = None;
+        let mut found = Vec::new();
+        loop {
+            after = log.scan(table, after, 4000, 7, &mut found);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(log.table_stats(table).objects, found.len() as u64);
+        for reference in found {
+            let entry = log.entry(reference);
+            let before = all.insert((table, entry.key.to_vec()), (entry.version, entry.value.to_vec()));
+            assert!(before.is_none(), "given twice");
+        }
+    }
+    all
+}
+
+/// One random thing done to the log and the model. With a disk, `disk` is it.
+fn step(log: &mut Log, model: &mut Model, case: &mut Case, pins: &mut Vec<(Pin, Vec<u8>)>, disk: Option<&mut Disk>) {
+    let what = case.chance.below(100);
+    if what < 60 {
+        let (key, value) = (case.key(), case.value());
+        match log.put(key.0, &key.1, &value) {
+            Ok(written) => {
+                let entry = log.entry(written.reference);
+                assert_eq!((entry.version, entry.value), (written.version, &value[..]));
+                if let Some((version, _)) = model.state.get(&key) {
+                    assert_eq!(written.version, version + 1);
+                }
+                model.record(key, Some((written.version, value)), log.position());
+            }
+            Err(Full::Replication) => {
+                let disk = disk.expect("only a disk is waited for");
+                disk.submit(log, 4);
+                disk.flush(log, 4);
+            }
+            Err(Full::Memory) => {
+                let live = usize::try_from(log.stats().object_bytes).unwrap();
+                assert!(live + 70 + case.value_max > log.capacity(), "refused at {live} of {}", log.capacity());
+            }
+        }
+    } else if what < 60 + case.removes {
+        let key = case.key();
+        match log.remove(key.0, &key.1) {
+            Ok(removed) => {
+                assert_eq!(removed, model.state.get(&key).map(|object| object.0));
+                if removed.is_some() {
+                    model.record(key, None, log.position());
+                }
+            }
+            Err(Full::Replication) => disk.expect("only a disk is waited for").settle(log),
+            Err(Full::Memory) => panic!("no memory to remove: {:?}", log.stats()),
+        }
+    } else if what < 85 {
+        let key = case.key();
+        let found = log.find(key.0, &key.1);
+        let object = found.map(|found| (log.entry(found).version, log.entry(found).value.to_vec()));
+        assert_eq!(object.as_ref(), model.state.get(&key));
+        if let Some(found) = found
+            && pins.len() < 4
+        {
+            let pin = log.pin(found);
+            assert_eq!(pin.len(), object.as_ref().unwrap().1.len());
+            pins.push((pin, object.unwrap().1));
+        }
+    } else if what < 90 {
+        if !pins.is_empty() {
+            let (pin, value) = pins.swap_remove(case.chance.below(pins.len()));
+            assert_eq!(log.bytes(&pin), value, "a pinned value stays");
+            log.unpin(pin);
+        }
+    } else if what < 94 {
+        log.clean(case.chance.below(8));
+    } else if let Some(disk) = disk {
+        disk.submit(log, case.chance.below(6));
+        disk.flush(log, case.chance.below(6));
+    }
+}
+
+fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
+    Case { chance: Chance::new(seed), keys, value_max, tables: 3, removes }
+}
+
+/// Without a disk.
+fn volatile(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usize) {
+    let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Volatile)).unwrap();
+    let (mut model, mut case) = (Model::default(), case(seed, keys, value_max, removes));
+    let mut pins = Vec::new();
+    for at in 0..steps {
+        step(&mut log, &mut model, &mut case, &mut pins, None);
+        if at % 256 == 0 {
+            log.check_invariants();
+        }
+    }
+    assert_eq!(contents(&log, 3), model.state);
+    pins.into_iter().for_each(|(pin, _)| log.unpin(pin));
+    log.check_invariants();
+}
+
+/// With a disk and crashes.
+fn durable(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usize, crashes: usize) {
+    let mut config = Config::new(MIN_MEMORY, Durability::Tracked);
+    if seed.is_multiple_of(2) {
+        config.max_segments_on_disk = config.memory / config.segment_bytes * 3 / 2 + 12;
+    }
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    let (mut model, mut case) = (Model::default(), case(seed, keys, value_max, removes));
+    for _ in 0..=crashes {
+        let mut pins = Vec::new();
+        for at in 0..case.chance.below(steps) {
+            step(&mut log, &mut model, &mut case, &mut pins, Some(&mut disk));
+            if at % 256 == 0 {
+                log.check_invariants();
+            }
+        }
+        pins.into_iter().for_each(|(pin, _)| log.unpin(pin));
+        log.check_invariants();
+        assert_eq!(contents(&log, 3), model.state);
+        let durable = log.durable_position();
+        disk.crash(&mut case.chance);
+        log = disk.restore(config.clone(), None);
+        log.check_invariants();
+        model.recover(contents(&log, 3), durable);
+        disk.flush(&mut log, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_values_without_a_disk(seed: u64, keys in 10usize..3000, removes in 0usize..20) {
+        volatile(seed, keys, 1500, removes, 4000);
+    }
+
+    #[test]
+    fn large_values_without_a_disk(seed: u64, keys in 3usize..80, removes in 0usize..20) {
+        volatile(seed, keys, 50_000, removes, 3000);
+    }
+
+    #[test]
+    fn crashes_with_small_values(seed: u64, keys in 10usize..3000, removes in 0usize..20) {
+        durable(seed, keys, 1500, removes, 4000, 4);
+    }
+
+    #[test]
+    fn crashes_with_large_values(seed: u64, keys in 3usize..80, removes in 0usize..20) {
+        durable(seed, keys, 30_000, removes, 2000, 4);
+    }
+
+    #[test]
+    fn crashes_with_many_removals(seed: u64, keys in 10usize..6000) {
+        durable(seed, keys, 60, 24, 8000, 3);
+    }
+}
