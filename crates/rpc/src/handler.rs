@@ -104,6 +104,15 @@ impl<B> Reply<B> {
     pub fn with_body(self, body: B) -> Self {
         Self { body: Some(body), ..self }
     }
+
+    /// Its body, if it has one.
+    #[must_use]
+    pub fn body(&self) -> Option<B>
+    where
+        B: Copy,
+    {
+        self.body
+    }
 }
 
 /// Up to [`INLINE_BYTES`] by value.
@@ -146,6 +155,14 @@ impl Deref for Inline {
 pub struct SessionId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+}
+
+impl SessionId {
+    /// A number that no other open session of the endpoint has; small, and used again.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// Names a call.

@@ -10,7 +10,7 @@ use sprat_wire::packet::{Accept, Connect, FROM_SERVER, Kind, PROTOCOL_VERSION, P
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
-    BURST_BYTES, Config, DRAIN_RETRY_MICROS, INITIAL_RTO, INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_SLOTS,
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, INITIAL_RTO, INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS,
 };
 use crate::config::{RELIABLE_RTO, UNUSED_TTL};
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
@@ -183,8 +183,12 @@ impl<B: Copy> Server<B> {
         }
         let mtu = io.mtu(from, self.mtu).min(connect.mtu.get());
         let asked = usize::from(connect.slots.get());
-        if connect.version.get() != PROTOCOL_VERSION || asked < MIN_SLOTS || (mtu as usize) < crate::config::MIN_MTU {
+        if connect.version.get() != PROTOCOL_VERSION {
             return io.refuse(from, theirs, nonce, Refusal::Version);
+        }
+        if asked < MIN_SLOTS || (mtu as usize) < MIN_MTU {
+            io.counters.malformed_meaning += 1;
+            return;
         }
         if self.draining {
             return io.refuse(from, theirs, nonce, Refusal::Draining);
