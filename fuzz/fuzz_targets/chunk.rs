@@ -8,6 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
     let file = FileHeader {
         cluster: [7; 16],
         server: 1,
+        frames: 1,
         frame_bytes: u32::try_from(FRAME_BYTES).expect("small"),
         segment_bytes: 1 << 20,
         incarnation: 1,

@@ -248,3 +248,23 @@ fn values_that_are_not_one_row_are_left_out_of_rows_by_name() {
     assert_eq!(out, b"{\"a\":1}\n 7 \n");
     assert_eq!(omitted.failures(), 3);
 }
+
+/// Found by fuzzing: such a row was imported, and then missing from every export.
+#[test]
+fn a_row_under_our_own_key_is_refused_and_its_neighbours_are_not() {
+    let row = |key: &str| format!("id,v\n{key},1\n");
+    let rows = || CsvImport::rows(column("id"));
+    let own = std::str::from_utf8(CSV_HEADER_KEY).unwrap();
+    assert!(matches!(fault(import_csv(row(own).as_bytes(), rows())), (2, Fault::Reserved)));
+    let mut near = import_csv(row("\0sprat:").as_bytes(), rows()).unwrap();
+    assert_eq!(export_rows(&mut near), row("\0sprat:").as_bytes());
+
+    let line = format!("{{\"id\":{}}}\n", serde_json::to_string(own).unwrap());
+    assert!(matches!(fault(import_jsonl(line.as_bytes(), lines("id"))), (1, Fault::Reserved)));
+
+    let mut kept = import_csv(row("a").as_bytes(), rows()).unwrap();
+    let (pairs, _) = export_csv(&mut kept, CsvExport::Pairs);
+    assert_eq!(import_csv(&pairs, CsvImport::pairs()).unwrap().items, kept.items);
+    let (pairs, _) = export_jsonl(&mut kept, JsonlExport::Pairs);
+    assert_eq!(import_jsonl(&pairs, JsonlImport::pairs()).unwrap().items, kept.items);
+}

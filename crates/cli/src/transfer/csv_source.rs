@@ -204,6 +204,9 @@ impl<R: BufRead> Source for CsvSource<R> {
             if item.key.len() > MAX_KEY {
                 return Err(self.rows.fault(Fault::LongKey(item.key.len())));
             }
+            if item.is_reserved() && indices.encoding.is_none() {
+                return Err(self.rows.fault(Fault::Reserved));
+            }
             if item.value.len() <= MAX_VALUE {
                 return Ok(true);
             }

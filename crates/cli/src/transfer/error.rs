@@ -91,6 +91,9 @@ pub enum Fault {
     /// A quote is opened and the file ends before it is closed.
     #[error("a quoted field is never closed")]
     Unclosed,
+    /// The key is [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY): the row would be lost among Sprat's own.
+    #[error("the key is one that Sprat keeps for itself")]
+    Reserved,
     /// The key is over the limit.
     #[error("the key has {0} bytes, the limit is 65,535")]
     LongKey(usize),

@@ -95,6 +95,7 @@ impl<R: BufRead> JsonlSource<R> {
             }
         }
         match item.key.len() {
+            _ if item.is_reserved() && self.how.value == JsonlValue::Line => Err(Fault::Reserved),
             0..=MAX_KEY => Ok(()),
             len => Err(Fault::LongKey(len)),
         }

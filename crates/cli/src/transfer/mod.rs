@@ -43,10 +43,8 @@ pub use tree_source::TreeSource;
 
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
-/// Keys that begin so are Sprat's own: an import writes them, no export shows them as rows.
-pub const RESERVED_PREFIX: &[u8] = b"\0sprat:";
-
-/// Key under which an import keeps the header row of a CSV file.
+/// Key under which an import keeps the header row of a CSV file: Sprat's own, shown by exports of pairs only.
+/// Rows may not have it.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
 /// One key and its value; buffers that a source fills again and again.
@@ -62,7 +60,7 @@ impl Item {
     /// Whether the item is Sprat's own and not a row of the user's.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
-        self.key.starts_with(RESERVED_PREFIX)
+        self.key == CSV_HEADER_KEY
     }
 }
 
