@@ -145,7 +145,7 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// However work arrives, an adaptive node spins only for a bounded time after it.
     #[test]

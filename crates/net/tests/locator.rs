@@ -31,7 +31,7 @@ fn transports() -> impl Strategy<Value = Transport> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn printed_locators_parse_back(transport in transports(), host in hosts(), port: u16) {

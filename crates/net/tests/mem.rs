@@ -143,7 +143,7 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn one_seed_is_one_history(seed: u64, posts in proptest::collection::vec((any::<bool>(), 0..50u64, 1..100usize), 0..60)) {

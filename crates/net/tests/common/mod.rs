@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sprat_net::{Driver, Transmit};
 
 /// Long past anything that should happen on loopback.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
