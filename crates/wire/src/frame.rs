@@ -78,6 +78,7 @@ struct RawFileHeader {
     incarnation: U32,
     clean_length: U32,
     clean_head: U64,
+    frames: U32,
 }
 
 /// What a log file says about itself.
@@ -95,6 +96,8 @@ pub struct FileHeader {
     pub incarnation: u32,
     /// The newest head segment and the bytes in it, when the log was closed in order.
     pub clean: Option<(u64, u32)>,
+    /// Whole frames that the file had when this was written: one that has fewer was cut short.
+    pub frames: u32,
 }
 
 /// Why a block is not a file header.
@@ -138,6 +141,7 @@ impl FileHeader {
             incarnation: U32::new(self.incarnation),
             clean_length: U32::new(clean_length),
             clean_head: U64::new(clean_head),
+            frames: U32::new(self.frames),
         };
         let mut block = [0; BLOCK_BYTES];
         block[..size_of::<RawFileHeader>()].copy_from_slice(raw.as_bytes());
@@ -188,6 +192,7 @@ impl FileHeader {
             segment_bytes,
             incarnation: raw.incarnation.get(),
             clean: (raw.clean_head.get() != 0).then(|| (raw.clean_head.get(), raw.clean_length.get())),
+            frames: raw.frames.get(),
         })
     }
 

@@ -15,6 +15,7 @@ fn file_header() -> FileHeader {
         segment_bytes: u32::try_from(SEGMENT_BYTES).unwrap(),
         incarnation: 3,
         clean: Some((41, 99)),
+        frames: 12,
     }
 }
 

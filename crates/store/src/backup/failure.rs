@@ -1,5 +1,6 @@
 //! What can go wrong once the log is open.
 
+use super::MAX_OPEN;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -63,6 +64,9 @@ pub enum AppendError {
         /// Bytes asked for.
         asked: usize,
     },
+    /// The disk has yet to finish so many segments that another cannot begin: wait for progress.
+    #[error("the disk is {MAX_OPEN} segments behind: wait for a commit before beginning another")]
+    Behind,
     /// Every frame that the capacity allows is in use: free segments first.
     #[error("all {0} segment frames of the log are in use: no room for another segment")]
     NoFrame(u32),

@@ -20,7 +20,7 @@ pub(super) struct Frames {
 /// How a log's frames are used.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FrameCount {
-    /// Hold a segment.
+    /// Hold a segment, or will hold one that waits for its first commit.
     pub live: u32,
     /// Can take one, now or after the next sync.
     pub free: u32,
@@ -46,9 +46,9 @@ impl Frames {
         self.live.keys().copied()
     }
 
-    pub(super) fn count(&self, max: u32) -> FrameCount {
-        let live = u32::try_from(self.live.len()).expect("frames are numbered in 32 bits");
-        FrameCount { live, free: self.total - live, max: max.max(self.total) }
+    pub(super) fn count(&self, max: u32, waiting: usize) -> FrameCount {
+        let live = u32::try_from(self.live.len() + waiting).expect("frames are numbered in 32 bits");
+        FrameCount { live, free: self.total.saturating_sub(live), max: max.max(self.total) }
     }
 
     /// Adds frames that the file has grown by.

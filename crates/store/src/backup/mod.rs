@@ -116,8 +116,8 @@ impl<D: Disk> Backup<D> {
     /// [`AppendError`]; nothing was taken then.
     ///
     /// # Panics
-    /// When the bytes do not follow those taken before, the segment is sealed, or more than [`MAX_OPEN`]
-    /// segments are open: the owner lost track.
+    /// When the bytes do not follow those taken before, the segment is sealed, or a head begins before the
+    /// one before it is sealed: the owner lost track.
     pub fn append<'a, I>(&mut self, segment: u64, offset: u32, slices: I, sealed: bool) -> Result<(), AppendError>
     where
         I: IntoIterator<Item = &'a [u8]>,
@@ -146,14 +146,13 @@ impl<D: Disk> Backup<D> {
 
     /// Begins a segment; returns its place among the open ones.
     fn begin(&mut self, segment: u64, first: &[u8]) -> Result<usize, AppendError> {
-        assert!(
-            segment != 0 && segment < u64::MAX - TICKET_WRITE && self.open.len() < MAX_OPEN,
-            "segment {segment} is one too many"
-        );
+        assert!(segment != 0 && segment < u64::MAX - TICKET_WRITE, "segment {segment} is out of range");
+        if self.open.len() == MAX_OPEN {
+            return Err(AppendError::Behind);
+        }
         assert!(self.frames.live().all(|live| live != segment), "segment {segment} is on disk already");
-        let waiting = self.open.iter().filter(|replica| replica.frame.is_none()).count();
         let count = self.frame_count();
-        if count.live as usize + waiting >= count.max as usize {
+        if count.live >= count.max {
             return Err(AppendError::NoFrame(count.max));
         }
         let replica = Replica::new(segment, first);
@@ -405,7 +404,8 @@ impl<D: Disk> Backup<D> {
     /// How many frames are in use.
     #[must_use]
     pub fn frame_count(&self) -> FrameCount {
-        self.frames.count(self.max_frames)
+        let waiting = self.open.iter().filter(|replica| replica.frame.is_none()).count();
+        self.frames.count(self.max_frames, waiting)
     }
 
     /// Segments that have a frame, ascending.
@@ -453,6 +453,7 @@ impl<D: Disk> Backup<D> {
             self.wait()?;
         }
         self.header.clean = self.newest;
+        self.header.frames = self.frames.total;
         self.header.incarnation += 1;
         self.write_header()
     }

@@ -52,6 +52,16 @@ pub enum OpenError {
         /// What differs.
         field: &'static str,
     },
+    /// The file was cut short.
+    #[error("{file} was cut short: it has {has} segment frames of at least {had}; nothing was changed")]
+    Short {
+        /// The file.
+        file: String,
+        /// Whole frames it has.
+        has: u32,
+        /// Whole frames it had when it was last opened or closed.
+        had: u32,
+    },
     /// The file could not be read.
     #[error("cannot read {file} at offset {offset}: {source}")]
     Read {
@@ -89,6 +99,9 @@ impl<D: Disk> Backup<D> {
     /// restart meets the same log, and what was cut cannot come back. New segments take ids
     /// above [`ReplayReport::highest_segment`]. Blocks.
     ///
+    /// A log that is intact on a disk too full for spare frames opens, with [`failure`](Self::failure) set: it can be
+    /// read from and not be written to.
+    ///
     /// # Errors
     /// [`OpenError`].
     ///
@@ -113,6 +126,9 @@ impl<D: Disk> Backup<D> {
         check_identity(&header, options, &name)?;
         let frames = size.saturating_sub(FRAMES_OFFSET) / u64::from(header.frame_bytes);
         let frames = u32::try_from(frames).expect("a file of fewer than 2^32 frames");
+        if frames < header.frames {
+            return Err(OpenError::Short { file: name, has: frames, had: header.frames });
+        }
         let source = Source { reader, name, header, frames };
 
         let mut report =
@@ -141,6 +157,7 @@ impl<D: Disk> Backup<D> {
             segment_bytes: options.segment_bytes,
             incarnation: 1,
             clean: None,
+            frames: 0,
         };
         let mut backup = Self::assemble(disk, header, options, Frames::default());
         let mut buffer = AlignedBuf::zeroed(FILE_HEADERS * BLOCK_BYTES);
@@ -183,6 +200,7 @@ impl<D: Disk> Backup<D> {
     /// Makes the file that was read fit for writing.
     fn recover(&mut self, current: &Current, unsealed: Option<Unsealed>) -> Result<(), OpenError> {
         self.header.clean = None;
+        self.header.frames = self.frames.total;
         let first = next_incarnation(current);
         // A damaged copy is written anew, and then the one that counted until now.
         for incarnation in first..=first + u32::from(current.alone) {
@@ -195,7 +213,8 @@ impl<D: Disk> Backup<D> {
         }
         // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium.
         self.block_on(Op::Sync)?;
-        self.prepare()?;
+        // No room to grow is no reason not to read: the failure is kept, and meets the first append.
+        let _ = self.prepare();
         Ok(())
     }
 

@@ -87,7 +87,9 @@ fn a_flipped_bit_is_refused_or_told() {
                 Err(error) => panic!("{what}: {error}"),
                 Ok((_, report, segments, newest)) if report.cut.is_some() => {
                     cut += 1;
-                    assert!(!close, "{what}: closed in order, nothing is cut");
+                    let cut = report.cut.as_ref().unwrap();
+                    assert!(!close || cut.bytes == 0, "{what}: closed in order, nothing is lost: {cut:?}");
+                    assert!(!close || segments == whole, "{what}");
                     assert_eq!(newest, Some(built.newest), "{what}: {report:?}");
                     check_kept(&built, &segments, &what);
                 }
@@ -102,7 +104,7 @@ fn a_flipped_bit_is_refused_or_told() {
             }
         }
     }
-    println!("{refused} refused, {cut} cut, {repaired} repaired, {harmless} where nothing is kept");
+    eprintln!("{refused} refused, {cut} cut, {repaired} repaired, {harmless} where nothing is kept");
     assert!(refused > 100 && cut > 0 && repaired > 0 && harmless > 0);
 }
 
@@ -181,14 +183,25 @@ fn another_servers_log_is_refused() {
 }
 
 #[test]
+fn a_file_cut_short_is_refused() {
+    let contents = build(5, true).contents;
+    let frames = (contents.len() as u64 - FRAMES_OFFSET) / u64::from(FRAME);
+    for kept in 0..frames {
+        let end = FRAMES_OFFSET + kept * u64::from(FRAME) + 4096;
+        let control = disk_with(&contents[..usize::try_from(end).unwrap()]);
+        let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
+        assert!(matches!(error, OpenError::Short { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_missing_segment_is_named() {
     let built = build(5, false);
-    // The file cut short by whole frames: some listed segment goes with them.
-    let mut contents = built.contents;
-    contents.truncate(usize::try_from(FRAMES_OFFSET).unwrap() + FRAME as usize);
-    let error = open(disk_with(&contents).open().unwrap(), &options(Durability::Sync)).err();
-    match error {
-        Some(OpenError::Missing { .. } | OpenError::Corrupt(_)) => {}
-        other => panic!("{other:?}"),
-    }
+    let (oldest, bytes) = built.segments.iter().next().unwrap();
+    let first = &bytes[..200];
+    let at = built.contents.windows(first.len()).position(|window| window == first).unwrap() - 36;
+    let control = disk_with(&built.contents);
+    control.patch(at as u64, &[0; FRAME as usize]);
+    let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
+    assert!(matches!(error, OpenError::Missing { segment, .. } if segment == *oldest), "{error}");
 }

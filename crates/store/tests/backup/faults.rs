@@ -3,7 +3,7 @@
 use crate::support::{MiniLog, Random, open, options};
 use sprat_disk::{Fault, MemControl};
 use sprat_net::Nanos;
-use sprat_store::backup::{AppendError, Durability, OpenError, Operation};
+use sprat_store::backup::{AppendError, Durability, FrameCount, MAX_OPEN, OpenError, Operation, Options};
 
 /// Runs a log until the disk refuses; checks that the refusal is final, and what is there afterwards.
 fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
@@ -90,17 +90,46 @@ fn a_disk_that_cannot_even_hold_a_new_log_says_so() {
 #[test]
 fn a_full_frame_and_a_full_log_are_refused_without_harm() {
     let control = MemControl::new(1);
-    let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
-    let mut log = MiniLog::new(1);
-    while log.append(&backup, 1000) {
-        log.settle(&mut backup);
+    let options = Options { max_frames: 4, ..options(Durability::Sync) };
+    let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
+    let bytes = vec![1; backup.room(1)];
+    for segment in 1..=4 {
+        let (most, more) = bytes.split_at(bytes.len() - 1);
+        backup.append(segment, 0, [most], false).unwrap();
+        let refused = backup.append(segment, u32::try_from(most.len()).unwrap(), [&bytes[..2]], false);
+        assert!(matches!(refused, Err(AppendError::NoRoom { room: 1, asked: 2, .. })), "{refused:?}");
+        backup.append(segment, u32::try_from(most.len()).unwrap(), [more], true).unwrap();
     }
-    let head = log.passed.keys().copied().max().unwrap();
-    let room = backup.room(head);
-    let offset = u32::try_from(log.passed[&head]).unwrap();
-    let bytes = vec![0; room + 1];
-    let refused = backup.append(head, offset, [&bytes[..]], false);
-    assert!(matches!(refused, Err(AppendError::NoRoom { .. })), "{refused:?}");
+    assert!(matches!(backup.append(5, 0, [&bytes[..]], true), Err(AppendError::NoFrame(4))));
+    let mut sealed = Vec::new();
+    while sealed.len() < 4 {
+        backup.submit(Nanos(0)).unwrap();
+        backup.poll(Nanos(0), |progress| sealed.push((progress.segment, progress.sealed))).unwrap();
+    }
+    assert_eq!(sealed, [(1, true), (2, true), (3, true), (4, true)]);
+    backup.free(2);
+    backup.append(5, 0, [&bytes[..]], true).unwrap();
     assert!(backup.failure().is_none());
-    log.settle(&mut backup);
+    assert_eq!(backup.frame_count(), FrameCount { live: 4, free: 0, max: 4 });
+}
+
+#[test]
+fn a_slow_disk_is_not_buried_in_segments() {
+    let control = MemControl::new(1);
+    let options = Options { max_frames: 100, ..options(Durability::Sync) };
+    let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
+    let mut begun = 0;
+    let refused = loop {
+        match backup.append(begun + 1, 0, [&[1; 50][..]], true) {
+            Ok(()) => begun += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, AppendError::Behind) && begun == MAX_OPEN as u64, "{refused}");
+    let mut done = 0;
+    while done < begun {
+        backup.submit(Nanos(0)).unwrap();
+        backup.poll(Nanos(0), |_| done += 1).unwrap();
+    }
+    backup.append(begun + 1, 0, [&[1; 50][..]], true).unwrap();
 }

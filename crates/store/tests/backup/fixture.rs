@@ -12,7 +12,7 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/log-v1.sprat")
 }
 
-/// Segments of the fixture: two heads and a survivor, the second head unsealed and listing all.
+/// The fixture: two heads, the second unsealed and listing both.
 fn write() -> Vec<u8> {
     let control = MemControl::new(1);
     let options = sprat_store::backup::Options { max_frames: 3, ..options(Durability::Sync) };
@@ -40,5 +40,6 @@ fn a_log_of_format_1_still_loads() {
         let header = |bytes: &Vec<u8>| SegmentHeader::parse(Entry::parse(bytes).unwrap().value).unwrap();
         segments.values().map(|bytes| (header(bytes).id, header(bytes).role, bytes.len())).collect()
     };
-    println!("{:?} {newest:?} {}", summary(&segments), report.entries);
+    assert_eq!(summary(&segments), [(1, Role::Head, 15892), (2, Role::Head, 5340)]);
+    assert_eq!((newest, report.entries), (Some(2), 40));
 }

@@ -90,6 +90,8 @@ pub(crate) struct MiniLog {
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
     pub(crate) entries: u64,
+    /// Segments that a head may list before some are dropped.
+    pub(crate) most: usize,
 }
 
 impl MiniLog {
@@ -113,6 +115,7 @@ impl MiniLog {
             reclaimable: Vec::new(),
             survivors: Vec::new(),
             entries: 0,
+            most: 5,
         }
     }
 
@@ -179,7 +182,7 @@ impl MiniLog {
 
     /// Drops some old segments from the digest: the next head no longer lists them.
     fn clean(&mut self) {
-        while self.digest.len() > 5 {
+        while self.digest.len() > self.most {
             let victim = *self.digest.iter().nth(self.random.below(4)).unwrap();
             self.digest.remove(&victim);
             self.reclaimable.push((victim, self.next));

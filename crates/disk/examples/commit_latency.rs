@@ -1,0 +1,63 @@
+//! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the current one):
+//! a block written by a `FileDisk`, against appending to a file and calling fdatasync.
+#![allow(clippy::print_stdout)] // it is what the example is for
+
+use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const COMMITS: usize = 2000;
+const COMMIT_BYTES: usize = 200;
+const FILE_BLOCKS: usize = COMMITS * COMMIT_BYTES / BLOCK_BYTES + 1;
+
+fn main() {
+    let root = std::env::args().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let directory = tempfile::tempdir_in(root).expect("a directory to write in");
+    for access in [Access::Direct, Access::Cached] {
+        let mut disk = FileDisk::open(&directory.path().join("disk"), access).expect("a file");
+        let how = disk.describe().to_owned();
+        report(&how, disk_commits(&mut disk));
+    }
+    let mut file = std::fs::File::create(directory.path().join("append")).expect("a file");
+    let appends = (0..COMMITS).map(|_| {
+        let started = Instant::now();
+        file.write_all(&[1; COMMIT_BYTES]).expect("appended");
+        file.sync_data().expect("synced");
+        started.elapsed()
+    });
+    report("append and fdatasync", appends.collect());
+}
+
+/// Commits that fill block after block of a file without holes, as the log does.
+fn disk_commits(disk: &mut FileDisk) -> Vec<Duration> {
+    let len = FILE_BLOCKS * BLOCK_BYTES;
+    finish(disk, Op::Write { buffer: AlignedBuf::zeroed(len), len, offset: 0, durable: true });
+    let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+    let commits = (0..COMMITS).map(|commit| {
+        let started = Instant::now();
+        let offset = (commit * COMMIT_BYTES / BLOCK_BYTES * BLOCK_BYTES) as u64;
+        let taken = std::mem::replace(&mut buffer, AlignedBuf::zeroed(0));
+        buffer =
+            finish(disk, Op::Write { buffer: taken, len: BLOCK_BYTES, offset, durable: true }).expect("the buffer");
+        started.elapsed()
+    });
+    commits.collect()
+}
+
+fn finish(disk: &mut FileDisk, op: Op) -> Option<AlignedBuf> {
+    disk.submit(0, op);
+    loop {
+        if let Some(completion) = disk.poll() {
+            completion.result.expect("done");
+            return completion.buffer;
+        }
+        disk.wait().expect("waited");
+    }
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let (median, high) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+    println!("{what:60} p50 {:4} us  p99 {:5} us", median.as_micros(), high.as_micros());
+}

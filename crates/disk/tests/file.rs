@@ -1,0 +1,101 @@
+//! A file as a disk: with and without direct I/O, with and without io_uring.
+
+use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt};
+
+fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(blocks * BLOCK_BYTES);
+    buffer.fill(byte);
+    buffer
+}
+
+/// The disks to try: direct and cached, on disk and (where there is one) on tmpfs.
+fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
+    let mut disks = Vec::new();
+    let shared_memory = std::path::Path::new("/dev/shm");
+    for root in [std::env::temp_dir().as_path(), shared_memory].into_iter().filter(|root| root.is_dir()) {
+        for access in [Access::Direct, Access::Cached] {
+            for ring in [true, false] {
+                let directory = tempfile::tempdir_in(root).unwrap();
+                let mut disk = FileDisk::open(&directory.path().join("file"), access).unwrap();
+                if !ring {
+                    disk.without_ring();
+                }
+                println!("{}: {}", disk.name(), disk.describe());
+                disks.push((disk, directory));
+            }
+        }
+    }
+    disks
+}
+
+fn drain(disk: &mut FileDisk, mut left: usize) {
+    while left > 0 {
+        disk.wait().unwrap();
+        while let Some(completion) = disk.poll() {
+            completion.result.unwrap();
+            left -= 1;
+        }
+    }
+    assert!(disk.poll().is_none());
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for (mut disk, _directory) in disks() {
+        disk.submit(1, Op::Reserve { offset: 0, len: 64 * BLOCK_BYTES as u64 });
+        drain(&mut disk, 1);
+        assert_eq!(disk.size().unwrap(), 0, "space set aside is not size");
+        for block in 0..MAX_IN_FLIGHT {
+            let offset = (block * BLOCK_BYTES) as u64;
+            let buffer = buffer(2, u8::try_from(block).unwrap());
+            disk.submit(block as u64, Op::Write { buffer, len: BLOCK_BYTES, offset, durable: block % 2 == 0 });
+        }
+        drain(&mut disk, MAX_IN_FLIGHT);
+        disk.submit(1, Op::Sync);
+        drain(&mut disk, 1);
+        assert_eq!(disk.size().unwrap(), (MAX_IN_FLIGHT * BLOCK_BYTES) as u64);
+        let reader = disk.reader();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut into = AlignedBuf::zeroed(MAX_IN_FLIGHT * BLOCK_BYTES);
+                    let len = into.len();
+                    reader.read_at(&mut into, len, 0).unwrap();
+                    for (block, bytes) in into.chunks(BLOCK_BYTES).enumerate() {
+                        assert!(bytes.iter().all(|byte| usize::from(*byte) == block));
+                    }
+                    assert!(reader.read_at(&mut into, BLOCK_BYTES, len as u64).is_err(), "behind the end");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn dropping_a_disk_waits_for_what_is_under_way() {
+    for (mut disk, directory) in disks() {
+        for block in 0..32u64 {
+            let offset = block * 16 * BLOCK_BYTES as u64;
+            disk.submit(block, Op::Write { buffer: buffer(16, 7), len: 16 * BLOCK_BYTES, offset, durable: true });
+        }
+        drop(disk);
+        let written = std::fs::read(directory.path().join("file")).unwrap();
+        assert!(written.len() == 32 * 16 * BLOCK_BYTES && written.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn a_file_has_one_owner_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let first = FileDisk::open(&path, Access::Direct).unwrap();
+    assert!(matches!(FileDisk::open(&path, Access::Cached), Err(OpenError::Locked(locked)) if locked == path));
+    drop(first);
+    FileDisk::open(&path, Access::Cached).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let error = FileDisk::open(std::path::Path::new("/proc/no/such"), Access::Direct).err().unwrap();
+    assert!(error.to_string().contains("/proc/no/such"), "{error}");
+}
