@@ -88,6 +88,10 @@ pub(crate) struct ServerArgs {
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     pub(crate) coordinator: Option<String>,
 
+    /// Bring the coordinator too, at the locator of -C.
+    #[arg(long, requires = "coordinator")]
+    pub(crate) with_coordinator: bool,
+
     /// Where clients reach this server.
     #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
     pub(crate) listen: String,
@@ -100,7 +104,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     pub(crate) data: PathBuf,
 
-    /// Disk space for the log: bytes, or with K, M, G; default twice the memory.
+    /// Disk space for the log: bytes, or with K, M, G; default two and a half times the memory.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) disk: Option<u64>,
 
@@ -343,7 +347,8 @@ pub(crate) struct ImportArgs {
     /// What the source is; by default as its name says.
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
-    /// Column (by name, or number from 0) or field that is the key.
+    /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
+    /// the columns or fields `key` and `value`, as `export` writes them.
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
     /// The CSV file has no header row.
@@ -364,6 +369,7 @@ pub(crate) struct ImportArgs {
 #[command(after_help = "Examples:
   sprat export sources /tmp/copy
   sprat export users users.csv
+  sprat export events events.jsonl --rows
   sprat export events - --format jsonl | head")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
@@ -375,6 +381,9 @@ pub(crate) struct ExportArgs {
     /// What to write; by default as the target's name says.
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
+    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header does so anyway.
+    #[arg(long)]
+    pub(crate) rows: bool,
     /// No progress bar.
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -1,3 +1,47 @@
-//! The `sprat` binary.
+//! The `sprat` binary: argument parsing, progress and tables, nothing else.
 
-fn main() {}
+mod args;
+mod cmd;
+
+use args::{BenchCommand, Cli, Command};
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let result = match command {
+        Command::Server(args) => cmd::serve::server(&args),
+        Command::Coordinator(args) => cmd::serve::coordinator(&args),
+        Command::Get(args) => cmd::objects::get(&args),
+        Command::Put(args) => cmd::objects::put(&args),
+        Command::Del(args) => cmd::objects::del(&args),
+        Command::Incr(args) => cmd::objects::incr(&args),
+        Command::Scan(args) => cmd::scan::scan(&args),
+        Command::Table(args) => cmd::tables::table(&args),
+        Command::Status(args) => cmd::tables::status(&args),
+        Command::Import(args) => cmd::import::import(&args),
+        Command::Export(args) => cmd::export::export(&args),
+        Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
+        Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
+        Command::Bench(BenchCommand::Store(args)) => cmd::bench::store(&args),
+        Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
+        Command::Demo(args) => cmd::demo::demo(&args),
+        Command::Sim(args) => cmd::sim::sim(&args),
+        Command::Completions(args) => cmd::shell::completions(&args),
+        Command::Man(args) => cmd::shell::man(&args),
+    };
+    match result {
+        Ok(code) => code,
+        // A reader that has seen enough, such as `head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sprat: {error:#}");
+            ExitCode::from(cmd::exit_code(&error))
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}

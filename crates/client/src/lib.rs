@@ -1,1 +1,34 @@
 //! The Rust client of the store: blocking and async, pipelined.
+//!
+//! - [`Client`]: one call after another on the caller's own thread, which spins while it waits (lowest latency);
+//!   or many at once with [`Client::submit`] and [`Client::wait`].
+//! - [`AsyncClient`]: futures, for any executor; a thread of its own does the waiting.
+//! - [`Core`]: what both are made of, without clock or thread: for load generators and the simulator.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), sprat_client::Error> {
+//! use sprat_client::{Client, Options};
+//! let mut client = Client::connect(&Options::default())?;
+//! let users = client.create_table("users")?;
+//! let version = client.put(users, b"alice", b"likes tea")?;
+//! let object = client.get(users, b"alice")?.expect("just stored");
+//! assert_eq!((object.version, &object.value[..]), (version, &b"likes tea"[..]));
+//! # Ok(())
+//! # }
+//! ```
+
+mod asynchronous;
+mod blocking;
+mod calls;
+mod core;
+mod error;
+mod port;
+mod types;
+
+pub use asynchronous::{AsyncClient, Call};
+pub use blocking::{Client, Options, Ticket};
+pub use core::{Core, MAX_KNOWN_TABLES, MAX_PENDING, MAX_PORTS, Sink, Target};
+pub use error::Error;
+pub use sprat_net::Mode;
+pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};
+pub use types::{Counter, Object, Page, Row, Table, TableStats};

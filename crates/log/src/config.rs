@@ -2,11 +2,14 @@
 
 use crate::table::ADDRESS_BITS;
 use sprat_wire::entry::HEADER_BYTES;
-use sprat_wire::{SEGLET_BYTES, SEGMENT_BYTES};
+use sprat_wire::{SEGLET_BYTES, SEGLETS_PER_SEGMENT, SEGMENT_BYTES};
 use thiserror::Error;
 
 /// Least memory of a log, bytes.
-pub const MIN_MEMORY: usize = 32 * SEGLET_BYTES;
+pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
+
+/// Seglets of the shortest usual segment.
+const MIN_SEGMENT_SEGLETS: usize = 8;
 
 /// Most memory of a log, bytes (256 GB): what the hash table's addresses reach.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
@@ -56,6 +59,14 @@ pub enum ConfigError {
         /// The least that works.
         needed: usize,
     },
+    /// So many segments on disk that the last, half filled seglet of each would take too much memory.
+    #[error("{given} segments on disk are too many for the memory, {most} are the most")]
+    SegmentsForMemory {
+        /// What was given.
+        given: usize,
+        /// The most that works.
+        most: usize,
+    },
     /// The address space could not be reserved.
     #[error("cannot reserve memory: {0}")]
     Reserve(#[from] std::io::Error),
@@ -67,13 +78,18 @@ impl Config {
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
-        let segment_bytes = (memory / 32 / SEGLET_BYTES * SEGLET_BYTES).clamp(SEGLET_BYTES, SEGMENT_BYTES);
+        let segment_bytes = (memory / 32 / SEGLET_BYTES).clamp(MIN_SEGMENT_SEGLETS, SEGLETS_PER_SEGMENT) * SEGLET_BYTES;
         Self { memory, seed: 0, durability, segment_bytes, max_segments_on_disk: 2 * memory / segment_bytes + 16 }
     }
 
     /// Seglets of the arena.
     pub(crate) fn seglets(&self) -> usize {
         self.memory / SEGLET_BYTES
+    }
+
+    /// Seglets that may be lost to the ends of segments: half a one each.
+    pub(crate) fn seglets_lost(&self) -> usize {
+        self.max_segments_on_disk / 2
     }
 
     /// Bytes of a head's header when the disk is as full as it may be.
@@ -93,6 +109,10 @@ impl Config {
         let needed = self.memory / segment * 3 / 2 + 2 * CLEANER_SEGMENTS;
         if self.max_segments_on_disk < needed {
             return Err(ConfigError::SegmentsOnDisk { given: self.max_segments_on_disk, needed });
+        }
+        let most = self.seglets() / 2;
+        if self.max_segments_on_disk > most {
+            return Err(ConfigError::SegmentsForMemory { given: self.max_segments_on_disk, most });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::cleaner::Cleaner;
 use crate::config::{Config, ConfigError, Durability, CLEANER_SEGMENTS};
-use crate::segment::{Memory, NoRoom};
+use crate::segment::{Memory, NoRoom, wanted_run};
 use crate::table::{Place, Table};
 use crate::tables::Tables;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
@@ -297,7 +297,7 @@ impl Log {
     /// Most bytes of objects that the log takes.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        (self.config.seglets() - self.reserve) * SEGLET_BYTES / LIVE_SHARE.1 * LIVE_SHARE.0
+        (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES / LIVE_SHARE.1 * LIVE_SHARE.0
     }
 
     /// Refuses what could not be kept: beyond this, the cleaner would find ever less to clean.
@@ -318,16 +318,20 @@ impl Log {
             self.pay(len);
         }
         let slices = FORCED_SLICES + FORCED_SLICES_PER_SEGLET * self.config.seglets();
+        let mut wanted = wanted_run(len);
         for _ in 0..slices {
-            let no_room = match self.append_to_head(len) {
+            let no_room = match self.append_to_head(len, wanted) {
                 Ok(address) => return Ok(address),
                 Err(no_room) => no_room,
             };
             if let NoRoom::Memory { run } = no_room
                 && run > 1
-                && self.make_run(run)
             {
-                continue;
+                let made = self.make_run(run);
+                let modest = std::mem::replace(&mut wanted, 1) == 1;
+                if made || !modest {
+                    continue;
+                }
             }
             if !self.forced_slice() {
                 break;
@@ -337,12 +341,12 @@ impl Log {
         Err(if waiting { Full::Replication } else { Full::Memory })
     }
 
-    fn append_to_head(&mut self, len: usize) -> Result<usize, NoRoom> {
+    fn append_to_head(&mut self, len: usize, run: usize) -> Result<usize, NoRoom> {
         let limit = self.config.segment_bytes;
-        let address = match self.memory.append(self.head, len, limit, self.reserve) {
+        let address = match self.memory.append(self.head, len, run, limit, self.reserve) {
             Err(NoRoom::Segment) => {
                 self.open_head(false)?;
-                self.memory.append(self.head, len, limit, self.reserve)
+                self.memory.append(self.head, len, run, limit, self.reserve)
             }
             other => other,
         }?;
@@ -403,7 +407,7 @@ impl Log {
         let kind = Kind::Segment;
         let entry = Entry { kind, successor: false, table: 0, version: header.safe_version, key: &[], value: &value };
         let len = entry.encoded_len();
-        let address = self.memory.append(slot, len, self.config.segment_bytes, floor)?;
+        let address = self.memory.append(slot, len, 1, self.config.segment_bytes, floor)?;
         entry.encode(&mut self.memory.bytes[address..address + len]);
         Ok(len)
     }

@@ -21,8 +21,7 @@ pub struct Pending<'a> {
     pub offset: usize,
     /// Bytes in all slices together.
     pub len: usize,
-    /// Whether the segment is sealed and these are its last bytes. A segment may also be sealed after its last byte was
-    /// handed out; then the next head tells.
+    /// Whether the segment is sealed and these are its last bytes: none, when it was sealed after they were handed out.
     pub sealed: bool,
     slices: [&'a [u8]; PENDING_SLICES],
     count: usize,
@@ -85,7 +84,7 @@ impl Log {
 
     fn pending_of(&self, slot: u32) -> Option<Pending<'_>> {
         let segment = self.memory.segment(slot);
-        if segment.submitted == segment.appended {
+        if segment.submitted == segment.appended && segment.sealed == segment.seal_submitted {
             return None;
         }
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -108,27 +107,31 @@ impl Log {
         Some(Pending { segment: segment.id, offset: segment.submitted, len, sealed, slices, count })
     }
 
-    /// Says that a segment's byte stream was handed to the disk up to `up_to`.
+    /// Says that a segment's byte stream was handed to the disk up to `up_to`, and whether its seal was.
     ///
     /// # Panics
     /// When the segment has fewer bytes, or is not one that is replicated: a mistake of the caller.
-    pub fn mark_submitted(&mut self, segment: u64, up_to: usize) {
+    pub fn mark_submitted(&mut self, segment: u64, up_to: usize, sealed: bool) {
         let slot = self.memory.by_id[&segment];
         let segment = self.memory.segment_mut(slot);
         assert!(segment.submitted <= up_to && up_to <= segment.appended);
+        assert!(!sealed || segment.sealed && up_to == segment.appended);
         segment.submitted = up_to;
+        segment.seal_submitted |= sealed;
     }
 
-    /// Says that a segment's byte stream is durable up to `up_to`.
+    /// Says that a segment's byte stream is durable up to `up_to`, and whether its seal is.
     ///
     /// # Panics
-    /// When those bytes were never submitted: a mistake of the caller.
-    pub fn mark_durable(&mut self, segment: u64, up_to: usize) {
+    /// When those bytes, or the seal, were never submitted: a mistake of the caller.
+    pub fn mark_durable(&mut self, segment: u64, up_to: usize, sealed: bool) {
         // What is unknown by now was durable as a whole, and has been cleaned since.
         let Some(&slot) = self.memory.by_id.get(&segment) else { return };
         let segment = self.memory.segment_mut(slot);
         assert!(up_to <= segment.submitted || segment.closed || segment.cleaned);
+        assert!(!sealed || segment.seal_submitted && up_to == segment.appended);
         segment.durable = segment.durable.max(up_to);
+        segment.seal_durable |= sealed;
         if segment.durable >= segment.header_len {
             for id in std::mem::take(&mut segment.drops) {
                 self.memory.forget(id);
@@ -149,6 +152,19 @@ impl Log {
             self.memory.segment_mut(slot).closed = true;
             self.heads.pop_front();
         }
+    }
+
+    /// Id of the head, and how many of its bytes were not handed out yet.
+    #[must_use]
+    pub fn head_pending(&self) -> (u64, usize) {
+        let head = self.memory.segment(self.head);
+        (head.id, head.appended - head.submitted)
+    }
+
+    /// Seals the head and opens the next: for when the head's replica is full before the head is. False when there is no
+    /// room for another segment now; the head stays open then.
+    pub fn roll_head(&mut self) -> bool {
+        self.open_head(false).is_ok()
     }
 
     /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list them. Each is given once.

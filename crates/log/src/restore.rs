@@ -15,6 +15,9 @@ use thiserror::Error;
 /// Entries looked at together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
+/// Seglets kept for the header of the first head.
+const HEAD_SEGLETS: usize = 1;
+
 /// Why a segment could not be taken in.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum RestoreError {
@@ -118,7 +121,7 @@ impl Restore {
         self.log.memory.seal(slot);
         let segment = self.log.memory.segment_mut(slot);
         (segment.submitted, segment.durable) = (segment.appended, segment.appended);
-        segment.closed = true;
+        (segment.seal_submitted, segment.seal_durable, segment.closed) = (true, true, true);
         Ok(())
     }
 
@@ -215,7 +218,7 @@ impl Restore {
     fn room(&mut self, slot: u32, len: usize) -> Result<usize, RestoreError> {
         let log = &mut self.log;
         loop {
-            let run = match log.memory.append(slot, len, usize::MAX, log.reserve) {
+            let run = match log.memory.append(slot, len, 1, usize::MAX, HEAD_SEGLETS) {
                 Ok(address) => return Ok(address),
                 Err(NoRoom::Memory { run }) => run,
                 Err(NoRoom::Segment | NoRoom::Disk) => unreachable!("an image has no limit"),

@@ -6,6 +6,12 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
+/// Entries up to this length, bytes, may be put into extents of any size: what is lost at an extent's end is little.
+const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
+
+/// Seglets of an extent for longer entries, so that what is lost at its end is little again.
+const LONG_RUN: usize = 8;
+
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
 const EXTENT_GROWTH: usize = 32;
 
@@ -47,6 +53,9 @@ pub(crate) struct Segment {
     pub(crate) durable: usize,
     /// Nothing will be appended any more.
     pub(crate) sealed: bool,
+    /// The replica was told so, and has made it durable.
+    pub(crate) seal_submitted: bool,
+    pub(crate) seal_durable: bool,
     /// The next head's digest lists it.
     pub(crate) listed: bool,
     /// Sealed, wholly durable and listed: the cleaner may take it.
@@ -81,7 +90,7 @@ impl Segment {
     }
 
     pub(crate) fn wholly_durable(&self) -> bool {
-        self.sealed && self.durable == self.appended
+        self.seal_durable
     }
 }
 
@@ -178,6 +187,8 @@ impl Memory {
             drops: Vec::new(),
             pins: 0,
             limbo: Vec::new(),
+            seal_submitted: false,
+            seal_durable: false,
             looked: 0,
             futile: usize::MAX,
         };
@@ -217,8 +228,16 @@ impl Memory {
     }
 
     /// Takes `len` contiguous bytes at the end of a segment that may be `limit` bytes long, leaving
-    /// at least `floor` seglets of the arena free.
-    pub(crate) fn append(&mut self, slot: u32, len: usize, limit: usize, floor: usize) -> Result<usize, NoRoom> {
+    /// at least `floor` seglets of the arena free. A new extent has at least `run` seglets (as far as the arena is not
+    /// so full that less must do), and as many as the entry needs anyway.
+    pub(crate) fn append(
+        &mut self,
+        slot: u32,
+        len: usize,
+        run: usize,
+        limit: usize,
+        floor: usize,
+    ) -> Result<usize, NoRoom> {
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
         if segment.appended + len > limit {
             return Err(NoRoom::Segment);
@@ -241,7 +260,7 @@ impl Memory {
                 return Ok(address);
             }
         }
-        let need = len.div_ceil(SEGLET_BYTES);
+        let need = len.div_ceil(SEGLET_BYTES).max(run);
         if need > spare {
             return Err(NoRoom::Memory { run: need });
         }
@@ -333,13 +352,18 @@ impl Memory {
     }
 }
 
+/// Seglets that an extent for an entry should at least have.
+pub(crate) fn wanted_run(len: usize) -> usize {
+    if len <= SMALL_ENTRY { 1 } else { LONG_RUN }
+}
+
 /// Seglets to take where `need` are needed and `free` are left.
 fn growth(need: usize, free: usize) -> usize {
     (free / 16).clamp(1, EXTENT_GROWTH).max(need)
 }
 
 /// Returns the seglets behind an extent's last entry.
-fn trim(extent: &mut Extent, seglets: &mut Seglets) {
+pub(crate) fn trim(extent: &mut Extent, seglets: &mut Seglets) {
     let cap = extent.end.next_multiple_of(SEGLET_BYTES);
     if cap < extent.cap {
         seglets.give(Run { first: cap / SEGLET_BYTES, count: (extent.cap - cap) / SEGLET_BYTES });

@@ -68,6 +68,11 @@ impl Log {
         }
     }
 
+    /// Ids of the tables that hold something.
+    pub fn tables(&self) -> impl Iterator<Item = u32> {
+        self.tables.all().filter(|(_, stats)| stats.objects > 0).map(|(id, _)| id)
+    }
+
     /// What a table holds.
     #[must_use]
     pub fn table_stats(&self, table: u32) -> TableStats {

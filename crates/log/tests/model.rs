@@ -46,7 +46,11 @@ impl Model {
                 break;
             }
             let Some((key, object, _)) = history.next() else {
-                panic!("the log is as it never was: {} objects, {} at the end", found.len(), state.len());
+                let differs = |key: &&Key| state.get(*key) != found.get(*key);
+                let keys: Vec<_> = state.keys().chain(found.keys()).filter(differs).take(3).collect();
+                let versions = |key: &Key| (state.get(key).map(|object| object.0), found.get(key).map(|object| object.0));
+                let versions: Vec<_> = keys.iter().map(|key| versions(key)).collect();
+                panic!("the log is as it never was since {durable}: in the end and found, {keys:?} had {versions:?}");
             };
             match object {
                 Some(object) => {
@@ -181,8 +185,8 @@ fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
 }
 
 /// Without a disk.
-fn volatile(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usize) {
-    let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Volatile)).unwrap();
+fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: usize, steps: usize) {
+    let mut log = Log::new(Config::new(memory, Durability::Volatile)).unwrap();
     let (mut model, mut case) = (Model::default(), case(seed, keys, value_max, removes));
     let mut pins = Vec::new();
     for at in 0..steps {
@@ -229,27 +233,32 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn small_values_without_a_disk(seed: u64, keys in 10usize..3000, removes in 0usize..20) {
-        volatile(seed, keys, 1500, removes, 4000);
+    fn small_values_without_a_disk(seed: u64, keys in 10usize..6000, removes in 0usize..20) {
+        volatile(seed, MIN_MEMORY, keys, 1500, removes, 5000);
     }
 
     #[test]
-    fn large_values_without_a_disk(seed: u64, keys in 3usize..80, removes in 0usize..20) {
-        volatile(seed, keys, 50_000, removes, 3000);
+    fn large_values_without_a_disk(seed: u64, keys in 30usize..700, removes in 0usize..20) {
+        volatile(seed, 4 * MIN_MEMORY, keys, 50_000, removes, 3000);
     }
 
     #[test]
-    fn crashes_with_small_values(seed: u64, keys in 10usize..3000, removes in 0usize..20) {
+    fn crashes_with_small_values(seed: u64, keys in 10usize..6000, removes in 0usize..20) {
         durable(seed, keys, 1500, removes, 4000, 4);
     }
 
     #[test]
-    fn crashes_with_large_values(seed: u64, keys in 3usize..80, removes in 0usize..20) {
+    fn crashes_with_large_values(seed: u64, keys in 3usize..200, removes in 0usize..20) {
         durable(seed, keys, 30_000, removes, 2000, 4);
     }
 
     #[test]
-    fn crashes_with_many_removals(seed: u64, keys in 10usize..6000) {
-        durable(seed, keys, 60, 24, 8000, 3);
+    fn crashes_with_many_removals(seed: u64, keys in 10usize..40_000) {
+        durable(seed, keys, 60, 24, 40_000, 3);
     }
+}
+
+#[test]
+fn debug_one() {
+    durable(2588440443702360480, 94, 30_000, 6, 2000, 4);
 }

@@ -163,9 +163,12 @@ pub enum Request<'a> {
     /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
     ListServers,
     /// Server to coordinator: I serve here. `number` of the answer: the server's id.
+    /// Body of the answer: a counter named `cluster`, the cluster's id.
     Enlist {
         /// The id it had before; zero when it never had one.
         server: u32,
+        /// The cluster its data belongs to; zero when it has none.
+        cluster: u64,
         /// Where clients reach it.
         locator: &'a str,
     },
@@ -251,7 +254,7 @@ impl<'a> Request<'a> {
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
             Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
-            Self::Enlist { server, locator } => (ENLIST, 0, server, 0, locator.as_bytes(), NOTHING),
+            Self::Enlist { server, cluster, locator } => (ENLIST, 0, server, cluster, locator.as_bytes(), NOTHING),
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
         };
         assert!(key.len() <= MAX_KEY, "key within limits");
@@ -301,7 +304,7 @@ impl<'a> Request<'a> {
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
             LIST_TABLES => keyless(Self::ListTables),
             LIST_SERVERS => keyless(Self::ListServers),
-            ENLIST => Ok(Self::Enlist { server: table, locator: name()? }),
+            ENLIST => Ok(Self::Enlist { server: table, cluster: argument, locator: name()? }),
             ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
             other => Err(Malformed::Op(other)),
         }

@@ -42,10 +42,11 @@ proptest! {
             Request::FindTable { name },
             Request::ListTables,
             Request::ListServers,
-            Request::Enlist { server: table, locator: name },
+            Request::Enlist { server: table, cluster: number, locator: name },
             Request::Assignments { server: table, known: number },
         ] {
-            prop_assert_eq!(Request::parse(&bytes_of(&request)), Ok(request));
+            let bytes = bytes_of(&request);
+            prop_assert_eq!(Request::parse(&bytes), Ok(request));
         }
     }
 

@@ -124,11 +124,11 @@ impl Log {
         if job.survivor == NO_SLOT {
             self.open_survivor(job)?;
         }
-        match self.memory.append(job.survivor, len, limit, 0) {
+        match self.memory.append(job.survivor, len, 1, limit, 0) {
             Err(NoRoom::Segment) => {
                 self.seal_survivor(job);
                 self.open_survivor(job)?;
-                self.memory.append(job.survivor, len, limit, 0)
+                self.memory.append(job.survivor, len, 1, limit, 0)
             }
             other => other,
         }

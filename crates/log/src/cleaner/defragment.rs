@@ -3,7 +3,7 @@
 use super::{Budget, NO_VISITS};
 use crate::log::Log;
 use crate::seglets::{NOBODY, Run};
-use crate::segment::Extent;
+use crate::segment::{Extent, trim};
 use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::fill_gap;
 
@@ -89,7 +89,7 @@ impl Log {
             let count = self.gather(address, extent.end.min(end), Budget::slice(), &mut visits);
             for visit in &visits[..count] {
                 if let Some(live) = self.judge(visit, slot) {
-                    let Some(to) = self.place(&mut moved, visit.len, slot) else {
+                    let Some(to) = self.place(&mut moved, visit.len, extent.end.min(end) - visit.address, slot) else {
                         fits = false;
                         break 'all;
                     };
@@ -100,12 +100,15 @@ impl Log {
             }
         }
         self.split_extent(slot, extent, left_end, address, window);
+        for extent in &mut moved {
+            trim(extent, &mut self.memory.seglets);
+        }
         self.memory.segment_mut(slot).extents.append(&mut moved);
         fits
     }
 
-    /// Takes room for an entry behind those moved before, or in new seglets.
-    fn place(&mut self, moved: &mut Vec<Extent>, len: usize, slot: u32) -> Option<usize> {
+    /// Takes room for an entry behind those moved before, or in new seglets, with `rest` bytes to come at most.
+    fn place(&mut self, moved: &mut Vec<Extent>, len: usize, rest: usize, slot: u32) -> Option<usize> {
         if let Some(last) = moved.last_mut()
             && last.end + len <= last.cap
         {
@@ -113,7 +116,8 @@ impl Log {
             return Some(last.end - len);
         }
         let need = len.div_ceil(SEGLET_BYTES);
-        let run = self.memory.seglets.take(need, need, slot)?;
+        let want = rest.div_ceil(SEGLET_BYTES).max(need);
+        let run = self.memory.seglets.take(need, want, slot)?;
         let start = run.first * SEGLET_BYTES;
         moved.push(Extent { start, end: start + len, cap: start + run.count * SEGLET_BYTES });
         Some(start)

@@ -34,7 +34,7 @@ impl Chance {
 #[derive(Default)]
 pub struct Disk {
     pub replicas: BTreeMap<u64, Vec<u8>>,
-    flight: VecDeque<(u64, usize, Vec<u8>)>,
+    flight: VecDeque<(u64, usize, Vec<u8>, bool)>,
     most: usize,
 }
 
@@ -45,20 +45,20 @@ impl Disk {
             let Some(pending) = log.next_pending() else { return };
             let bytes = pending.slices().concat();
             assert_eq!(bytes.len(), pending.len);
-            assert!(!bytes.is_empty());
-            let (segment, offset) = (pending.segment, pending.offset);
-            log.mark_submitted(segment, offset + bytes.len());
-            self.flight.push_back((segment, offset, bytes));
+            let (segment, offset, sealed) = (pending.segment, pending.offset, pending.sealed);
+            assert!(sealed || !bytes.is_empty());
+            log.mark_submitted(segment, offset + bytes.len(), sealed);
+            self.flight.push_back((segment, offset, bytes, sealed));
         }
     }
 
     /// Makes up to `limit` pieces durable, and frees what the log says.
     pub fn flush(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
-            let Some((segment, offset, bytes)) = self.flight.pop_front() else { break };
+            let Some((segment, offset, bytes, sealed)) = self.flight.pop_front() else { break };
             let up_to = offset + bytes.len();
             self.write(segment, offset, &bytes);
-            log.mark_durable(segment, up_to);
+            log.mark_durable(segment, up_to, sealed);
         }
         for id in log.take_reclaimable() {
             assert!(self.replicas.remove(&id).is_some(), "segment {id} was freed twice, or never there");
@@ -86,7 +86,7 @@ impl Disk {
     pub fn crash(&mut self, chance: &mut Chance) {
         let flight = std::mem::take(&mut self.flight);
         let mut torn = Vec::new();
-        for (segment, offset, bytes) in flight {
+        for (segment, offset, bytes, _) in flight {
             if torn.contains(&segment) {
                 continue;
             }

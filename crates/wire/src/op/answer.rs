@@ -57,9 +57,12 @@ pub enum Status {
     /// There is no server to serve a table.
     #[error("no server has enlisted yet")]
     NoServer = 10,
-    /// A limit is reached; body: which.
-    #[error("a limit is reached")]
-    Limit = 11,
+    /// A limit is reached, or the coordinator's metadata cannot be changed; body: which, or why.
+    #[error("the coordinator refuses")]
+    Refused = 11,
+    /// The server's data belongs to another cluster.
+    #[error("the data directory belongs to another cluster")]
+    WrongCluster = 12,
 }
 
 impl TryFrom<u8> for Status {
@@ -78,7 +81,8 @@ impl TryFrom<u8> for Status {
             8 => Self::WrongRole,
             9 => Self::NoSuchTable,
             10 => Self::NoServer,
-            11 => Self::Limit,
+            11 => Self::Refused,
+            12 => Self::WrongCluster,
             other => return Err(other),
         })
     }

@@ -1,0 +1,72 @@
+//! The commands, a file for each group.
+
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod objects;
+pub(crate) mod scan;
+pub(crate) mod serve;
+pub(crate) mod shell;
+pub(crate) mod tables;
+
+mod progress;
+
+use crate::args::Connect;
+use anyhow::Result;
+use sprat_client::{Client, Error, Mode, Options};
+use std::io::Write;
+use std::time::Duration;
+
+/// Exit code: the object or table is not there.
+pub(crate) const NOT_FOUND: u8 = 3;
+
+/// Exit code: a condition did not hold.
+pub(crate) const CONFLICT: u8 = 4;
+
+/// Exit code: no answer in time, or nobody there.
+pub(crate) const UNREACHABLE: u8 = 5;
+
+/// Exit code: done, but some items had to be left out.
+pub(crate) const INCOMPLETE: u8 = 6;
+
+/// What the process ends with after an error: 1, unless a program may want to tell it apart.
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Error>() {
+        Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
+        Some(Error::Conflict { .. }) => CONFLICT,
+        Some(Error::Timeout { .. } | Error::Indeterminate { .. } | Error::Lost { .. }) => UNREACHABLE,
+        _ => 1,
+    }
+}
+
+/// Connects as the flags say. A command waits by sleeping: it is one of many on the machine.
+pub(crate) fn connect(args: &Connect) -> Result<Client> {
+    let options = Options {
+        coordinator: args.coordinator.clone(),
+        timeout: Duration::from_millis(args.timeout),
+        waiting: Mode::Sleep,
+    };
+    Ok(Client::connect(&options)?)
+}
+
+/// Prints one JSON value on a line.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print_line(&value.to_string())
+}
+
+/// Prints a line; a closed pipe is an error, not a panic.
+pub(crate) fn print_line(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    Ok(out.write_all(b"\n")?)
+}
+
+/// Adds bytes to a JSON object: as `NAME` where they are UTF-8, as `NAME_base64` where not.
+pub(crate) fn json_bytes(object: &mut serde_json::Map<String, serde_json::Value>, name: &str, bytes: &[u8]) {
+    use base64::Engine as _;
+    match str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => {
+            object.insert(format!("{name}_base64"), base64::engine::general_purpose::STANDARD.encode(bytes).into())
+        }
+    };
+}

@@ -1,0 +1,89 @@
+//! `get`, `put`, `del`, `incr`.
+
+use super::{NOT_FOUND, connect, json_bytes, print_json, print_line};
+use crate::args::{ConditionArgs, DelArgs, GetArgs, IncrArgs, PutArgs};
+use anyhow::{Context as _, Result};
+use serde_json::{Map, json};
+use sprat_client::Condition;
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let Some(object) = client.get(table, args.key.as_bytes())? else {
+        eprintln!("sprat: no object {:?} in table {:?}", args.key, args.table);
+        return Ok(NOT_FOUND.into());
+    };
+    if let Some(path) = &args.output {
+        std::fs::write(path, &object.value).with_context(|| format!("cannot write {}", path.display()))?;
+    } else if args.json {
+        let mut line = Map::new();
+        line.insert("key".into(), args.key.clone().into());
+        line.insert("version".into(), object.version.into());
+        json_bytes(&mut line, "value", &object.value);
+        print_json(&line.into())?;
+    } else {
+        // Exactly the value's bytes, so that it can be piped on.
+        std::io::stdout().lock().write_all(&object.value)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
+    let value = match (&args.value, &args.input) {
+        (Some(value), _) => value.clone().into_bytes(),
+        (None, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        (None, None) => {
+            let mut value = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut value).context("cannot read the value from standard input")?;
+            value
+        }
+    };
+    let condition = if args.if_absent { Condition::Absent } else { condition(&args.condition) };
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let version = client.put_if(table, args.key.as_bytes(), &value, condition)?;
+    report(args.json, &json!({ "version": version }), &format!("version {version}"))
+}
+
+pub(crate) fn del(args: &DelArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    match client.remove_if(table, args.key.as_bytes(), condition(&args.condition))? {
+        Some(version) => report(args.json, &json!({ "removed_version": version }), &format!("removed version {version}")),
+        None => {
+            report(args.json, &json!({ "removed_version": null }), "there was no such object")?;
+            Ok(NOT_FOUND.into())
+        }
+    }
+}
+
+pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let (value, version, text) = if args.double {
+        let delta: f64 = args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
+        let (value, version) = client.increment_f64(table, args.key.as_bytes(), delta)?;
+        (json!(value), version, value.to_string())
+    } else {
+        let hint = || format!("{:?} is not a 64-bit integer; for fractions add --double", args.delta);
+        let delta: i64 = args.delta.parse().with_context(hint)?;
+        let (value, version) = client.increment_i64(table, args.key.as_bytes(), delta)?;
+        (json!(value), version, value.to_string())
+    };
+    report(args.json, &json!({ "value": value, "version": version }), &text)
+}
+
+fn condition(args: &ConditionArgs) -> Condition {
+    match (args.if_version, args.if_exists) {
+        (Some(version), _) => Condition::Version(version),
+        (None, true) => Condition::Exists,
+        (None, false) => Condition::None,
+    }
+}
+
+fn report(json: bool, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
+    if json { print_json(value)? } else { print_line(text)? }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,19 @@
+//! `completions` and `man`: made from the table of flags.
+
+use crate::args::{Cli, CompletionArgs, ManArgs};
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+use std::process::ExitCode;
+
+pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
+    clap_complete::generate(args.shell, &mut Cli::command(), "sprat", &mut std::io::stdout().lock());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+    let dir = &args.dir;
+    let wrote = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    wrote.with_context(|| format!("cannot write man pages to {}", dir.display()))?;
+    eprintln!("man pages are in {}; read one with `man {}/sprat.1`", dir.display(), dir.display());
+    Ok(ExitCode::SUCCESS)
+}

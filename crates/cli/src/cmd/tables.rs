@@ -1,0 +1,124 @@
+//! `table` and `status`.
+
+use super::{connect, print_json, print_line};
+use crate::args::{StatusArgs, TableArgs, TableCommand};
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use sprat_client::{Client, Counter, Table, TableRecord, TableStats};
+use std::process::ExitCode;
+
+pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let (json, text) = match &args.command {
+        TableCommand::Create { name } => {
+            let Table(id) = client.create_table(name)?;
+            (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
+        }
+        TableCommand::Drop { name } => {
+            client.drop_table(name)?;
+            (json!({ "dropped": name }), format!("table {name:?} is dropped"))
+        }
+        TableCommand::List => {
+            let tables = client.list_tables()?;
+            let list: Vec<Value> = tables.iter().map(json_of).collect();
+            let lines: Vec<String> =
+                tables.iter().map(|table| format!("{:<24} id {:<6} {}", table.name, table.id, table.locator)).collect();
+            (list.into(), lines.join("\n"))
+        }
+        TableCommand::Stats { name } => {
+            let table = client.table(name)?;
+            let TableStats { objects, bytes } = client.table_stats(table)?;
+            let text = format!("{objects} objects, {bytes} bytes in memory");
+            (json!({ "name": name, "objects": objects, "bytes": bytes }), text)
+        }
+    };
+    if args.json {
+        print_json(&json)?;
+    } else if !text.is_empty() {
+        print_line(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json_of(table: &TableRecord) -> Value {
+    json!({ "name": table.name, "id": table.id, "server": table.server, "locator": table.locator })
+}
+
+/// A server and what it tells of itself.
+struct Told {
+    id: u32,
+    locator: String,
+    silent_ms: u32,
+    counters: Result<Vec<Counter>, String>,
+}
+
+pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let tables = client.list_tables()?;
+    let servers = servers(&mut client)?;
+    if args.json {
+        let servers: Vec<Value> = servers.iter().map(json_of_server).collect();
+        let tables: Vec<Value> = tables.iter().map(json_of).collect();
+        print_json(&json!({ "coordinator": args.connect.coordinator, "servers": servers, "tables": tables }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_line(&format!("coordinator {}", args.connect.coordinator))?;
+    for server in &servers {
+        print_line(&format!("server {}  {}  heard {} ago", server.id, server.locator, ago(server.silent_ms)))?;
+        match &server.counters {
+            Ok(counters) => print_line(&summary(counters))?,
+            Err(error) => print_line(&format!("  {error}"))?,
+        }
+    }
+    for table in &tables {
+        print_line(&format!("table {:<24} id {:<6} server {}", table.name, table.id, table.server))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn servers(client: &mut Client) -> Result<Vec<Told>> {
+    let list = client.list_servers()?;
+    let tell = |server: &sprat_client::ServerRecord| Told {
+        id: server.id,
+        locator: server.locator.clone(),
+        silent_ms: server.silent_ms,
+        counters: client.server_stats(&server.locator).map_err(|error| error.to_string()),
+    };
+    Ok(list.iter().map(tell).collect())
+}
+
+fn ago(silent_ms: u32) -> String {
+    if silent_ms == u32::MAX { "never".into() } else { format!("{silent_ms} ms") }
+}
+
+fn json_of_server(server: &Told) -> Value {
+    let mut object = Map::new();
+    object.insert("id".into(), server.id.into());
+    object.insert("locator".into(), server.locator.clone().into());
+    object.insert("silent_ms".into(), if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() });
+    match &server.counters {
+        Ok(counters) => {
+            let counters: Map<_, _> = counters.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
+            object.insert("counters".into(), counters.into());
+        }
+        Err(error) => drop(object.insert("error".into(), error.clone().into())),
+    }
+    object.into()
+}
+
+/// The counters that a person looks for first.
+fn summary(counters: &[Counter]) -> String {
+    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let (memory, free) = (value("memory_bytes"), value("memory_free_bytes"));
+    let percent = (memory.saturating_sub(free) * 100).checked_div(memory).unwrap_or(0);
+    let stopped = if value("writes_stopped") == 0 { "" } else { "\n  WRITES STOPPED: the disk has failed; see the server's log" };
+    format!(
+        "  {} objects; memory {percent} % of {} MB; disk {} of {} frames; reads {}, writes {}{stopped}",
+        value("objects"),
+        memory >> 20,
+        value("disk_frames_live"),
+        value("disk_frames_max"),
+        value("reads_total"),
+        value("writes_total"),
+    )
+}

@@ -1,0 +1,387 @@
+//! The blocking client.
+
+use crate::core::{Core, Target};
+use crate::error::Error;
+use crate::types::{Counter, Object, Page, Table, TableStats, list};
+use sprat_net::{Idle, Locator, Mode, Nanos, Policy};
+use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Where the cluster is, and how to wait for it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Locator of the coordinator.
+    pub coordinator: String,
+    /// How long an operation may take in all, repeats included.
+    pub timeout: Duration,
+    /// What the calling thread does while it waits.
+    pub waiting: Mode,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            coordinator: "tcp:host=127.0.0.1,port=11100".into(),
+            timeout: Duration::from_secs(10),
+            waiting: Mode::Adaptive,
+        }
+    }
+}
+
+/// Names an operation submitted with [`Client::submit`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Ticket(u64);
+
+/// An answer kept until it is asked for.
+struct Kept {
+    status: Status,
+    more: bool,
+    count: u32,
+    number: u64,
+    body: Vec<u8>,
+}
+
+impl Kept {
+    fn of(answer: &Answer<'_>) -> Self {
+        let Answer { status, more, count, number, body } = *answer;
+        Self { status, more, count, number, body: body.to_vec() }
+    }
+
+    fn answer(&self) -> Answer<'_> {
+        Answer { status: self.status, more: self.more, count: self.count, number: self.number, body: &self.body }
+    }
+}
+
+/// A connection to a cluster, for one thread.
+pub struct Client {
+    core: Core,
+    idle: Idle,
+    start: Instant,
+    timeout: Duration,
+    tag: u64,
+    /// Answers to submitted operations that have not been waited for yet.
+    kept: HashMap<u64, Result<Kept, Error>>,
+    coordinator: String,
+}
+
+impl Client {
+    /// Connects to a cluster. Sends nothing yet: a coordinator that is down shows with the first operation.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when the locator is of no use.
+    pub fn connect(options: &Options) -> Result<Self, Error> {
+        let locator: Locator =
+            options.coordinator.parse().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
+        let core = Core::new(&locator, RandomState::new().hash_one(std::process::id()))?;
+        let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
+            .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
+        Ok(Self {
+            core,
+            idle,
+            start: Instant::now(),
+            timeout: options.timeout,
+            tag: 0,
+            kept: HashMap::new(),
+            coordinator: options.coordinator.clone(),
+        })
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(0) + self.start.elapsed()
+    }
+
+    /// The object of a key; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Object>, Error> {
+        self.call(&Request::Read { table: table.0, key }, |answer| {
+            (answer.status == Status::Ok).then(|| Object { version: answer.number, value: answer.body.to_vec() })
+        })
+    }
+
+    /// Stores an object, whether there is one or not. Returns its version.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        self.put_if(table, key, value, Condition::None)
+    }
+
+    /// Stores an object if the condition holds. Returns its version.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it does not hold; others of [`Error`].
+    pub fn put_if(&mut self, table: Table, key: &[u8], value: &[u8], condition: Condition) -> Result<u64, Error> {
+        self.call(&Request::Write { table: table.0, key, value, condition }, |answer| answer.number)
+    }
+
+    /// Removes an object. Returns the version it had; `None` when there was none.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn remove(&mut self, table: Table, key: &[u8]) -> Result<Option<u64>, Error> {
+        self.remove_if(table, key, Condition::None)
+    }
+
+    /// Removes an object if the condition holds. Returns the version it had; `None` when there was none.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it does not hold; others of [`Error`].
+    pub fn remove_if(&mut self, table: Table, key: &[u8], condition: Condition) -> Result<Option<u64>, Error> {
+        self.call(&Request::Remove { table: table.0, key, condition }, |answer| {
+            (answer.status == Status::Ok).then_some(answer.number)
+        })
+    }
+
+    /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the object's version.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`] when the value is not 8 bytes or the sum overflows; others of [`Error`].
+    pub fn increment_i64(&mut self, table: Table, key: &[u8], delta: i64) -> Result<(i64, u64), Error> {
+        let request = Request::IncrementI64 { table: table.0, key, delta };
+        let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
+        Ok((i64::from_le_bytes(sum.ok_or_else(|| self.protocol())?), version))
+    }
+
+    /// Adds to a double; an absent one counts as zero. Returns the sum and the object's version.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`] when the value is not 8 bytes; others of [`Error`].
+    pub fn increment_f64(&mut self, table: Table, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
+        let request = Request::IncrementF64 { table: table.0, key, delta };
+        let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
+        Ok((f64::from_le_bytes(sum.ok_or_else(|| self.protocol())?), version))
+    }
+
+    /// The next objects of a table: from the beginning, or on from where an earlier page ended.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn scan(&mut self, table: Table, after: Option<u64>) -> Result<Page, Error> {
+        self.call(&Request::Scan { table: table.0, after }, Page::of)?.ok_or_else(|| self.protocol())
+    }
+
+    /// How much a table holds.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn table_stats(&mut self, table: Table) -> Result<TableStats, Error> {
+        let stats = self.call(&Request::TableStats { table: table.0 }, |answer| {
+            let bytes = sprat_wire::op::Records::new(answer.body).counter().map(|(_, bytes)| bytes)?;
+            Some(TableStats { objects: answer.number, bytes })
+        })?;
+        stats.ok_or_else(|| self.protocol())
+    }
+
+    /// Makes a table, unless there is one of that name.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn create_table(&mut self, name: &str) -> Result<Table, Error> {
+        self.one_table(name, &Request::CreateTable { name })
+    }
+
+    /// The table of a name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`]; others of [`Error`].
+    pub fn table(&mut self, name: &str) -> Result<Table, Error> {
+        self.one_table(name, &Request::FindTable { name })
+    }
+
+    fn one_table(&mut self, name: &str, request: &Request<'_>) -> Result<Table, Error> {
+        let table = self.call_named(name, request, |answer| sprat_wire::op::Records::new(answer.body).table())?;
+        let table = table.ok_or_else(|| self.protocol())?;
+        self.core.learn(&table)?;
+        Ok(Table(table.id))
+    }
+
+    /// Drops a table and every object in it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`]; others of [`Error`].
+    pub fn drop_table(&mut self, name: &str) -> Result<(), Error> {
+        self.call_named(name, &Request::DropTable { name }, |_| ())
+    }
+
+    /// Every table, by name.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn list_tables(&mut self) -> Result<Vec<TableRecord>, Error> {
+        self.call(&Request::ListTables, |answer| list(answer, |records| records.table()))?
+    }
+
+    /// Every server that has enlisted.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn list_servers(&mut self) -> Result<Vec<ServerRecord>, Error> {
+        self.call(&Request::ListServers, |answer| list(answer, |records| records.server()))?
+    }
+
+    /// A server's counters, by its locator.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn server_stats(&mut self, locator: &str) -> Result<Vec<Counter>, Error> {
+        let locator: Locator =
+            locator.parse().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
+        let target = self.core.target(&locator)?;
+        self.call_at(Some(target), "", &Request::ServerStats, |answer| {
+            list(answer, |records| records.counter().map(|(name, value)| Counter { name: name.to_owned(), value }))
+        })?
+    }
+
+    /// Submits an operation without waiting for it; see [`wait`](Self::wait). It leaves at once.
+    ///
+    /// # Errors
+    /// What is wrong before anything is sent, such as [`Error::TooManyPending`].
+    pub fn submit(&mut self, request: &Request<'_>) -> Result<Ticket, Error> {
+        let (now, tag) = (self.now(), self.next_tag());
+        self.core.submit(now, tag, request, now + self.timeout)?;
+        self.turn(now, None)?;
+        Ok(Ticket(tag))
+    }
+
+    /// Waits for the answer to a submitted operation and gives it to `take`. A status other than `Ok` and
+    /// `NotFound` is an error.
+    ///
+    /// # Errors
+    /// [`Error`].
+    ///
+    /// # Panics
+    /// When the ticket was waited for before.
+    pub fn wait<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
+        loop {
+            if let Some(kept) = self.kept.remove(&ticket.0) {
+                return self.judge(0, "", &kept?.answer()).map(|answer| take(&answer));
+            }
+            assert!(self.core.pending() > 0, "a ticket is waited for once");
+            self.round(None)?;
+        }
+    }
+
+    /// The client without its waiting, for load generators. Operations of [`submit`](Self::submit) must have been
+    /// waited for.
+    #[must_use]
+    pub fn into_core(self) -> Core {
+        self.core
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+
+    fn protocol(&self) -> Error {
+        Error::Protocol { server: self.coordinator.clone() }
+    }
+
+    fn call<T>(&mut self, request: &Request<'_>, take: impl FnMut(&Answer<'_>) -> T) -> Result<T, Error> {
+        self.call_at(None, "", request, take)
+    }
+
+    fn call_named<T>(&mut self, name: &str, request: &Request<'_>, take: impl FnMut(&Answer<'_>) -> T) -> Result<T, Error> {
+        self.call_at(None, name, request, take)
+    }
+
+    /// One operation from beginning to end, on the caller's thread. The answer is read where it lies.
+    fn call_at<T>(
+        &mut self,
+        target: Option<Target>,
+        name: &str,
+        request: &Request<'_>,
+        mut take: impl FnMut(&Answer<'_>) -> T,
+    ) -> Result<T, Error> {
+        let (now, tag) = (self.now(), self.next_tag());
+        let deadline = now + self.timeout;
+        match target {
+            Some(target) => self.core.submit_to(now, tag, target, request, deadline)?,
+            None => self.core.submit(now, tag, request, deadline)?,
+        }
+        self.core.flush();
+        let table = table_of(request);
+        let coordinator = self.coordinator.clone();
+        let mut result = None;
+        while result.is_none() {
+            self.round(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
+                result = Some(answer.and_then(|answer| match judge(table, name, &coordinator, &answer) {
+                    Ok(answer) => Ok(take(&answer)),
+                    Err(error) => Err(error),
+                }));
+            })))?;
+        }
+        result.expect("the loop ended")
+    }
+
+    fn judge<'a>(&self, table: u32, name: &str, answer: &Answer<'a>) -> Result<Answer<'a>, Error> {
+        judge(table, name, &self.coordinator, answer)
+    }
+
+    /// A turn, and a rest if there was nothing to do.
+    fn round(&mut self, one: Option<One<'_>>) -> Result<(), Error> {
+        let now = self.now();
+        if self.turn(now, one)? {
+            self.idle.worked(now);
+            return Ok(());
+        }
+        let deadline = self.core.next_deadline();
+        let mut fds: [Option<BorrowedFd<'_>>; crate::MAX_PORTS] = [None; crate::MAX_PORTS];
+        let mut count = 0;
+        for fd in self.core.poll_fds() {
+            fds[count] = Some(fd);
+            count += 1;
+        }
+        let sources: [BorrowedFd<'_>; crate::MAX_PORTS] = match fds[0] {
+            Some(first) => std::array::from_fn(|at| fds[at].unwrap_or(first)),
+            None => return Ok(()),
+        };
+        self.idle
+            .rest(now, deadline, &sources[..count])
+            .map(drop)
+            .map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
+    }
+
+    /// Takes what has arrived: the answer to `one` goes there, others are kept.
+    fn turn(&mut self, now: Nanos, mut one: Option<One<'_>>) -> Result<bool, Error> {
+        let kept = &mut self.kept;
+        self.core.poll(now, &mut |tag, answer| match &mut one {
+            Some((wanted, take)) if *wanted == tag => take(answer),
+            _ => {
+                kept.insert(tag, answer.map(|answer| Kept::of(&answer)));
+            }
+        })
+    }
+}
+
+/// The answer being waited for: its tag, and who takes it.
+type One<'a> = (u64, &'a mut dyn FnMut(Result<Answer<'_>, Error>));
+
+fn judge<'a>(table: u32, name: &str, server: &str, answer: &Answer<'a>) -> Result<Answer<'a>, Error> {
+    match answer.status {
+        Status::Ok | Status::NotFound => Ok(*answer),
+        status => Err(Error::of_status(status, answer.number, answer.body, server, table, name)),
+    }
+}
+
+fn word(answer: &Answer<'_>) -> Option<[u8; 8]> {
+    answer.body.try_into().ok()
+}
+
+fn table_of(request: &Request<'_>) -> u32 {
+    match *request {
+        Request::Read { table, .. }
+        | Request::Write { table, .. }
+        | Request::Remove { table, .. }
+        | Request::IncrementI64 { table, .. }
+        | Request::IncrementF64 { table, .. }
+        | Request::Scan { table, .. }
+        | Request::TableStats { table } => table,
+        _ => 0,
+    }
+}

@@ -1,0 +1,241 @@
+//! The client without clock, thread or waiting: operations in, answers out.
+//!
+//! [`Core`] knows which server a table is with, keeps sessions to servers, and sends an operation again when that
+//! is safe: when it surely was not executed, or when executing it twice changes nothing. Everything else that
+//! fails is reported, with whether it may have been executed.
+
+use crate::calls::{Calls, Deliver, Pending};
+use crate::error::Error;
+use crate::port::Port;
+use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role};
+use sprat_wire::op::{Answer, Request, TableRecord};
+use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+pub use crate::calls::MAX_PENDING;
+
+/// Tables whose servers are remembered.
+pub const MAX_KNOWN_TABLES: usize = 4096;
+
+/// Transports used at once: the coordinator's and the servers'.
+pub const MAX_PORTS: usize = 4;
+
+/// Turns in which a port without calls is passed over before it is looked at once.
+const IDLE_TURNS: u32 = 1024;
+
+/// Where answers go: the operation's tag, and its answer or why there is none. What the answer borrows is gone
+/// when the function returns.
+pub type Sink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
+
+/// A server as the client reaches it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Target {
+    pub(crate) port: usize,
+    pub(crate) peer: SocketAddr,
+}
+
+/// See the [module](self).
+pub struct Core {
+    ports: Vec<Port>,
+    calls: Calls,
+    coordinator: Target,
+    tables: HashMap<u32, Target>,
+    seed: u64,
+    turns: u32,
+}
+
+impl Core {
+    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when the coordinator's transport cannot be opened or its name is unknown.
+    pub fn new(coordinator: &Locator, seed: u64) -> Result<Self, Error> {
+        Self::over(Vec::new(), coordinator, seed)
+    }
+
+    /// As [`new`](Self::new), with a driver that is open already: for the simulator.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinator: &Locator, seed: u64) -> Result<Self, Error> {
+        let mut core = Self {
+            ports: Vec::new(),
+            calls: Calls::default(),
+            coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
+            tables: HashMap::new(),
+            seed,
+            turns: 0,
+        };
+        for (transport, driver) in drivers {
+            core.add_port(transport, driver);
+        }
+        core.coordinator = core.target(coordinator)?;
+        Ok(core)
+    }
+
+    fn add_port(&mut self, transport: &'static str, driver: AnyDriver) {
+        let seed = self.seed.wrapping_add(self.ports.len() as u64);
+        self.ports.push(Port::new(transport, driver, seed));
+    }
+
+    /// The server at a locator, its transport opened if need be.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`].
+    pub fn target(&mut self, locator: &Locator) -> Result<Target, Error> {
+        let endpoint = |reason: &dyn std::fmt::Display| Error::Endpoint(format!("cannot reach `{locator}`: {reason}"));
+        let peer = *locator
+            .resolve()
+            .map_err(|cause| endpoint(&cause))?
+            .first()
+            .ok_or_else(|| endpoint(&"its name has no address"))?;
+        let transport = locator.transport.name();
+        let found = self.ports.iter().position(|port| port.serves(transport, peer));
+        let port = match found {
+            Some(port) => port,
+            None if self.ports.len() >= MAX_PORTS => return Err(endpoint(&"too many kinds of transport in use")),
+            None => {
+                let driver = AnyDriver::open(locator, Role::Connect).map_err(|cause| Error::Endpoint(cause.to_string()))?;
+                self.add_port(transport, driver);
+                self.ports.len() - 1
+            }
+        };
+        Ok(Target { port, peer })
+    }
+
+    /// The coordinator.
+    #[must_use]
+    pub fn coordinator(&self) -> Target {
+        self.coordinator
+    }
+
+    /// Learns where a table is, so that operations on it can be submitted.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when its server's locator is of no use.
+    pub fn learn(&mut self, table: &TableRecord) -> Result<(), Error> {
+        let locator: Locator = table.locator.parse().map_err(|error| Error::Endpoint(format!("{error}")))?;
+        let target = self.target(&locator)?;
+        if self.tables.len() >= MAX_KNOWN_TABLES && !self.tables.contains_key(&table.id) {
+            self.tables.clear(); // they are looked up again by whoever uses them
+        }
+        self.tables.insert(table.id, target);
+        Ok(())
+    }
+
+    /// Operations under way.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Submits an operation; its answer will come with `tag`, by `deadline` at the latest. It leaves with the
+    /// next [`poll`](Self::poll) or [`flush`](Self::flush), together with others.
+    ///
+    /// # Errors
+    /// At once, and then nothing was submitted: limits, an unknown table, [`Error::TooManyPending`].
+    #[inline]
+    pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
+        let target = match *request {
+            Request::Read { table, .. }
+            | Request::Write { table, .. }
+            | Request::Remove { table, .. }
+            | Request::IncrementI64 { table, .. }
+            | Request::IncrementF64 { table, .. }
+            | Request::Scan { table, .. }
+            | Request::TableStats { table } => *self.tables.get(&table).ok_or(Error::TableDropped(table))?,
+            _ => self.coordinator,
+        };
+        self.submit_to(now, tag, target, request, deadline)
+    }
+
+    /// As [`submit`](Self::submit), to a server of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_to(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        target: Target,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
+        check(request)?;
+        let (header, key, value) = request.parts();
+        let pending = Pending { tag, target, idempotent: request.is_idempotent(), begun: now, deadline };
+        let index = self.calls.add(pending, &[header.as_bytes(), key, value])?;
+        self.ports[target.port].begin(now, index, &mut self.calls);
+        Ok(())
+    }
+
+    /// Sends what was submitted.
+    pub fn flush(&mut self) {
+        for port in &mut self.ports {
+            port.flush();
+        }
+    }
+
+    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns whether there was
+    /// anything to take.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when a driver can no longer receive.
+    pub fn poll(&mut self, now: Nanos, sink: Sink<'_>) -> Result<bool, Error> {
+        self.turns = self.turns.wrapping_add(1);
+        let all = self.turns.is_multiple_of(IDLE_TURNS);
+        let mut worked = false;
+        for port in &mut self.ports {
+            if all || !port.is_idle() {
+                let mut deliver = Deliver { calls: &mut self.calls, sink };
+                worked |= port.turn(now, &mut deliver)?;
+            }
+        }
+        while let Some(index) = self.calls.take_due(now, sink) {
+            let port = self.calls.target(index).port;
+            self.ports[port].begin(now, index, &mut self.calls);
+            self.ports[port].flush();
+        }
+        Ok(worked)
+    }
+
+    /// When [`poll`](Self::poll) has something to do although nothing arrives.
+    #[must_use]
+    pub fn next_deadline(&self) -> Nanos {
+        let ports = self.ports.iter().filter_map(Port::next_deadline).min();
+        ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
+    }
+
+    /// Descriptors to wait on while operations are under way.
+    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.ports.iter().filter(|port| !port.is_idle()).filter_map(|port| port.driver().poll_fd())
+    }
+}
+
+fn check(request: &Request<'_>) -> Result<(), Error> {
+    match *request {
+        Request::Read { key, .. }
+        | Request::Write { key, .. }
+        | Request::Remove { key, .. }
+        | Request::IncrementI64 { key, .. }
+        | Request::IncrementF64 { key, .. }
+            if key.len() > MAX_KEY =>
+        {
+            Err(Error::KeyTooLarge(key.len()))
+        }
+        Request::Write { value, .. } if value.len() > MAX_VALUE => Err(Error::ValueTooLarge(value.len())),
+        Request::CreateTable { name } | Request::DropTable { name } | Request::FindTable { name }
+            if !(1..=MAX_TABLE_NAME).contains(&name.len()) =>
+        {
+            Err(Error::BadTableName(name.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits between two attempts at the same operation: doubled each time, within these bounds.
+pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));

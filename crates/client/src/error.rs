@@ -1,0 +1,119 @@
+//! What can go wrong, and what to do about it.
+
+use sprat_wire::op::Status;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why an operation failed. The message says what to do; [`Error::is_retryable`] tells a program.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The condition did not hold; nothing was changed.
+    #[error("the condition does not hold: {}", match .current { Some(version) => format!("the object has version {version}"), None => "there is no such object".into() })]
+    Conflict {
+        /// Version of the object; `None` when there is none.
+        current: Option<u64>,
+    },
+    /// There is no table of that name.
+    #[error("no table named {0:?}; `sprat table list` shows those there are, `sprat table create {0}` makes it")]
+    NoSuchTable(String),
+    /// The table was dropped while in use.
+    #[error("table {0} is gone: it was dropped")]
+    TableDropped(u32),
+    /// The key is too long.
+    #[error("key of {0} bytes; the longest is {max} bytes", max = sprat_wire::MAX_KEY)]
+    KeyTooLarge(usize),
+    /// The value is too long.
+    #[error("value of {0} bytes; the longest is {max} bytes (1 MB)", max = sprat_wire::MAX_VALUE)]
+    ValueTooLarge(usize),
+    /// Not a table's name.
+    #[error("{0:?} cannot name a table: a name has 1 to {max} bytes", max = sprat_wire::MAX_TABLE_NAME)]
+    BadTableName(String),
+    /// The value to increment is not a number, or the sum overflows.
+    #[error("cannot increment: the value is not a number of 8 bytes, or the sum overflows")]
+    NotANumber,
+    /// Live data fills the server's memory; nothing was changed.
+    #[error("the server's memory is full of live data; remove objects, or start it with more --memory")]
+    MemoryFull,
+    /// The server can no longer make writes durable; this one may or may not survive a crash.
+    #[error("the server takes no more writes until it is restarted: {0}")]
+    WritesStopped(String),
+    /// No answer in time to an operation that changes something: it may or may not have been executed.
+    #[error("no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again")]
+    Indeterminate {
+        /// Who did not answer.
+        server: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// The connection was lost with the operation under way: it may or may not have been executed.
+    #[error("lost {server} while the operation was under way: it may or may not have been executed; read before trying again")]
+    Lost {
+        /// Who was lost.
+        server: String,
+    },
+    /// No answer in time; the operation was surely not executed, or changes nothing.
+    #[error("no answer from {server} within {waited:?}; is it running, and can it be reached? Trying again is safe")]
+    Timeout {
+        /// Who did not answer.
+        server: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// No server has enlisted with the coordinator.
+    #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
+    NoServer(String),
+    /// The coordinator or server refused, in its own words.
+    #[error("{server} refused: {reason}")]
+    Refused {
+        /// Who.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// An endpoint cannot be opened or reached at all.
+    #[error("{0}")]
+    Endpoint(String),
+    /// The answer makes no sense: a newer or broken server.
+    #[error("{server} gave an answer that this client does not understand; are both of the same version?")]
+    Protocol {
+        /// Who.
+        server: String,
+    },
+    /// As many operations are under way as the client takes; take answers first.
+    #[error("{0} operations are under way, the most this client takes; take answers before submitting more")]
+    TooManyPending(usize),
+}
+
+impl Error {
+    /// Whether the same operation may be tried again without looking first.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::NoServer(_) | Self::TooManyPending(_))
+    }
+
+    /// Whether the operation may have been executed although it failed.
+    #[must_use]
+    pub fn is_indeterminate(&self) -> bool {
+        matches!(self, Self::Indeterminate { .. } | Self::Lost { .. } | Self::WritesStopped(_))
+    }
+
+    /// The error for an answer's status other than `Ok` and `NotFound`.
+    pub(crate) fn of_status(status: Status, number: u64, body: &[u8], server: &str, table: u32, name: &str) -> Self {
+        let reason = || String::from_utf8_lossy(body).into_owned();
+        match status {
+            Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },
+            Status::NoSuchTable => Self::NoSuchTable(name.to_owned()),
+            Status::UnknownTable => Self::TableDropped(table),
+            Status::NotANumber => Self::NotANumber,
+            Status::MemoryFull => Self::MemoryFull,
+            Status::WritesStopped => Self::WritesStopped(reason()),
+            Status::NoServer => Self::NoServer(server.to_owned()),
+            Status::Malformed | Status::Refused | Status::WrongCluster | Status::WrongRole => {
+                let reason = if body.is_empty() { status.to_string() } else { reason() };
+                Self::Refused { server: server.to_owned(), reason }
+            }
+            Status::Ok | Status::NotFound => Self::Protocol { server: server.to_owned() },
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One transport of a client: a driver, an endpoint on it, and the sessions to servers.
+
+use crate::calls::{Calls, Deliver};
+use crate::error::Error;
+use sprat_net::{AnyDriver, Driver as _, Nanos};
+use sprat_rpc::{CallError, Config, Endpoint, MAX_SLOTS, SessionId};
+use std::net::SocketAddr;
+
+/// Sessions to one server: as many operations under way as they have slots; more wait.
+const MAX_SESSIONS_PER_SERVER: usize = 16;
+
+/// A session, and which operation is in each of its slots.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    peer: SocketAddr,
+    pub(crate) slots: [u32; MAX_SLOTS],
+}
+
+pub(crate) struct Port {
+    transport: &'static str,
+    driver: AnyDriver,
+    endpoint: Endpoint<()>,
+    sessions: Vec<Session>,
+    waiting: Vec<u32>,
+}
+
+impl Port {
+    pub(crate) fn new(transport: &'static str, driver: AnyDriver, seed: u64) -> Self {
+        let config = Config { slots: MAX_SLOTS, ..Config::default() };
+        Self { transport, driver, endpoint: Endpoint::new(&config, seed), sessions: Vec::new(), waiting: Vec::new() }
+    }
+
+    pub(crate) fn serves(&self, transport: &str, peer: SocketAddr) -> bool {
+        // A connection-only TCP driver reaches both families; a UDP socket has one.
+        let family = self.transport == "tcp" || self.driver.local_addr().is_ipv4() == peer.is_ipv4();
+        self.transport == transport && family
+    }
+
+    pub(crate) fn driver(&self) -> &AnyDriver {
+        &self.driver
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.sessions.iter().all(|session| self.endpoint.outstanding(session.id) == 0)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        self.endpoint.next_deadline()
+    }
+
+    /// Begins the call of an operation, or has it wait for a slot.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Nanos, index: u32, calls: &mut Calls) {
+        let peer = calls.target(index).peer;
+        match self.session_for(now, peer) {
+            Some(at) => self.call(now, at, index, calls),
+            None => self.waiting.push(index),
+        }
+    }
+
+    fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
+        let session = &mut self.sessions[at];
+        let (request, deadline) = calls.request(index);
+        match self.endpoint.call(now, session.id, &[request], deadline, self.driver.tx()) {
+            Ok(call) => session.slots[call.slot()] = index,
+            Err(CallError::Late) => calls.retry(now, index), // where its deadline ends it
+            Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
+            Err(CallError::TooLong(bytes)) => unreachable!("operations are within limits, this one has {bytes} bytes"),
+        }
+    }
+
+    fn session_for(&mut self, now: Nanos, peer: SocketAddr) -> Option<usize> {
+        let mut open = 0;
+        for (at, session) in self.sessions.iter().enumerate() {
+            if session.peer == peer {
+                if self.endpoint.free_slots(session.id).is_some_and(|free| free > 0) {
+                    return Some(at);
+                }
+                open += 1;
+            }
+        }
+        if open >= MAX_SESSIONS_PER_SERVER {
+            return None;
+        }
+        let id = self.endpoint.connect(now, peer, self.driver.tx()).ok()?;
+        self.sessions.push(Session { id, peer, slots: [u32::MAX; MAX_SLOTS] });
+        Some(self.sessions.len() - 1)
+    }
+
+    /// Takes what has arrived and does what is due.
+    pub(crate) fn turn(&mut self, now: Nanos, deliver: &mut Deliver<'_, '_>) -> Result<bool, Error> {
+        let Self { driver, endpoint, sessions, .. } = self;
+        let mut handler = deliver.with(sessions);
+        let frames = driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut handler, tx))
+            .map_err(|cause| Error::Endpoint(format!("the {} driver failed: {cause}", self.transport)))?;
+        endpoint.poll(now, &mut handler, driver.tx());
+        if !self.waiting.is_empty() {
+            for index in std::mem::take(&mut self.waiting) {
+                self.begin(now, index, deliver.calls);
+            }
+        }
+        self.flush();
+        Ok(frames > 0)
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.endpoint.flush(self.driver.tx());
+    }
+}

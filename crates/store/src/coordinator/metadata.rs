@@ -1,0 +1,116 @@
+//! Where a coordinator keeps what it must not forget.
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a file; a
+/// cluster will keep it in etcd.
+pub trait Metadata {
+    /// Everything there is, by key.
+    ///
+    /// # Errors
+    /// [`MetadataError`] when it cannot be read.
+    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError>;
+
+    /// Puts (`Some`) and removes (`None`) keys, all or none of them; durable on return.
+    ///
+    /// # Errors
+    /// [`MetadataError`]; then nothing has changed.
+    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError>;
+}
+
+/// Why the metadata cannot be read or changed.
+#[derive(Debug, Error)]
+#[error("coordinator metadata {place}: {cause}")]
+pub struct MetadataError {
+    place: String,
+    cause: String,
+}
+
+/// Metadata in one file of `redb`.
+pub struct MetadataFile {
+    path: PathBuf,
+    database: Database,
+}
+
+const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("metadata");
+
+impl MetadataFile {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// [`MetadataError`], among others when another process has it open.
+    pub fn open(path: &Path) -> Result<Self, MetadataError> {
+        let fail = |cause: &dyn std::fmt::Display| MetadataError {
+            place: path.display().to_string(),
+            cause: cause.to_string(),
+        };
+        let database = Database::create(path).map_err(|cause| match cause {
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                fail(&"another sprat is running with this data directory; stop it, or give another --data")
+            }
+            cause => fail(&cause),
+        })?;
+        Ok(Self { path: path.to_owned(), database })
+    }
+
+    fn fail(&self, cause: impl Into<redb::Error>) -> MetadataError {
+        MetadataError { place: self.path.display().to_string(), cause: cause.into().to_string() }
+    }
+}
+
+impl Metadata for MetadataFile {
+    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
+        let read = self.database.begin_read().map_err(|cause| self.fail(cause))?;
+        let table = match read.open_table(TABLE) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            Err(cause) => return Err(self.fail(cause)),
+        };
+        let mut all = BTreeMap::new();
+        for row in table.iter().map_err(|cause| self.fail(cause))? {
+            let (key, value) = row.map_err(|cause| self.fail(cause))?;
+            all.insert(key.value().to_owned(), value.value().to_vec());
+        }
+        Ok(all)
+    }
+
+    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
+        let write = self.database.begin_write().map_err(|cause| self.fail(cause))?;
+        {
+            let mut table = write.open_table(TABLE).map_err(|cause| self.fail(cause))?;
+            for (key, value) in changes {
+                match value {
+                    Some(value) => table.insert(key.as_str(), value.as_slice()).map(drop),
+                    None => table.remove(key.as_str()).map(drop),
+                }
+                .map_err(|cause| self.fail(cause))?;
+            }
+        }
+        write.commit().map_err(|cause| self.fail(cause))
+    }
+}
+
+/// Metadata in memory: for tests, the simulator, and servers that keep nothing.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataMemory {
+    rows: BTreeMap<String, Vec<u8>>,
+}
+
+impl Metadata for MetadataMemory {
+    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
+        Ok(self.rows.clone())
+    }
+
+    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
+        for (key, value) in changes {
+            match value {
+                Some(value) => self.rows.insert(key.clone(), value.clone()),
+                None => self.rows.remove(key),
+            };
+        }
+        Ok(())
+    }
+}

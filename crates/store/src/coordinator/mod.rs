@@ -1,0 +1,13 @@
+//! The coordinator: names tables, says who serves them, keeps track of servers.
+//!
+//! Servers pull: each asks for the assignments that are newer than those it serves, and the coordinator answers
+//! when there are any, or after [`POLL`]. That question is also the sign of life. A client that makes or drops a
+//! table is answered once the server concerned has asked with a version that includes the change.
+
+mod catalog;
+mod service;
+mod metadata;
+
+pub use catalog::{Catalog, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
+pub use service::{ALIVE, APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};
+pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};

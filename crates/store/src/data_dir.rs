@@ -1,0 +1,161 @@
+//! A server's data directory: who it belongs to, and which files lie in it.
+//!
+//! ```text
+//! identity.toml      format, cluster, server id, hash seed
+//! coordinator.redb   the coordinator's metadata, when this process is one
+//! log.sprat          the log: a frame for every segment
+//! ```
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Version of the directory's layout that this program reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// What a data directory knows of itself.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// [`FORMAT`] it was written in.
+    pub format: u32,
+    /// The cluster whose objects it holds; 0 until the server has enlisted.
+    pub cluster: u64,
+    /// The server's id in that cluster; 0 until it has enlisted.
+    pub server: u32,
+    /// Seed of the key hash: scan cursors stay good as long as it stays the same.
+    pub seed: u64,
+}
+
+/// Only the field that every version has.
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, Error)]
+pub enum DataDirError {
+    /// The operating system refused.
+    #[error("{path}: cannot {what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("{0}: another sprat server is running with this data directory; stop it, or give another --data")]
+    InUse(PathBuf),
+    /// A newer program wrote it.
+    #[error("{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat (nothing was changed)")]
+    Newer {
+        /// The identity file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// The identity file is damaged.
+    #[error("{path}: not an identity file of sprat: {cause}")]
+    Damaged {
+        /// The identity file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+/// A data directory, held by this process alone.
+pub struct DataDir {
+    path: PathBuf,
+    identity: Identity,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens the directory, or makes it with `new_seed` as its hash seed.
+    ///
+    /// # Errors
+    /// [`DataDirError`]; nothing in an existing directory has changed then.
+    pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
+        let io = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| DataDirError::Io { what, path, source }
+        };
+        fs::create_dir_all(path).map_err(io("make the data directory", path))?;
+        // The lock is on the directory itself, so that it leaves no file behind.
+        let lock = File::open(path).map_err(io("open the data directory", path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(DataDirError::InUse(path.to_owned())),
+            Err(errno) => return Err(io("lock the data directory", path)(errno.into())),
+        }
+        let file = path.join(IDENTITY);
+        let dir = |identity| Self { path: path.to_owned(), identity, _lock: lock };
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(dir(parse(&file, &text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // An identity lost from among other files would let old objects into new tables.
+                if path.join(LOG).exists() {
+                    return Err(DataDirError::Damaged { path: file, cause: "it is missing beside a log".into() });
+                }
+                let identity = Identity { format: FORMAT, cluster: 0, server: 0, seed: new_seed };
+                let mut dir = dir(identity);
+                dir.set_identity(identity)?;
+                Ok(dir)
+            }
+            Err(error) => Err(io("read", &file)(error)),
+        }
+    }
+
+    /// What it knows of itself.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Changes the identity; durable on return.
+    ///
+    /// # Errors
+    /// [`DataDirError::Io`]; the old identity stands then.
+    pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
+        let (file, new) = (self.path.join(IDENTITY), self.path.join("identity.toml.new"));
+        let write = || {
+            let text = toml::to_string(&identity).expect("numbers serialise");
+            let mut out = File::create(&new)?;
+            out.write_all(text.as_bytes())?;
+            out.sync_all()?;
+            fs::rename(&new, &file)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(|source| DataDirError::Io { what: "write", path: file.clone(), source })?;
+        self.identity = identity;
+        Ok(())
+    }
+
+    /// The log file.
+    pub fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// The coordinator's metadata file.
+    pub fn coordinator(&self) -> PathBuf {
+        self.path.join("coordinator.redb")
+    }
+}
+
+const IDENTITY: &str = "identity.toml";
+const LOG: &str = "log.sprat";
+
+fn parse(path: &Path, text: &str) -> Result<Identity, DataDirError> {
+    let damaged = |error: toml::de::Error| DataDirError::Damaged { path: path.to_owned(), cause: error.to_string() };
+    let FormatOnly { format } = toml::from_str(text).map_err(damaged)?;
+    if format > FORMAT {
+        return Err(DataDirError::Newer { path: path.to_owned(), found: format });
+    }
+    toml::from_str(text).map_err(damaged)
+}

@@ -1,0 +1,247 @@
+//! What a master does for each request.
+
+use super::body::Body;
+use super::{MAX_ENTRY, Master};
+use crate::answers::{answer, answer_text};
+use sprat_disk::Disk;
+use sprat_log::{Full, Ref};
+use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
+use sprat_wire::entry::HEADER_BYTES;
+use sprat_wire::op::{
+    Condition, Item, Request, Status, encode_answer, push_counter, write_scan_record,
+};
+use zerocopy::IntoBytes;
+
+/// Bytes of objects in the answer to a scan, unless one alone is longer.
+const SCAN_BYTES: usize = 64 << 10;
+
+/// Objects in the answer to a scan.
+const SCAN_OBJECTS: usize = 256;
+
+/// What to ask of those who come too early or when too much is under way, microseconds.
+const BUSY_MICROS: u32 = 500;
+
+impl<D: Disk> Master<D> {
+    #[inline]
+    pub(super) fn dispatch(&mut self, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
+        let table = match *request {
+            Request::Read { table, .. }
+            | Request::Write { table, .. }
+            | Request::Remove { table, .. }
+            | Request::IncrementI64 { table, .. }
+            | Request::IncrementF64 { table, .. }
+            | Request::Scan { table, .. }
+            | Request::TableStats { table } => table,
+            Request::ServerStats => return self.server_stats(),
+            _ => {
+                let reason = "this is a server of objects; ask the coordinator";
+                return answer_text(&mut self.held.made, Status::WrongRole, reason);
+            }
+        };
+        let Some(tables) = &self.assigned.tables else { return Outcome::Retry(BUSY_MICROS) };
+        if tables.binary_search(&table).is_err() {
+            return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Reexecute));
+        }
+        if self.waiting.is_full() {
+            self.counts.turned_away += 1;
+            return Outcome::Retry(BUSY_MICROS);
+        }
+        match *request {
+            Request::Read { key, .. } => self.read(id, table, key),
+            Request::Write { key, value, condition, .. } => self.write(id, table, key, value, condition),
+            Request::Remove { key, condition, .. } => self.remove(id, table, key, condition),
+            Request::IncrementI64 { key, delta, .. } => self.increment(id, table, key, |old| {
+                let sum = old.map_or(Some(0), |bytes| bytes.try_into().ok().map(i64::from_le_bytes))?.checked_add(delta)?;
+                Some(sum.to_le_bytes())
+            }),
+            Request::IncrementF64 { key, delta, .. } => self.increment(id, table, key, |old| {
+                let old = old.map_or(Some(0.0), |bytes| bytes.try_into().ok().map(f64::from_le_bytes))?;
+                Some((old + delta).to_le_bytes())
+            }),
+            Request::Scan { after, .. } => self.scan(id, table, after),
+            Request::TableStats { .. } => self.table_stats(table),
+            _ => unreachable!("answered above"),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, id: RequestId, table: u32, key: &[u8]) -> Outcome<Body> {
+        self.counts.reads += 1;
+        let Some(found) = self.log.find(table, key) else {
+            return self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Reexecute));
+        };
+        let version = self.log.entry(found).version;
+        let Some(body) = self.held.pin(&mut self.log, found) else { return Outcome::Retry(BUSY_MICROS) };
+        let reply = answer(Status::Ok, false, 0, version, Repeat::Reexecute).with_body(body);
+        self.tell(id, Some(found), reply)
+    }
+
+    fn write(&mut self, id: RequestId, table: u32, key: &[u8], value: &[u8], condition: Condition) -> Outcome<Body> {
+        self.counts.writes += 1;
+        if self.stopped.is_some() {
+            return self.writes_stopped();
+        }
+        if condition != Condition::None
+            && let Err(outcome) = self.check(id, table, key, condition)
+        {
+            return outcome;
+        }
+        match self.put(table, key, value) {
+            Ok(version) => self.acknowledge(id, answer(Status::Ok, false, 0, version, Repeat::Retain)),
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn remove(&mut self, id: RequestId, table: u32, key: &[u8], condition: Condition) -> Outcome<Body> {
+        self.counts.removes += 1;
+        if self.stopped.is_some() {
+            return self.writes_stopped();
+        }
+        if let Err(outcome) = self.check(id, table, key, condition) {
+            return outcome;
+        }
+        self.seal_if_short(HEADER_BYTES + key.len() + size_of::<u64>());
+        match self.log.remove(table, key) {
+            Ok(Some(version)) => {
+                self.removed_at = self.log.position();
+                self.acknowledge(id, answer(Status::Ok, false, 0, version, Repeat::Retain))
+            }
+            Ok(None) => self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Retain)),
+            Err(full) => self.full(full),
+        }
+    }
+
+    fn increment(
+        &mut self,
+        id: RequestId,
+        table: u32,
+        key: &[u8],
+        add: impl FnOnce(Option<&[u8]>) -> Option<[u8; 8]>,
+    ) -> Outcome<Body> {
+        self.counts.increments += 1;
+        if self.stopped.is_some() {
+            return self.writes_stopped();
+        }
+        let found = self.log.find(table, key);
+        let Some(sum) = add(found.map(|found| self.log.entry(found).value)) else {
+            return self.tell(id, found, answer(Status::NotANumber, false, 0, 0, Repeat::Retain));
+        };
+        match self.put(table, key, &sum) {
+            Ok(version) => {
+                let mut head = [0; 24];
+                head[..16].copy_from_slice(encode_answer(Status::Ok, false, 0, version).as_bytes());
+                head[16..].copy_from_slice(&sum);
+                self.acknowledge(id, Reply::new(&head, Repeat::Retain))
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Whether the condition holds; the answer if not.
+    fn check(&mut self, id: RequestId, table: u32, key: &[u8], condition: Condition) -> Result<(), Outcome<Body>> {
+        let found = self.log.find(table, key);
+        let version = found.map(|found| self.log.entry(found).version);
+        if condition.holds(version) {
+            return Ok(());
+        }
+        self.counts.conflicts += 1;
+        Err(self.tell(id, found, answer(Status::Conflict, false, 0, version.unwrap_or(0), Repeat::Retain)))
+    }
+
+    fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<u64, Outcome<Body>> {
+        let len = HEADER_BYTES + key.len() + value.len();
+        debug_assert!(len <= MAX_ENTRY);
+        self.seal_if_short(len);
+        self.log.put(table, key, value).map(|written| written.version).map_err(|full| self.full(full))
+    }
+
+    fn full(&mut self, full: Full) -> Outcome<Body> {
+        match full {
+            Full::Memory => {
+                self.counts.memory_full += 1;
+                Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
+            }
+            Full::Replication => {
+                self.counts.turned_away += 1;
+                Outcome::Retry(BUSY_MICROS)
+            }
+        }
+    }
+
+    /// Answers a change once it is durable.
+    fn acknowledge(&mut self, id: RequestId, reply: Reply<Body>) -> Outcome<Body> {
+        let position = self.log.position();
+        self.wait_for(position, id, reply)
+    }
+
+    /// Answers with what was found once that is durable.
+    #[inline]
+    fn tell(&mut self, id: RequestId, found: Option<Ref>, reply: Reply<Body>) -> Outcome<Body> {
+        if self.backup.is_none() {
+            return Outcome::Reply(reply);
+        }
+        let position = match found {
+            Some(found) if self.log.is_durable(found) => return Outcome::Reply(reply),
+            Some(_) => self.log.position(),
+            None => self.removed_at,
+        };
+        self.wait_for(position, id, reply)
+    }
+
+    fn wait_for(&mut self, position: u64, id: RequestId, reply: Reply<Body>) -> Outcome<Body> {
+        if self.is_durable(position) {
+            return Outcome::Reply(reply);
+        }
+        if self.stopped.is_some() {
+            // It will never be: what was found may be gone after a restart.
+            if let Some(body) = reply.body() {
+                self.held.release(&mut self.log, body);
+            }
+            return self.writes_stopped();
+        }
+        self.waiting.push(position, id, reply);
+        Outcome::Pending
+    }
+
+    fn scan(&mut self, id: RequestId, table: u32, after: Option<u64>) -> Outcome<Body> {
+        self.counts.scans += 1;
+        let Self { log, held, found, .. } = self;
+        found.clear();
+        let next = log.scan(table, after, SCAN_BYTES, SCAN_OBJECTS, found);
+        let durable = found.iter().all(|&found| log.is_durable(found));
+        let count = u32::try_from(found.len()).expect("a page of objects");
+        let body = held.made.make(|out| {
+            for entry in found.iter().map(|&found| log.entry(found)) {
+                write_scan_record(out, &Item { version: entry.version, key: entry.key, value: entry.value });
+            }
+        });
+        let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };
+        let reply = answer(Status::Ok, next.is_some(), count, next.unwrap_or(0), Repeat::Retain);
+        // What is missing from the answer may be a removal that is not durable.
+        let position = if durable { self.removed_at } else { self.log.position() };
+        self.wait_for(position, id, reply.with_body(Body::Made(body)))
+    }
+
+    fn table_stats(&mut self, table: u32) -> Outcome<Body> {
+        let stats = self.log.table_stats(table);
+        match self.held.made.make(|out| push_counter(out, "bytes", stats.bytes)) {
+            Some(body) => {
+                let reply = answer(Status::Ok, false, 0, stats.objects, Repeat::Retain);
+                Outcome::Reply(reply.with_body(Body::Made(body)))
+            }
+            None => Outcome::Retry(BUSY_MICROS),
+        }
+    }
+
+    fn server_stats(&mut self) -> Outcome<Body> {
+        let counters = self.counters();
+        let made = self.held.made.make(|out| counters.iter().for_each(|(name, value)| push_counter(out, name, *value)));
+        match made {
+            Some(body) => {
+                let reply = answer(Status::Ok, false, 0, self.assigned.version, Repeat::Retain);
+                Outcome::Reply(reply.with_body(Body::Made(body)))
+            }
+            None => Outcome::Retry(BUSY_MICROS),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a master counts.
+
+use super::Master;
+use sprat_disk::Disk;
+
+/// Requests by kind, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) removes: u64,
+    pub(super) increments: u64,
+    pub(super) scans: u64,
+    pub(super) conflicts: u64,
+    pub(super) malformed: u64,
+    pub(super) turned_away: u64,
+    pub(super) memory_full: u64,
+}
+
+impl<D: Disk> Master<D> {
+    /// Every counter by name; names that end in `_total` only grow.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let Counts { reads, writes, removes, increments, scans, conflicts, malformed, turned_away, memory_full } =
+            self.counts;
+        let log = self.log.stats();
+        let frames = self.backup.as_ref().map(|backup| backup.frame_count());
+        vec![
+            ("reads_total", reads),
+            ("writes_total", writes),
+            ("removes_total", removes),
+            ("increments_total", increments),
+            ("scans_total", scans),
+            ("conflicts_total", conflicts),
+            ("malformed_requests_total", malformed),
+            ("turned_away_total", turned_away),
+            ("memory_full_total", memory_full),
+            ("writes_stopped", u64::from(self.stopped.is_some())),
+            ("answers_waiting", self.waiting.len() as u64),
+            ("values_pinned", self.held.pinned() as u64),
+            ("assignments_version", self.assigned.version),
+            ("objects", log.objects),
+            ("object_bytes", log.object_bytes),
+            ("tombstone_bytes", log.tombstone_bytes),
+            ("memory_bytes", log.memory_bytes),
+            ("memory_free_bytes", log.free_bytes),
+            ("hash_table_bytes", log.table_bytes),
+            ("segments", log.segments),
+            ("segments_on_disk", log.segments_on_disk),
+            ("log_bytes_total", log.appended_bytes),
+            ("log_durable_bytes_total", self.log.durable_position()),
+            ("cleaner_slices_total", log.cleaner.slices),
+            ("cleaner_scanned_bytes_total", log.cleaner.scanned_bytes),
+            ("cleaner_compacted_bytes_total", log.cleaner.compacted_bytes),
+            ("cleaner_combined_bytes_total", log.cleaner.combined_bytes),
+            ("cleaner_combined_segments_total", log.cleaner.combined_segments),
+            ("disk_frames_live", frames.map_or(0, |frames| u64::from(frames.live))),
+            ("disk_frames_max", frames.map_or(0, |frames| u64::from(frames.max))),
+        ]
+    }
+}

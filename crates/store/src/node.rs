@@ -1,0 +1,112 @@
+//! A node: one thread, one network port, one service, and the loop that feeds it.
+//!
+//! The node owns time and the network; the service below it sees only what it is handed. So the same service
+//! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
+
+use sprat_net::{Driver, Nanos};
+use sprat_rpc::{Config, Endpoint, Handler, Outcome, RequestId};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// What lives on a node.
+pub trait Service: Handler {
+    /// Does what is due and no packet asked for; returns whether there was anything.
+    fn poll(&mut self, now: Nanos) -> bool;
+
+    /// The next answer to a request that was left pending.
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<Self::Body>)>;
+
+    /// When [`poll`](Self::poll) has something to do although nothing arrives; [`Nanos::NEVER`] or `None` for not.
+    fn next_deadline(&self) -> Option<Nanos>;
+
+    /// A bounded piece of work that can wait until nothing else is to be done; returns whether there was any.
+    fn work_idle(&mut self) -> bool {
+        false
+    }
+
+    /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// A service on a driver.
+pub struct Node<D, S: Handler> {
+    driver: D,
+    endpoint: Endpoint<S::Body>,
+    service: S,
+}
+
+impl<D: Driver, S: Service> Node<D, S> {
+    /// A node; `seed` is for session tokens and must be hard to guess where strangers can reach the node.
+    pub fn new(driver: D, service: S, config: &Config, seed: u64) -> Self {
+        Self { driver, endpoint: Endpoint::new(config, seed), service }
+    }
+
+    /// One turn of the loop: takes what has arrived, does what is due, sends what is ready.
+    /// Returns whether there was anything to do.
+    ///
+    /// # Errors
+    /// When the driver can no longer receive.
+    #[inline]
+    pub fn turn(&mut self, now: Nanos) -> io::Result<bool> {
+        let Self { driver, endpoint, service } = self;
+        let frames = driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, service, tx))?;
+        let mut worked = service.poll(now) || frames > 0;
+        let tx = driver.tx();
+        while let Some((id, outcome)) = service.take_ready() {
+            endpoint.respond(now, id, outcome, service, tx);
+            worked = true;
+        }
+        endpoint.poll(now, service, tx);
+        endpoint.flush(tx);
+        Ok(worked)
+    }
+
+    /// When the node has something to do although nothing arrives.
+    pub fn next_deadline(&self) -> Nanos {
+        let service = self.service.next_deadline().unwrap_or(Nanos::NEVER);
+        service.min(self.endpoint.next_deadline().unwrap_or(Nanos::NEVER))
+    }
+
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// The service.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Endpoint<S::Body> {
+        &self.endpoint
+    }
+
+    /// Takes no new requests from here on; those under way are still answered.
+    pub fn drain(&mut self) {
+        self.endpoint.drain();
+    }
+
+    /// Whether no request is under way.
+    pub fn is_idle(&self) -> bool {
+        self.endpoint.is_idle()
+    }
+
+    /// Ends every session that clients have here, and tells them.
+    pub fn close_clients(&mut self, now: Nanos) {
+        self.endpoint.close_clients(now, &mut self.service, self.driver.tx());
+        self.endpoint.flush(self.driver.tx());
+    }
+
+    /// The service, of a node that has ended.
+    pub fn into_service(self) -> S {
+        self.service
+    }
+}

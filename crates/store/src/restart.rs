@@ -1,0 +1,112 @@
+//! Opening a log: from an empty disk, or from what an earlier life left there.
+
+use crate::backup::{self, Backup, OpenError, Options, ReplayReport};
+use sprat_disk::Disk;
+use sprat_log::{Config, ConfigError, Log, Restore, RestoreError};
+use std::ops::ControlFlow;
+use thiserror::Error;
+
+/// Why a log cannot be opened. Nothing on the disk was changed.
+#[derive(Debug, Error)]
+pub enum RestartError {
+    /// The log cannot be set up that way.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What is on disk cannot be read, or is not what it should be.
+    #[error(transparent)]
+    Disk(#[from] OpenError),
+    /// What is on disk does not fit.
+    #[error("{0}; start the server with more --memory (nothing was changed)")]
+    Full(RestoreError),
+    /// What is on disk makes no sense.
+    #[error("cannot replay the log: {0} (nothing was changed)")]
+    Replay(RestoreError),
+}
+
+/// Opens the log on `disk`. `tables`: ids of those that exist; objects of others, dropped before, are left out.
+///
+/// Reading, checking and hashing go on in [`Options::threads`] threads, while this one puts what they find in its place.
+///
+/// # Errors
+/// [`RestartError`].
+pub fn open<D: Disk>(
+    disk: D,
+    config: &Config,
+    options: &Options,
+    tables: &[u32],
+) -> Result<(Log, Backup<D>, ReplayReport), RestartError> {
+    let mut restore: Option<Restore> = None;
+    let mut failure: Option<RestartError> = None;
+    let seed = config.seed;
+    let hash = |table: u32, key: &[u8]| sprat_log::hash(seed, table, key);
+    let opened = Backup::open(disk, options, hash, |segment| {
+        let begun = match &mut restore {
+            Some(begun) => begun,
+            // The first is the newest head, and its digest names the rest.
+            None => match Restore::new(config.clone(), &segment.header.digest, Some(tables)) {
+                Ok(begun) => restore.insert(begun),
+                Err(error) => {
+                    failure = Some(error.into());
+                    return ControlFlow::Break(());
+                }
+            },
+        };
+        let entries = segment.entries.iter().map(|&(at, hash)| (hash, &segment.bytes[at as usize..]));
+        match begun.segment(segment.id, segment.header.safe_version, entries) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(match error {
+                    RestoreError::Full(_) => RestartError::Full(error),
+                    _ => RestartError::Replay(error),
+                });
+                ControlFlow::Break(())
+            }
+        }
+    });
+    match (opened, failure) {
+        (_, Some(failure)) => Err(failure),
+        (Err(error), None) => Err(error.into()),
+        (Ok((backup, report)), None) => {
+            let log = match restore {
+                Some(restore) => restore.finish(report.highest_segment).map_err(RestartError::Replay)?,
+                None => Log::new(config.clone())?,
+            };
+            Ok((log, backup, report))
+        }
+    }
+}
+
+/// How the log and its backup are set up together: the same segments, and as many on disk as there is room for.
+///
+/// # Errors
+/// When the disk space is too small for the memory, in words.
+pub fn set_up(
+    mut config: Config,
+    disk_bytes: u64,
+    identity: (u64, u32),
+    durability: backup::Durability,
+) -> Result<(Config, Options), String> {
+    let mut cluster = [0; 16];
+    cluster[..8].copy_from_slice(&identity.0.to_le_bytes());
+    let mut options = Options::new(cluster, u64::from(identity.1), 0);
+    options.durability = durability;
+    options.segment_bytes = u32::try_from(config.segment_bytes).expect("at most 8 MB");
+    let full = u64::from(options.frame_bytes) * u64::from(options.segment_bytes);
+    let frame = full / sprat_wire::SEGMENT_BYTES as u64;
+    options.frame_bytes = u32::try_from(frame.next_multiple_of(4096)).expect("at most 9 MB");
+    let frames = disk_bytes / u64::from(options.frame_bytes);
+    // Frames that are freed and not yet to be written again, and those being prepared.
+    let slack = backup::SPARE_FRAMES as u64 + 4;
+    let segments = frames.saturating_sub(slack);
+    let least = config.memory as u64 / config.segment_bytes as u64 * 5 / 4 + 8;
+    if segments < least {
+        let needed = (least + slack) * u64::from(options.frame_bytes);
+        let (needed, given) = (needed.div_ceil(1 << 20), disk_bytes >> 20);
+        return Err(format!("{given} MB of disk are too few for this memory: give --disk {needed}M, or less --memory"));
+    }
+    // A head's digest lists every segment, within half of one.
+    let digest = (config.segment_bytes as u64 / 2 - 64) / 8;
+    config.max_segments_on_disk = usize::try_from(segments.min(digest)).expect("64-bit");
+    options.max_frames = u32::try_from(frames).unwrap_or(u32::MAX);
+    Ok((config, options))
+}

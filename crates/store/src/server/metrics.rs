@@ -1,0 +1,54 @@
+//! Metrics over HTTP, for Prometheus, on a thread of their own.
+
+use super::ServerError;
+use super::run::Stop;
+use crate::master::{Command, Outbox};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// How long the data thread may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Serves `/metrics` at `address` until the process ends; returns where.
+pub(super) fn serve(address: SocketAddr, outbox: Outbox, data: Stop) -> Result<SocketAddr, ServerError> {
+    let what = || format!("serve metrics at {address} (choose another address with --metrics, or `--metrics none`)");
+    let listener = std::net::TcpListener::bind(address).map_err(ServerError::system(what()))?;
+    listener.set_nonblocking(true).map_err(ServerError::system(what()))?;
+    let bound = listener.local_addr().map_err(ServerError::system(what()))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServerError::system(what()))?;
+    let answer = move || {
+        let text = collect(&outbox, &data);
+        async move { text.ok_or(StatusCode::SERVICE_UNAVAILABLE) }
+    };
+    let app = Router::new().route("/metrics", get(answer));
+    let run = move || {
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            axum::serve(listener, app).await
+        })
+    };
+    thread::Builder::new().name("sprat-metrics".into()).spawn(run).map_err(ServerError::system("start a thread"))?;
+    Ok(bound)
+}
+
+/// The counters in Prometheus' text format.
+fn collect(outbox: &Outbox, data: &Stop) -> Option<String> {
+    let (sender, receiver) = channel();
+    if !outbox.send(Command::Stats(sender)) {
+        return None;
+    }
+    data.ring();
+    let mut text = String::new();
+    for (name, value) in receiver.recv_timeout(PATIENCE).ok()? {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        writeln!(text, "# TYPE sprat_{name} {kind}\nsprat_{name} {value}").expect("writing to a string");
+    }
+    Some(text)
+}

@@ -1,0 +1,92 @@
+//! Opening the master of a server: its log, replayed from its disk.
+
+use super::ServerError;
+use crate::backup::{self, ReplayReport};
+use crate::data_dir::Identity;
+use crate::master::{Inbox, Master};
+use crate::restart;
+use sprat_disk::{Access, FileDisk};
+use sprat_log::{Config, Log};
+use sprat_net::Mode;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What a write has survived when it is acknowledged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Durability {
+    /// It is on disk.
+    #[default]
+    Sync,
+    /// The kernel has it: it survives the process, and a power cut after at most a second.
+    Buffered,
+    /// It is in memory.
+    None,
+}
+
+/// How to run a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Locator of the coordinator.
+    pub coordinator: String,
+    /// Whether this process brings it.
+    pub embedded: bool,
+    /// Where clients reach the objects.
+    pub listen: String,
+    /// Memory for the log, bytes.
+    pub memory: u64,
+    /// Disk space for the log, bytes.
+    pub disk: u64,
+    /// Data directory.
+    pub data: PathBuf,
+    /// What a write has survived when it is acknowledged.
+    pub durability: Durability,
+    /// What the data thread does when idle.
+    pub idle: Mode,
+    /// Core that the data thread is pinned to.
+    pub core: Option<usize>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What was found in the log.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// What replay tells.
+    pub report: ReplayReport,
+    /// Live objects.
+    pub objects: u64,
+    /// From the first byte read to the last object found again.
+    pub elapsed: Duration,
+    /// How the disk is accessed; empty without one.
+    pub access: String,
+}
+
+/// Opens the log and replays it; `tables` are those the coordinator has assigned.
+pub(super) fn open(
+    options: &ServerOptions,
+    dir: Option<(PathBuf, Identity)>,
+    tables: &[u32],
+    inbox: Inbox,
+) -> Result<(Master<FileDisk>, Restored), ServerError> {
+    let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
+    let memory = usize::try_from(options.memory).expect("64-bit");
+    let Some((path, identity)) = dir else {
+        let config = Config { seed: super::random(), ..Config::new(memory, sprat_log::Durability::Volatile) };
+        let log = Log::new(config).map_err(|error| failed(&error))?;
+        return Ok((Master::new(log, None, inbox), Restored::default()));
+    };
+    let (access, durability) = match options.durability {
+        Durability::Sync => (Access::Direct, backup::Durability::Sync),
+        Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
+    };
+    let config = Config { seed: identity.seed, ..Config::new(memory, sprat_log::Durability::Tracked) };
+    let (config, setup) =
+        restart::set_up(config, options.disk, (identity.cluster, identity.server), durability).map_err(ServerError::Log)?;
+    let disk = FileDisk::open(&path, access).map_err(|error| failed(&error))?;
+    let access = disk.describe().to_owned();
+    let started = Instant::now();
+    let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
+    let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
+    Ok((Master::new(log, Some(backup), inbox), restored))
+}

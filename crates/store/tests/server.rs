@@ -1,0 +1,160 @@
+//! A whole server over real sockets and a real disk, through the client.
+
+use sprat_client::{Client, Condition, Error, Options};
+use sprat_net::Mode;
+use sprat_store::server::{Durability, Server, ServerOptions};
+use std::path::Path;
+
+const MEMORY: u64 = 64 << 20;
+
+fn options(data: &Path, transport: &str, durability: Durability) -> ServerOptions {
+    ServerOptions {
+        coordinator: "tcp:host=127.0.0.1,port=0".into(),
+        embedded: true,
+        listen: format!("{transport}:host=127.0.0.1,port=0"),
+        memory: MEMORY,
+        disk: 256 << 20,
+        data: data.to_owned(),
+        durability,
+        idle: Mode::Adaptive,
+        core: None,
+        metrics: None,
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
+}
+
+fn exercise(client: &mut Client) {
+    let table = client.create_table("users").unwrap();
+    assert_eq!(client.create_table("users").unwrap(), table);
+    assert_eq!(client.get(table, b"alice").unwrap(), None);
+    let first = client.put(table, b"alice", b"tea").unwrap();
+    let second = client.put_if(table, b"alice", b"coffee", Condition::Version(first)).unwrap();
+    assert!(second > first);
+    let stale = client.put_if(table, b"alice", b"water", Condition::Version(first)).unwrap_err();
+    assert_eq!(stale, Error::Conflict { current: Some(second) });
+    assert_eq!(client.get(table, b"alice").unwrap().unwrap().value, b"coffee");
+    assert_eq!(client.put_if(table, b"alice", b"", Condition::Absent), Err(Error::Conflict { current: Some(second) }));
+    assert_eq!(client.remove(table, b"alice").unwrap(), Some(second));
+    assert_eq!(client.remove(table, b"alice").unwrap(), None);
+    assert!(client.put(table, b"alice", b"tea again").unwrap() > second, "versions never go back");
+
+    assert_eq!(client.increment_i64(table, b"visits", 5).unwrap().0, 5);
+    assert_eq!(client.increment_i64(table, b"visits", -7).unwrap().0, -2);
+    assert_eq!(client.increment_i64(table, b"alice", 1), Err(Error::NotANumber));
+    assert!((client.increment_f64(table, b"heat", 0.5).unwrap().0 - 0.5).abs() < f64::EPSILON);
+
+    for size in [0, 1, 100, 1472, 65_507, 100_000, 1 << 20] {
+        let value: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        client.put(table, format!("size {size}").as_bytes(), &value).unwrap();
+        assert_eq!(client.get(table, format!("size {size}").as_bytes()).unwrap().unwrap().value, value);
+    }
+    assert_eq!(client.put(table, b"big", &vec![0; (1 << 20) + 1]), Err(Error::ValueTooLarge((1 << 20) + 1)));
+    assert_eq!(client.put(table, &vec![0; 65_536], b""), Err(Error::KeyTooLarge(65_536)));
+    assert_eq!(client.table("nobody"), Err(Error::NoSuchTable("nobody".into())));
+
+    let keys = scan(client, table);
+    assert_eq!(keys.len(), 10);
+    assert_eq!(client.table_stats(table).unwrap().objects, 10);
+}
+
+fn scan(client: &mut Client, table: sprat_client::Table) -> Vec<Vec<u8>> {
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let page = client.scan(table, after).unwrap();
+        keys.extend(page.rows.into_iter().map(|row| row.key));
+        after = page.next;
+        if after.is_none() {
+            return keys;
+        }
+    }
+}
+
+#[test]
+fn everything_works_and_survives_a_restart() {
+    for (transport, durability) in
+        [("fast+udp", Durability::Sync), ("tcp", Durability::Sync), ("fast+udp", Durability::Buffered)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(dir.path(), transport, durability);
+        let server = Server::start(&options).unwrap();
+        let mut client_before = client(&server);
+        exercise(&mut client_before);
+        let table = client_before.table("users").unwrap();
+        let (before, alice) = (scan(&mut client_before, table), client_before.get(table, b"alice").unwrap());
+        server.stop().unwrap();
+
+        let server = Server::start(&options).unwrap();
+        let report = &server.restored.as_ref().unwrap().report;
+        assert!(report.clean && report.cut.is_none(), "{report:?}");
+        let mut client = client(&server);
+        let table = client.table("users").unwrap();
+        assert_eq!(scan(&mut client, table), before, "the same objects in the same order");
+        assert_eq!(client.get(table, b"alice").unwrap(), alice);
+        assert_eq!(client.increment_i64(table, b"visits", 0).unwrap().0, -2);
+        client.drop_table("users").unwrap();
+        assert_eq!(client.get(table, b"alice"), Err(Error::TableDropped(table.0)));
+        let fresh = client.create_table("users").unwrap();
+        assert_ne!(fresh, table);
+        assert!(scan(&mut client, fresh).is_empty());
+        server.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_server_without_a_disk_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&options(dir.path(), "fast+udp", Durability::None)).unwrap();
+    exercise(&mut client(&server));
+    server.stop().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is written");
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path(), "fast+udp", Durability::Sync);
+    let server = Server::start(&options).unwrap();
+    let error = Server::start(&options).err().expect("refused").to_string();
+    assert!(error.contains("another sprat server is running with this data directory"), "{error}");
+    exercise(&mut client(&server));
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_directory_of_a_newer_format_is_refused_and_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = dir.path().join("identity.toml");
+    let text = "format = 2\nsomething_new = \"yes\"\n";
+    std::fs::write(&identity, text).unwrap();
+    let error = Server::start(&options(dir.path(), "fast+udp", Durability::Sync)).err().expect("refused").to_string();
+    assert!(error.contains("format 2") && error.contains("newer sprat"), "{error}");
+    assert_eq!(std::fs::read_to_string(&identity).unwrap(), text);
+}
+
+#[test]
+fn pipelined_operations_all_end() {
+    use sprat_wire::op::Request;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&options(dir.path(), "fast+udp", Durability::Sync)).unwrap();
+    let mut client = client(&server);
+    let table = client.create_table("pipe").unwrap();
+    let keys: Vec<String> = (0..3000).map(|i| format!("key {i}")).collect();
+    let tickets: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let request =
+                Request::Write { table: table.0, key: key.as_bytes(), value: key.as_bytes(), condition: Condition::None };
+            client.submit(&request).unwrap()
+        })
+        .collect();
+    for ticket in tickets {
+        client.wait(ticket, |_| ()).unwrap();
+    }
+    for key in &keys {
+        assert_eq!(client.get(table, key.as_bytes()).unwrap().unwrap().value, key.as_bytes());
+    }
+    server.stop().unwrap();
+}
