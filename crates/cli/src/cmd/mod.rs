@@ -1,11 +1,14 @@
 //! The commands, a file for each group.
 
+pub(crate) mod bench;
+pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod shell;
+pub(crate) mod sim;
 pub(crate) mod tables;
 
 mod progress;
