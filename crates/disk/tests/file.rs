@@ -20,7 +20,7 @@ fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
                 if !ring {
                     disk.without_ring();
                 }
-                println!("{}: {}", disk.name(), disk.describe());
+                eprintln!("{}: {}", disk.name(), disk.describe());
                 disks.push((disk, directory));
             }
         }

@@ -38,6 +38,10 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
         log.check(&segments, newest, promised);
         assert!(segments.keys().all(|id| *id <= report.highest_segment));
         log = MiniLog::after(random.next(), segments, report.highest_segment);
+        if backup.failure().is_some() {
+            end(&control, ending);
+            continue;
+        }
 
         let steps = random.below(400);
         if random.one_in(2) {
