@@ -286,7 +286,12 @@ impl Client {
         self.call_at(None, "", request, take)
     }
 
-    fn call_named<T>(&mut self, name: &str, request: &Request<'_>, take: impl FnMut(&Answer<'_>) -> T) -> Result<T, Error> {
+    fn call_named<T>(
+        &mut self,
+        name: &str,
+        request: &Request<'_>,
+        take: impl FnMut(&Answer<'_>) -> T,
+    ) -> Result<T, Error> {
         self.call_at(None, name, request, take)
     }
 

@@ -195,7 +195,8 @@ impl Handler for Completions<'_> {
 
     #[inline]
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let session = self.sessions.iter().find(|session| session.id == call.session()).expect("a session of this port");
+        let session =
+            self.sessions.iter().find(|session| session.id == call.session()).expect("a session of this port");
         self.calls.end(now, session.slots[call.slot()], result, self.sink);
     }
 }

@@ -99,7 +99,8 @@ impl Core {
             Some(port) => port,
             None if self.ports.len() >= MAX_PORTS => return Err(endpoint(&"too many kinds of transport in use")),
             None => {
-                let driver = AnyDriver::open(locator, Role::Connect).map_err(|cause| Error::Endpoint(cause.to_string()))?;
+                let driver =
+                    AnyDriver::open(locator, Role::Connect).map_err(|cause| Error::Endpoint(cause.to_string()))?;
                 self.add_port(transport, driver);
                 self.ports.len() - 1
             }

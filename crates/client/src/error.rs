@@ -39,7 +39,9 @@ pub enum Error {
     #[error("the server takes no more writes until it is restarted: {0}")]
     WritesStopped(String),
     /// No answer in time to an operation that changes something: it may or may not have been executed.
-    #[error("no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again")]
+    #[error(
+        "no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again"
+    )]
     Indeterminate {
         /// Who did not answer.
         server: String,
@@ -47,7 +49,9 @@ pub enum Error {
         waited: Duration,
     },
     /// The connection was lost with the operation under way: it may or may not have been executed.
-    #[error("lost {server} while the operation was under way: it may or may not have been executed; read before trying again")]
+    #[error(
+        "lost {server} while the operation was under way: it may or may not have been executed; read before trying again"
+    )]
     Lost {
         /// Who was lost.
         server: String,

@@ -1,21 +1,21 @@
 //! Responses that are made, not found: buffers a reply's body is gathered from.
 
 /// Most bodies in flight; a service that needs more answers "retry".
-pub const MAX_BODIES: usize = 4096;
+pub(crate) const MAX_BODIES: usize = 4096;
 
 /// Largest buffer kept for use again, bytes.
 const KEEP_BYTES: usize = 128 << 10;
 
 /// Buffers by number.
 #[derive(Debug, Default)]
-pub struct Bodies {
+pub(crate) struct Bodies {
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
 }
 
 impl Bodies {
     /// Fills a buffer by `fill` and returns its number; `None`, and nothing filled, when [`MAX_BODIES`] are in use.
-    pub fn make(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {
+    pub(crate) fn make(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.buffers.len() < MAX_BODIES => {
@@ -32,18 +32,18 @@ impl Bodies {
 
     /// The bytes of a buffer.
     #[must_use]
-    pub fn bytes(&self, index: u32) -> &[u8] {
+    pub(crate) fn bytes(&self, index: u32) -> &[u8] {
         &self.buffers[index as usize]
     }
 
     /// Takes a buffer back.
-    pub fn release(&mut self, index: u32) {
+    pub(crate) fn release(&mut self, index: u32) {
         let buffer = &mut self.buffers[index as usize];
         if buffer.capacity() > KEEP_BYTES {
             *buffer = Vec::new();
         }
         buffer.clear();
-        assert!(!self.free.contains(&index) || self.free.len() > 64, "released twice");
+        debug_assert!(!self.free.contains(&index), "released twice");
         self.free.push(index);
     }
 }

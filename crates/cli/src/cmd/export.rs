@@ -53,7 +53,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     tell_omitted(&omitted);
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
-        let totals = json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
+        let totals =
+            json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
         eprintln!("{totals}");
     } else if !args.quiet {
         eprintln!("{} to {}", summary(moved.items, moved.bytes, seconds), target.display());

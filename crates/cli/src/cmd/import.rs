@@ -103,7 +103,8 @@ fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
                 None => CsvImport::pairs(),
             };
             let header = !args.no_header;
-            let how = CsvImport { header, keep_header: header && key.is_some(), delimiter: delimiter(path), large, ..how };
+            let how =
+                CsvImport { header, keep_header: header && key.is_some(), delimiter: delimiter(path), large, ..how };
             Box::new(CsvSource::new(reader, &name, total, how))
         }
         (_, Some(key)) => {

@@ -51,7 +51,9 @@ pub(crate) fn del(args: &DelArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     match client.remove_if(table, args.key.as_bytes(), condition(&args.condition))? {
-        Some(version) => report(args.json, &json!({ "removed_version": version }), &format!("removed version {version}")),
+        Some(version) => {
+            report(args.json, &json!({ "removed_version": version }), &format!("removed version {version}"))
+        }
         None => {
             report(args.json, &json!({ "removed_version": null }), "there was no such object")?;
             Ok(NOT_FOUND.into())
@@ -84,6 +86,10 @@ fn condition(args: &ConditionArgs) -> Condition {
 }
 
 fn report(json: bool, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
-    if json { print_json(value)? } else { print_line(text)? }
+    if json {
+        print_json(value)?
+    } else {
+        print_line(text)?
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,10 +16,8 @@ impl Bar {
         let bar = match total {
             _ if quiet => ProgressBar::hidden(),
             Some(total) => ProgressBar::new(total).with_style(
-                ProgressStyle::with_template(
-                    "{bar:32} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  {eta} left",
-                )
-                .expect("a constant template"),
+                ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  {eta} left")
+                    .expect("a constant template"),
             ),
             None => ProgressBar::new_spinner().with_style(
                 ProgressStyle::with_template("{spinner} {bytes}  {bytes_per_sec}  {msg}").expect("a constant template"),

@@ -13,6 +13,7 @@ use std::thread;
 const LEAST_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
+    tell_events();
     let options = options(args)?;
     warn_of_strangers(&options);
     eprintln!("sprat: starting; {} MB of memory, {} MB of disk", options.memory >> 20, options.disk >> 20);
@@ -45,6 +46,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
+    tell_events();
     let server = Server::start_coordinator(&args.coordinator, &args.data)?;
     on_signal(server.stopper())?;
     eprintln!("sprat: coordinator ready at {}; stop with Ctrl-C", server.coordinator);
@@ -84,11 +86,17 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     })
 }
 
+/// Writes what the server has to say while it runs to standard error.
+fn tell_events() {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false).init();
+}
+
 /// Says aloud when an endpoint can be reached from elsewhere: nothing is encrypted or authenticated yet.
 fn warn_of_strangers(options: &ServerOptions) {
     for text in [&options.coordinator, &options.listen] {
         let Ok(locator) = text.parse::<Locator>() else { continue };
-        let loopback = locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()));
+        let loopback =
+            locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()));
         if !loopback {
             eprintln!("sprat: WARNING: {text} is not loopback, and this version neither encrypts nor authenticates");
         }
@@ -105,7 +113,8 @@ fn on_signal(stopper: Stopper) -> Result<()> {
             stopper.stop();
         }
         if let Some(signal) = signals.next() {
-            std::process::exit(128 + signal);
+            // As if nobody had watched: the process ends by the signal itself.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
     thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;

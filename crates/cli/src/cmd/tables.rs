@@ -98,7 +98,8 @@ fn json_of_server(server: &Told) -> Value {
     object.insert("silent_ms".into(), if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() });
     match &server.counters {
         Ok(counters) => {
-            let counters: Map<_, _> = counters.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
+            let counters: Map<_, _> =
+                counters.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
             object.insert("counters".into(), counters.into());
         }
         Err(error) => drop(object.insert("error".into(), error.clone().into())),
@@ -111,7 +112,8 @@ fn summary(counters: &[Counter]) -> String {
     let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
     let (memory, free) = (value("memory_bytes"), value("memory_free_bytes"));
     let percent = (memory.saturating_sub(free) * 100).checked_div(memory).unwrap_or(0);
-    let stopped = if value("writes_stopped") == 0 { "" } else { "\n  WRITES STOPPED: the disk has failed; see the server's log" };
+    let stopped =
+        if value("writes_stopped") == 0 { "" } else { "\n  WRITES STOPPED: the disk has failed; see the server's log" };
     format!(
         "  {} objects; memory {percent} % of {} MB; disk {} of {} frames; reads {}, writes {}{stopped}",
         value("objects"),

@@ -141,7 +141,7 @@ impl<D: Disk> Master<D> {
 
     /// From here on no write is taken, and none that waits is acknowledged.
     fn stop_writes(&mut self, reason: String) {
-        eprintln!("sprat: no more writes are taken: {reason}");
+        tracing::error!("no more writes are taken: {reason}");
         self.stopped = Some(reason);
     }
 

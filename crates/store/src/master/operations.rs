@@ -7,9 +7,7 @@ use sprat_disk::Disk;
 use sprat_log::{Full, Ref};
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::entry::HEADER_BYTES;
-use sprat_wire::op::{
-    Condition, Item, Request, Status, encode_answer, push_counter, write_scan_record,
-};
+use sprat_wire::op::{Condition, Item, Request, Status, encode_answer, push_counter, write_scan_record};
 use zerocopy::IntoBytes;
 
 /// Bytes of objects in the answer to a scan, unless one alone is longer.
@@ -51,7 +49,8 @@ impl<D: Disk> Master<D> {
             Request::Write { key, value, condition, .. } => self.write(id, table, key, value, condition),
             Request::Remove { key, condition, .. } => self.remove(id, table, key, condition),
             Request::IncrementI64 { key, delta, .. } => self.increment(id, table, key, |old| {
-                let sum = old.map_or(Some(0), |bytes| bytes.try_into().ok().map(i64::from_le_bytes))?.checked_add(delta)?;
+                let sum =
+                    old.map_or(Some(0), |bytes| bytes.try_into().ok().map(i64::from_le_bytes))?.checked_add(delta)?;
                 Some(sum.to_le_bytes())
             }),
             Request::IncrementF64 { key, delta, .. } => self.increment(id, table, key, |old| {

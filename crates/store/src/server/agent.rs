@@ -67,7 +67,7 @@ impl Agent {
             match self.try_enlist(locator) {
                 Ok(()) => return Ok(self.enlisted),
                 Err(error @ (Error::Timeout { .. } | Error::Indeterminate { .. })) if Instant::now() < until => {
-                    eprintln!("sprat: waiting for the coordinator: {error}");
+                    tracing::info!("waiting for the coordinator: {error}");
                 }
                 Err(error) => return Err(ServerError::Enlist(error)),
             }
@@ -100,7 +100,7 @@ impl Agent {
         let mut ready = Some(ready);
         while !ended.load(Ordering::Acquire) {
             if let Err(error) = self.turn(place) {
-                eprintln!("sprat: cannot reach the coordinator: {error}; objects are still served");
+                tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
                 pause(RETRY);
             }
             if place.outbox.applied() > 0
@@ -154,7 +154,7 @@ pub(super) fn start(coordinator: &Locator, enlisted: Enlisted, place: Place) -> 
         });
         match begun {
             Ok(agent) => agent.run(&place, &flag, &ready),
-            Err(error) => eprintln!("sprat: {error}"),
+            Err(error) => tracing::error!("{error}"),
         }
     };
     let thread = thread::Builder::new().name("sprat-control".into()).spawn(run);

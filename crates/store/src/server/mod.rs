@@ -79,6 +79,17 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id()) | 1
 }
 
+/// Where a node runs.
+struct Seat {
+    /// Of its thread.
+    name: &'static str,
+    /// Where it listens.
+    locator: Locator,
+    policy: Policy,
+    /// Core that its thread is pinned to.
+    core: Option<usize>,
+}
+
 /// A running server, or coordinator.
 pub struct Server {
     /// Nodes, in the order in which they must stop.
@@ -117,8 +128,7 @@ impl Server {
     pub fn start_coordinator(locator: &str, data: &Path) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
         let dir = DataDir::open(data, random())?;
-        let catalog =
-            Catalog::open(MetadataFile::open(&dir.coordinator())?, random()).map_err(ServerError::Catalog)?;
+        let catalog = Catalog::open(MetadataFile::open(&dir.coordinator())?, random()).map_err(ServerError::Catalog)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone(), ends);
         server.coordinator = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
@@ -222,25 +232,28 @@ impl Server {
     ) -> Result<Locator, ServerError> {
         // Tables are made seldom: its thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
-        self.spawn_node("coordinator", locator, policy, None, ended, move || Ok(coordinator), move |_, _| {
-            drop(dir);
-            Ok(())
-        })
+        let seat = Seat { name: "coordinator", locator: locator.clone(), policy, core: None };
+        self.spawn_node(
+            seat,
+            ended,
+            move || Ok(coordinator),
+            move |_, _| {
+                drop(dir);
+                Ok(())
+            },
+        )
     }
 
     /// Starts a thread that opens the driver, makes the service and runs the node of both; returns once it runs.
     /// The service is made on its own thread, for it need not be one that can change threads.
     fn spawn_node<S: Service>(
         &mut self,
-        name: &'static str,
-        locator: &Locator,
-        policy: Policy,
-        core: Option<usize>,
+        seat: Seat,
         ended: &Sender<End>,
         make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
-        let locator = locator.clone();
+        let Seat { name, locator, policy, core } = seat;
         let (started, starting) = channel();
         let (failed, ended) = (started.clone(), ended.clone());
         let body = move || {
@@ -313,7 +326,8 @@ impl Server {
             closed
         };
         let policy = Policy::of(options.idle);
-        let bound = self.spawn_node("data", listen, policy, options.core, ended, make, close)?;
+        let seat = Seat { name: "data", locator: listen.clone(), policy, core: options.core };
+        let bound = self.spawn_node(seat, ended, make, close)?;
         self.restored = restored.recv().ok();
         let data = self.stops.last().expect("just started").clone();
         if let Some(address) = options.metrics {

@@ -81,8 +81,8 @@ pub(super) fn open(
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
     let config = Config { seed: identity.seed, ..Config::new(memory, sprat_log::Durability::Tracked) };
-    let (config, setup) =
-        restart::set_up(config, options.disk, (identity.cluster, identity.server), durability).map_err(ServerError::Log)?;
+    let (config, setup) = restart::set_up(config, options.disk, (identity.cluster, identity.server), durability)
+        .map_err(ServerError::Log)?;
     let disk = FileDisk::open(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();
