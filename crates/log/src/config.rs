@@ -49,7 +49,9 @@ pub enum ConfigError {
     #[error("memory of {0} bytes is not within {MIN_MEMORY} and {MAX_MEMORY}")]
     Memory(usize),
     /// A segment size that does not work.
-    #[error("segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an eighth of the memory, with room for a digest")]
+    #[error(
+        "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an eighth of the memory, with room for a digest"
+    )]
     SegmentBytes(usize),
     /// Too few segments on disk to hold what fits in memory.
     #[error("{given} segments on disk are too few, {needed} are needed")]

@@ -1,7 +1,7 @@
 //! The log itself: put, find, remove.
 
 use crate::cleaner::Cleaner;
-use crate::config::{Config, ConfigError, Durability, CLEANER_SEGMENTS};
+use crate::config::{CLEANER_SEGMENTS, Config, ConfigError, Durability};
 use crate::segment::{Memory, NoRoom, wanted_run};
 use crate::table::{Place, Table};
 use crate::tables::Tables;
@@ -31,8 +31,9 @@ pub enum Full {
     /// Live data fills the memory, or the entry is longer than a segment: something must be removed first.
     #[error("memory is full of live data")]
     Memory,
-    /// There is dead data, but it cannot be cleaned before more of the log is durable: try again after that.
-    #[error("memory waits for the disk")]
+    /// There is dead data, but it cannot be cleaned before more of the log is durable or pins are given back: try again
+    /// after that.
+    #[error("memory waits for the disk or for readers")]
     Replication,
 }
 
@@ -237,13 +238,12 @@ impl Log {
         };
         let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
         let entry = self.memory.entry(old.address);
-        let (version, successor) = (entry.version, entry.successor);
+        let version = entry.version;
         if let Some((address, len)) = tombstone {
-            let segment = if successor {
-                self.memory.next_id - 1
-            } else {
-                self.memory.owner_mut(old.address).id
-            };
+            // A survivor that no digest lists yet may be nothing after a crash, and the object be back where it came from.
+            let holder = self.memory.segment(self.memory.seglets.owner(old.address));
+            let successor = entry.successor || !holder.listed;
+            let segment = if successor { self.memory.next_id - 1 } else { holder.id };
             let value = segment.to_le_bytes();
             let entry = Entry { kind: Kind::Tombstone, successor, table, version, key, value: &value };
             entry.encode(&mut self.memory.bytes[address..address + len]);
@@ -281,7 +281,12 @@ impl Log {
 
     pub(crate) fn table_insert(&mut self, hash: u64, address: usize) {
         let (memory, seed) = (&self.memory, self.config.seed);
-        self.table.insert(hash, address, |at| hash_at(memory, seed, at), |at| crate::arena::prefetch(&memory.bytes[at]));
+        self.table.insert(
+            hash,
+            address,
+            |at| hash_at(memory, seed, at),
+            |at| crate::arena::prefetch(&memory.bytes[at]),
+        );
     }
 
     pub(crate) fn account_added(&mut self, table: u32, len: usize) {
@@ -337,7 +342,8 @@ impl Log {
                 break;
             }
         }
-        let waiting = self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
+        let replicating = self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
+        let waiting = replicating || self.memory.pins > 0;
         Err(if waiting { Full::Replication } else { Full::Memory })
     }
 

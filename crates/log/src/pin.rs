@@ -40,7 +40,7 @@ impl Log {
         let entry = self.memory.entry(reference.address);
         let (version, value_len) = (entry.version, entry.value.len());
         let slot = self.memory.seglets.owner(reference.address);
-        self.memory.segment_mut(slot).pins += 1;
+        self.memory.pin(slot);
         let end = reference.address + reference.len;
         Pin { slot, value: end - value_len..end, version }
     }

@@ -114,6 +114,8 @@ pub(crate) struct Memory {
     /// Every segment whose replica may still be read at a restart.
     pub(crate) by_id: BTreeMap<u64, u32>,
     pub(crate) next_id: u64,
+    /// Readers of all segments.
+    pub(crate) pins: usize,
 }
 
 impl Memory {
@@ -125,6 +127,7 @@ impl Memory {
             vacant: Vec::new(),
             by_id: BTreeMap::new(),
             next_id: 1,
+            pins: 0,
         })
     }
 
@@ -324,8 +327,15 @@ impl Memory {
         self.free_run(slot, Run { first, count: address / SEGLET_BYTES - first });
     }
 
+    /// Adds a reader of a segment.
+    pub(crate) fn pin(&mut self, slot: u32) {
+        self.segment_mut(slot).pins += 1;
+        self.pins += 1;
+    }
+
     /// Drops one reader of a segment.
     pub(crate) fn unpin(&mut self, slot: u32) {
+        self.pins -= 1;
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
         segment.pins -= 1;
         if segment.pins > 0 {

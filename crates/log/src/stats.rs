@@ -146,7 +146,10 @@ impl Log {
         }
         assert_eq!(entries, pointed, "every object is in a segment");
         assert_eq!(self.memory.seglets.free() + owned.len(), self.memory.seglets.total(), "no seglet is lost");
-        assert!((1..self.memory.seglets.end()).all(|seglet| self.memory.seglets.is_free(seglet) != owned.contains_key(&seglet)));
+        assert!(
+            (1..self.memory.seglets.end())
+                .all(|seglet| self.memory.seglets.is_free(seglet) != owned.contains_key(&seglet))
+        );
         assert_eq!((self.object_bytes, self.tombstone_bytes), (object_bytes, tombstone_bytes));
         let known: BTreeMap<_, _> = self.tables.all().filter(|(_, stats)| stats.objects > 0).collect();
         assert_eq!(known, tables);

@@ -273,4 +273,3 @@ impl Visit {
 
 /// An empty batch of visits.
 pub(super) const NO_VISITS: [Visit; SLICE_ENTRIES] = [Visit::NONE; SLICE_ENTRIES];
-
