@@ -136,7 +136,7 @@ pub(crate) struct CoordinatorArgs {
     pub(crate) coordinator: String,
 
     /// Directory for its metadata.
-    #[arg(long, value_name = "DIR", default_value = "sprat-data")]
+    #[arg(long, value_name = "DIR", default_value = "sprat-coordinator")]
     pub(crate) data: PathBuf,
 }
 

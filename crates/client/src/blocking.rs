@@ -8,6 +8,7 @@ use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableReco
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Where the cluster is, and how to wait for it.
@@ -64,7 +65,7 @@ pub struct Client {
     tag: u64,
     /// Answers to submitted operations that have not been waited for yet.
     kept: HashMap<u64, Result<Kept, Error>>,
-    coordinator: String,
+    coordinator: Rc<str>,
 }
 
 impl Client {
@@ -85,7 +86,7 @@ impl Client {
             timeout: options.timeout,
             tag: 0,
             kept: HashMap::new(),
-            coordinator: options.coordinator.clone(),
+            coordinator: options.coordinator.as_str().into(),
         })
     }
 
@@ -279,7 +280,7 @@ impl Client {
     }
 
     fn protocol(&self) -> Error {
-        Error::Protocol { server: self.coordinator.clone() }
+        Error::Protocol { server: self.coordinator.to_string() }
     }
 
     fn call<T>(&mut self, request: &Request<'_>, take: impl FnMut(&Answer<'_>) -> T) -> Result<T, Error> {
@@ -311,7 +312,7 @@ impl Client {
         }
         self.core.flush();
         let table = table_of(request);
-        let coordinator = self.coordinator.clone();
+        let coordinator = Rc::clone(&self.coordinator);
         let mut result = None;
         while result.is_none() {
             self.round(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
@@ -342,14 +343,15 @@ impl Client {
             fds[count] = Some(fd);
             count += 1;
         }
-        let sources: [BorrowedFd<'_>; crate::MAX_PORTS] = match fds[0] {
-            Some(first) => std::array::from_fn(|at| fds[at].unwrap_or(first)),
-            None => return Ok(()),
+        // Without a descriptor only time passes, until an operation is due again.
+        let rested = match fds[0] {
+            Some(first) => {
+                let sources: [BorrowedFd<'_>; crate::MAX_PORTS] = std::array::from_fn(|at| fds[at].unwrap_or(first));
+                self.idle.rest(now, deadline, &sources[..count])
+            }
+            None => self.idle.rest(now, deadline, &[]),
         };
-        self.idle
-            .rest(now, deadline, &sources[..count])
-            .map(drop)
-            .map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
+        rested.map(drop).map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
     }
 
     /// Takes what has arrived: the answer to `one` goes there, others are kept.

@@ -53,7 +53,9 @@ pub enum DataDirError {
     #[error("{0}: another sprat server is running with this data directory; stop it, or give another --data")]
     InUse(PathBuf),
     /// A newer program wrote it.
-    #[error("{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat (nothing was changed)")]
+    #[error(
+        "{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat (nothing was changed)"
+    )]
     Newer {
         /// The identity file.
         path: PathBuf,

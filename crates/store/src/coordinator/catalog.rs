@@ -67,7 +67,9 @@ impl<M: Metadata> Catalog<M> {
             cluster: 0,
         };
         for (key, value) in &rows {
-            catalog.read_row(key, value).ok_or_else(|| format!("coordinator metadata: cannot understand row {key:?}"))?;
+            catalog
+                .read_row(key, value)
+                .ok_or_else(|| format!("coordinator metadata: cannot understand row {key:?}"))?;
         }
         if catalog.cluster == 0 {
             catalog.cluster = new_cluster;

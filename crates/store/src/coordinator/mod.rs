@@ -5,9 +5,9 @@
 //! table is answered once the server concerned has asked with a version that includes the change.
 
 mod catalog;
-mod service;
 mod metadata;
+mod service;
 
 pub use catalog::{Catalog, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
-pub use service::{ALIVE, APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};
 pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};
+pub use service::{ALIVE, APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};

@@ -172,7 +172,9 @@ impl<M: Metadata> Coordinator<M> {
             },
             Request::ListTables => {
                 let tables: Vec<_> = self.catalog.tables().collect();
-                self.list(Status::Ok, self.catalog.version(), |out| tables.iter().for_each(|table| push_table(out, table)))
+                self.list(Status::Ok, self.catalog.version(), |out| {
+                    tables.iter().for_each(|table| push_table(out, table))
+                })
             }
             Request::ListServers => {
                 let silent = |id| {

@@ -15,7 +15,7 @@ use crate::backup::{AppendError, Backup, Failed};
 use crate::node::Service;
 use body::Held;
 use sprat_disk::Disk;
-use sprat_log::{Log, Ref};
+use sprat_log::{Full, Log, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use sprat_wire::entry::MAX_ENTRY;
@@ -130,13 +130,17 @@ impl<D: Disk> Master<D> {
 
     /// Seals the head when its replica would not hold an entry of `len` bytes more: many small commits fill a frame
     /// before 8 MB of log are in it.
+    ///
+    /// # Errors
+    /// [`Full::Replication`] when no other head can be opened before the disk has made room.
     #[inline]
-    fn seal_if_short(&mut self, len: usize) {
-        let Some(backup) = &self.backup else { return };
+    fn seal_if_short(&mut self, len: usize) -> Result<(), Full> {
+        let Some(backup) = &self.backup else { return Ok(()) };
         let (segment, unsubmitted) = self.log.head_pending();
-        if backup.room(segment) < unsubmitted + len {
-            self.log.roll_head();
+        if backup.room(segment) < unsubmitted + len && !self.log.roll_head() {
+            return Err(Full::Replication);
         }
+        Ok(())
     }
 
     /// From here on no write is taken, and none that waits is acknowledged.

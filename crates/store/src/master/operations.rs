@@ -99,8 +99,8 @@ impl<D: Disk> Master<D> {
         if let Err(outcome) = self.check(id, table, key, condition) {
             return outcome;
         }
-        self.seal_if_short(HEADER_BYTES + key.len() + size_of::<u64>());
-        match self.log.remove(table, key) {
+        let room = self.seal_if_short(HEADER_BYTES + key.len() + size_of::<u64>());
+        match room.and_then(|()| self.log.remove(table, key)) {
             Ok(Some(version)) => {
                 self.removed_at = self.log.position();
                 self.acknowledge(id, answer(Status::Ok, false, 0, version, Repeat::Retain))
@@ -150,8 +150,8 @@ impl<D: Disk> Master<D> {
     fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<u64, Outcome<Body>> {
         let len = HEADER_BYTES + key.len() + value.len();
         debug_assert!(len <= MAX_ENTRY);
-        self.seal_if_short(len);
-        self.log.put(table, key, value).map(|written| written.version).map_err(|full| self.full(full))
+        let put = self.seal_if_short(len).and_then(|()| self.log.put(table, key, value));
+        put.map(|written| written.version).map_err(|full| self.full(full))
     }
 
     fn full(&mut self, full: Full) -> Outcome<Body> {

@@ -26,6 +26,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use thiserror::Error;
@@ -256,6 +258,8 @@ impl Server {
         let Seat { name, locator, policy, core } = seat;
         let (started, starting) = channel();
         let (failed, ended) = (started.clone(), ended.clone());
+        let runs = Arc::new(AtomicBool::new(false));
+        let runs_by_body = Arc::clone(&runs);
         let body = move || {
             let runner = Runner::new(policy).map_err(ServerError::system("make an eventfd"))?;
             if let Some(core) = core {
@@ -265,20 +269,20 @@ impl Server {
             let driver = AnyDriver::open(&locator, Role::Listen)?;
             let bound = locator.at(sprat_net::Driver::local_addr(&driver));
             let node = Node::new(driver, service, &Config::default(), random());
-            // Nobody listens any more when the process is ending already.
-            let _ = started.send(Ok((bound, runner.stop())));
+            runs_by_body.store(true, Ordering::Release);
+            let _ = started.send(Ok((bound, runner.stop()))); // the starter waits for it
             let (service, now) = runner.run(node).map_err(ServerError::system("receive from the network"))?;
             close(service, now)
         };
         let run = move || {
-            let result = body();
-            if let Err(error) = result {
-                // Before the node ran the starter waits for the error; afterwards it is the thread's end.
-                if let Err(unsent) = failed.send(Err(error)) {
-                    let _ = ended.send((name, unsent.0.map(drop)));
-                }
-            } else {
-                let _ = ended.send((name, Ok(())));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            let panicked = || Err(ServerError::Log(format!("the {name} thread panicked; its message is above")));
+            let result = caught.unwrap_or_else(|_| panicked());
+            // Before the node runs the starter waits for an error; afterwards it is the thread's end. Nobody listens
+            // to that when the process is ending.
+            match result {
+                Err(error) if !runs.load(Ordering::Acquire) => drop(failed.send(Err(error))),
+                end => drop(ended.send((name, end))),
             }
         };
         let spawned = thread::Builder::new().name(format!("sprat-{name}")).spawn(run);
