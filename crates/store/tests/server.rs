@@ -145,8 +145,12 @@ fn pipelined_operations_all_end() {
     let tickets: Vec<_> = keys
         .iter()
         .map(|key| {
-            let request =
-                Request::Write { table: table.0, key: key.as_bytes(), value: key.as_bytes(), condition: Condition::None };
+            let request = Request::Write {
+                table: table.0,
+                key: key.as_bytes(),
+                value: key.as_bytes(),
+                condition: Condition::None,
+            };
             client.submit(&request).unwrap()
         })
         .collect();

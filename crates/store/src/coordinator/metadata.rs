@@ -29,6 +29,13 @@ pub struct MetadataError {
     cause: String,
 }
 
+impl MetadataError {
+    /// The error of metadata at `place`.
+    pub fn new(place: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self { place: place.into(), cause: cause.into() }
+    }
+}
+
 /// Metadata in one file of `redb`.
 pub struct MetadataFile {
     path: PathBuf,

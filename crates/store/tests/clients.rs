@@ -1,0 +1,124 @@
+//! Clients of a real server: futures, servers that go away and come back, a coordinator elsewhere.
+
+use sprat_client::{AsyncClient, Client, Condition, Error, Options};
+use sprat_net::Mode;
+use sprat_store::server::{Durability, Server, ServerOptions};
+use std::path::Path;
+use std::time::Duration;
+
+fn options(data: &Path, listen: &str) -> ServerOptions {
+    ServerOptions {
+        coordinator: "tcp:host=127.0.0.1,port=0".into(),
+        embedded: true,
+        listen: listen.into(),
+        memory: 64 << 20,
+        disk: 256 << 20,
+        data: data.to_owned(),
+        durability: Durability::Sync,
+        idle: Mode::Adaptive,
+        core: None,
+        metrics: None,
+    }
+}
+
+fn reach(server: &Server) -> Options {
+    Options { coordinator: server.coordinator.to_string(), ..Options::default() }
+}
+
+#[test]
+fn futures_end_on_any_executor() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&options(dir.path(), "fast+udp:host=127.0.0.1,port=0")).unwrap();
+    let client = AsyncClient::connect(&reach(&server)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let table = client.create_table("async").await.unwrap();
+        let writes: Vec<_> =
+            (0..500u32).map(|number| client.put(table, &number.to_le_bytes(), b"value", Condition::Absent)).collect();
+        for write in writes {
+            write.await.unwrap();
+        }
+        assert_eq!(client.get(table, &7u32.to_le_bytes()).await.unwrap().unwrap().value, b"value");
+        let conflict = client.put(table, &7u32.to_le_bytes(), b"again", Condition::Absent).await;
+        assert!(matches!(conflict, Err(Error::Conflict { current: Some(_) })));
+        assert_eq!(client.get(table, b"nobody").await.unwrap(), None);
+        assert_eq!(client.increment_i64(table, b"count", 3).await.unwrap().0, 3);
+        assert!(client.remove(table, b"count", Condition::None).await.unwrap().is_some());
+        assert_eq!(client.get(table, &vec![0; 70_000]).await, Err(Error::KeyTooLarge(70_000)));
+        assert!(matches!(client.table("none").await, Err(Error::NoSuchTable(_))));
+        let shared = client.clone();
+        drop(client);
+        assert!(shared.get(table, b"count").await.unwrap().is_none(), "a clone is enough");
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_outlives_its_server() {
+    for transport in ["fast+udp", "tcp"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path(), &format!("{transport}:host=127.0.0.1,port=0"));
+        let server = Server::start(&options).unwrap();
+        // The same ports again, as after a restart of the machine.
+        options.coordinator = server.coordinator.to_string();
+        options.listen = server.listen.as_ref().unwrap().to_string();
+        let mut client = Client::connect(&Options { timeout: Duration::from_secs(20), ..reach(&server) }).unwrap();
+        let table = client.create_table("lasting").unwrap();
+        let version = client.put(table, b"key", b"value").unwrap();
+        server.stop().unwrap();
+
+        let mut hasty =
+            Client::connect(&Options { timeout: Duration::from_millis(300), ..reach_at(&options) }).unwrap();
+        assert!(matches!(hasty.table("lasting"), Err(Error::Timeout { .. })), "nobody is there");
+
+        let restart = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            Server::start(&options).unwrap()
+        });
+        let object = client.get(table, b"key").unwrap().expect("still there");
+        assert_eq!((object.version, object.value), (version, b"value".to_vec()));
+        assert!(client.put(table, b"key", b"newer").unwrap() > version);
+        restart.join().unwrap().stop().unwrap();
+    }
+}
+
+fn reach_at(options: &ServerOptions) -> Options {
+    Options { coordinator: options.coordinator.clone(), ..Options::default() }
+}
+
+#[test]
+fn a_coordinator_may_run_elsewhere_and_come_back() {
+    let (home, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let coordinator = Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path()).unwrap();
+    let at = coordinator.coordinator.to_string();
+    let mut alone = Client::connect(&reach(&coordinator)).unwrap();
+    assert!(matches!(alone.create_table("early"), Err(Error::NoServer(_))), "no server has enlisted");
+
+    let options = ServerOptions {
+        coordinator: at.clone(),
+        embedded: false,
+        ..options(data.path(), "fast+udp:host=127.0.0.1,port=0")
+    };
+    let server = Server::start(&options).unwrap();
+    let mut client = Client::connect(&reach(&coordinator)).unwrap();
+    let table = client.create_table("late").unwrap();
+    client.put(table, b"key", b"value").unwrap();
+    let asked = client.get(table, b"key");
+    assert!(matches!(client.server_stats(&at), Ok(counters) if !counters.is_empty()));
+    let wrong = client.submit(&sprat_wire::op::Request::Enlist { server: 9, cluster: 5, locator: "tcp:x" }).unwrap();
+    assert!(matches!(client.wait(wrong, |_| ()), Err(Error::Refused { .. })), "another cluster's server");
+
+    // Objects are served while the coordinator is away, and tables can be made when it is back.
+    coordinator.stop().unwrap();
+    assert_eq!(client.get(table, b"key"), asked);
+    let coordinator = Server::start_coordinator(&at, home.path()).unwrap();
+    let second = loop {
+        match client.create_table("later") {
+            Err(Error::NoServer(_)) => std::thread::sleep(Duration::from_millis(20)), // it has yet to enlist again
+            made => break made.unwrap(),
+        }
+    };
+    client.put(second, b"key", b"value").unwrap();
+    server.stop().unwrap();
+    coordinator.stop().unwrap();
+}
