@@ -205,3 +205,45 @@ fn a_missing_segment_is_named() {
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
     assert!(matches!(error, OpenError::Missing { segment, .. } if segment == *oldest), "{error}");
 }
+
+/// Where a segment's frame begins in a file.
+fn frame_of(contents: &[u8], log: &[u8]) -> u64 {
+    let first = &log[..60.min(log.len())];
+    let at = contents.windows(first.len()).position(|window| window == first).expect("the segment is in the file");
+    at as u64 - 36
+}
+
+#[test]
+fn a_head_that_lost_its_beginning_is_missed() {
+    for close in [false, true] {
+        let built = build(4, close);
+        let frame = frame_of(&built.contents, &built.segments[&built.newest]);
+        for offset in frame..frame + 60 {
+            let control = disk_with(&built.contents);
+            control.flip(offset, 2);
+            match open(control.open().unwrap(), &options(Durability::Sync)).err() {
+                Some(OpenError::Corrupt(corruption)) => {
+                    assert_eq!((corruption.offset, corruption.segment), (frame, Some(built.newest)), "{corruption}");
+                }
+                other => panic!("offset {offset}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_listed_segment_that_lost_its_beginning_is_named_with_its_place() {
+    let built = build(4, false);
+    let (id, log) = built.segments.iter().next().unwrap();
+    let frame = frame_of(&built.contents, log);
+    for offset in frame..frame + 36 {
+        let control = disk_with(&built.contents);
+        control.flip(offset, 2);
+        match open(control.open().unwrap(), &options(Durability::Sync)).err() {
+            Some(OpenError::Corrupt(corruption)) => {
+                assert_eq!((corruption.offset, corruption.segment), (frame, Some(*id)), "{corruption}");
+            }
+            other => panic!("offset {offset}: {other:?}"),
+        }
+    }
+}
