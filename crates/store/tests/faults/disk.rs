@@ -1,0 +1,271 @@
+//! A disk that fails under a master: what is acknowledged stands, what is not is not told as true.
+
+use crate::world::{TABLE, Told, World, master};
+use proptest::prelude::*;
+use sprat_disk::{Fault, Latency, MemControl, MemDisk};
+use sprat_rpc::CallId;
+use sprat_store::backup::Durability;
+use sprat_store::master::Master;
+use sprat_wire::op::{Condition, Items, Request, Status};
+use std::collections::BTreeMap;
+
+fn start(control: &MemControl, durability: Durability) -> World<Master<MemDisk>> {
+    let (master, _outbox) = master(control, durability).expect("it opens");
+    World::new(master, Some(control.clone()))
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Request<'a> {
+    Request::Write { table: TABLE, key, value, condition: Condition::None }
+}
+
+fn read(key: &[u8]) -> Request<'_> {
+    Request::Read { table: TABLE, key }
+}
+
+fn remove(key: &[u8]) -> Request<'_> {
+    Request::Remove { table: TABLE, key, condition: Condition::None }
+}
+
+#[track_caller]
+fn assert_stopped(told: &Told, reason: &str) {
+    let text = String::from_utf8_lossy(&told.body).into_owned();
+    assert_eq!(told.status, Status::WritesStopped, "{told:?}");
+    assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+}
+
+#[test]
+fn a_failed_write_stops_writes_and_is_never_read() {
+    for (fault, reason) in [(Fault::Io, "Input/output error"), (Fault::NoSpace, "No space left")] {
+        let control = MemControl::new(1);
+        let mut world = start(&control, Durability::Sync);
+        let first = world.ask(&put(b"kept", b"first"));
+        assert_eq!(first.status, Status::Ok);
+        assert_eq!(world.ask(&put(b"there", b"before")).status, Status::Ok);
+
+        control.fail(0, fault);
+        let failing = world.begin(&put(b"kept", b"second"));
+        let early = world.begin(&read(b"kept"));
+        let told = world.wait(failing);
+        assert_stopped(&told, reason);
+        assert_stopped(&told, "memory");
+        // What was found before the failure and what is found after it: neither may tell of the second value.
+        let early = world.wait(early);
+        assert!(early.status == Status::WritesStopped || early.body == b"first", "{early:?}");
+        assert_stopped(&world.ask(&read(b"kept")), reason);
+        for change in [put(b"other", b"x"), remove(b"there"), put(b"kept", b"third")] {
+            assert_stopped(&world.ask(&change), reason);
+        }
+        let delta = Request::IncrementI64 { table: TABLE, key: b"number", delta: 1 };
+        assert_stopped(&world.ask(&delta), reason);
+        assert_stopped(&world.ask(&Request::Scan { table: TABLE, after: None }), reason);
+        // What is on disk is read as ever.
+        assert_eq!(world.ask(&read(b"there")).body, b"before");
+        assert_eq!(world.ask(&read(b"never")).status, Status::NotFound);
+        assert!(world.node.service().stopped().is_some_and(|why| why.contains(reason)));
+
+        drop(world);
+        control.crash();
+        let mut world = start(&control, Durability::Sync);
+        let kept = world.ask(&read(b"kept"));
+        assert!(kept.body == b"first" || kept.body == b"second", "{kept:?}");
+        assert_eq!(world.ask(&read(b"there")).body, b"before");
+        assert_eq!(world.ask(&read(b"other")).status, Status::NotFound);
+        assert_eq!(world.ask(&put(b"kept", b"fourth")).status, Status::Ok, "a restart takes writes again");
+    }
+}
+
+#[test]
+fn a_removal_that_failed_is_not_told_as_done() {
+    let control = MemControl::new(2);
+    let mut world = start(&control, Durability::Sync);
+    assert_eq!(world.ask(&put(b"a", b"1")).status, Status::Ok);
+    control.fail(0, Fault::Io);
+    let call = world.begin(&remove(b"a"));
+    assert_stopped(&world.wait(call), "Input/output error");
+    // Gone from memory, perhaps not from the disk: the answer can be neither.
+    assert_stopped(&world.ask(&read(b"a")), "Input/output error");
+    let condition = Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
+    assert_stopped(&world.ask(&condition), "Input/output error");
+}
+
+#[test]
+fn what_hangs_is_not_told() {
+    let control = MemControl::new(3);
+    let mut world = start(&control, Durability::Sync);
+    assert_eq!(world.ask(&put(b"a", b"old")).status, Status::Ok);
+    assert_eq!(world.ask(&put(b"b", b"other")).status, Status::Ok);
+    control.fail(0, Fault::Hang);
+    let write = world.begin(&put(b"a", b"new"));
+    let reads = [world.begin(&read(b"a")), world.begin(&Request::Scan { table: TABLE, after: None })];
+    for _ in 0..2000 {
+        world.turn();
+    }
+    assert_eq!(world.take(write), None);
+    for call in reads {
+        assert_eq!(world.take(call), None, "a read told of a write that may be lost");
+    }
+    assert_eq!(world.ask(&read(b"b")).body, b"other", "others go on");
+}
+
+#[test]
+fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
+    let control = MemControl::new(4);
+    let mut world = start(&control, Durability::Sync);
+    assert_eq!(world.ask(&put(b"a", b"1")).status, Status::Ok);
+    drop(world);
+    control.crash();
+    let before = control.contents();
+    control.set_capacity(before.len() as u64);
+    // No room to grow: the log is read, and takes no writes.
+    let mut world = start(&control, Durability::Sync);
+    assert_eq!(world.ask(&read(b"a")).body, b"1");
+    drop(world);
+    control.set_capacity(u64::MAX);
+    control.crash();
+    let mut world = start(&control, Durability::Sync);
+    assert_eq!(world.ask(&read(b"a")).body, b"1");
+    assert_eq!(world.ask(&put(b"a", b"2")).status, Status::Ok);
+}
+
+/// A change asked for, and what it was to make of its key.
+struct Asked {
+    call: CallId,
+    key: u8,
+    value: Option<Vec<u8>>,
+}
+
+/// One history: changes until the disk fails, then a restart after a crash or a kill; all that was acknowledged
+/// must be there, and of the rest only what was asked for.
+fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
+    let control = MemControl::new(seed);
+    control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
+    let mut world = start(&control, durability);
+    control.fail(after, fault);
+    let mut random = seed;
+    let mut draw = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 33
+    };
+    // By key: what is acknowledged, and what was asked for later.
+    let mut certain: BTreeMap<u8, Option<Vec<u8>>> = BTreeMap::new();
+    let mut under_way: Vec<Asked> = Vec::new();
+    let mut stopped = 0;
+    for _ in 0..6000 {
+        let key = u8::try_from(draw() % 40).expect("small");
+        if under_way.len() < 12 && under_way.iter().all(|asked| asked.key != key) {
+            let len =
+                usize::try_from(if draw().is_multiple_of(8) { draw() % 60_000 } else { draw() % 300 }).expect("small");
+            let value = (!draw().is_multiple_of(5)).then(|| vec![u8::try_from(draw() % 256).expect("a byte"); len]);
+            let call = match &value {
+                Some(value) => world.begin(&put(&[key], value)),
+                None => world.begin(&remove(&[key])),
+            };
+            under_way.push(Asked { call, key, value });
+        }
+        world.turn();
+        let mut rest = Vec::new();
+        for asked in under_way.drain(..) {
+            match world.take(asked.call) {
+                None => rest.push(asked),
+                Some(told) if told.status == Status::WritesStopped => {
+                    stopped += 1;
+                    rest.push(asked);
+                }
+                Some(told) => {
+                    assert!(stopped == 0 || told.status != Status::Ok, "acknowledged after the disk had failed");
+                    assert!(matches!(told.status, Status::Ok | Status::NotFound), "{told:?}");
+                    certain.insert(asked.key, asked.value);
+                }
+            }
+        }
+        under_way = rest;
+        if stopped > 0 || world.node.service().stopped().is_some() {
+            break;
+        }
+    }
+    // What is acknowledged can still be read, unless something unacknowledged hides it.
+    let hidden: Vec<u8> = under_way.iter().map(|asked| asked.key).collect();
+    let quiet = world.node.service().stopped().is_some();
+    for (key, value) in certain.iter().filter(|(key, _)| !hidden.contains(key)) {
+        let told = quiet.then(|| world.ask(&read(&[*key])));
+        match (told, value) {
+            (Some(told), Some(value)) => assert_eq!((told.status, &told.body), (Status::Ok, value)),
+            // Not there; unless a later removal failed, after which no absence is certain.
+            (Some(told), None) => assert!(matches!(told.status, Status::NotFound | Status::WritesStopped), "{told:?}"),
+            (None, _) => {}
+        }
+    }
+    drop(world);
+    if power {
+        control.crash()
+    } else {
+        control.kill()
+    }
+    let mut world = start(&control, durability);
+    let told = world.ask(&Request::Scan { table: TABLE, after: None });
+    assert_eq!(told.status, Status::Ok);
+    let mut found: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+    for key in 0..40 {
+        let told = world.ask(&read(&[key]));
+        if told.status == Status::Ok {
+            found.insert(key, told.body);
+        }
+    }
+    for key in 0..40 {
+        let is = found.get(&key);
+        let was = certain.get(&key).cloned().flatten();
+        let asked = under_way.iter().find(|asked| asked.key == key);
+        let lawful = is == was.as_ref() || asked.is_some_and(|asked| is == asked.value.as_ref());
+        assert!(
+            lawful,
+            "key {key}: {:?} B are there, promised were {:?} B",
+            is.map(Vec::len),
+            was.map(|was| was.len())
+        );
+    }
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![Just(Fault::Io), Just(Fault::NoSpace), Just(Fault::Hang)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_acknowledged_write_is_lost_whatever_fails(
+        seed: u64, fault in fault(), after in 0u64..400, power: bool,
+    ) {
+        history(seed, fault, after, Durability::Sync, power);
+    }
+
+    #[test]
+    fn with_buffered_durability_a_kill_loses_nothing_either(seed: u64, fault in fault(), after in 0u64..400) {
+        history(seed, fault, after, Durability::Buffered, false);
+    }
+}
+
+#[test]
+fn a_scan_tells_only_of_what_is_durable() {
+    let control = MemControl::new(9);
+    control.set_latency(Latency { base: 0, durable: 5_000_000, jitter: 0 });
+    let mut world = start(&control, Durability::Sync);
+    let write = world.begin(&put(b"k", b"v"));
+    let scan = world.begin(&Request::Scan { table: TABLE, after: None });
+    let (mut written_at, mut scanned_at) = (None, None);
+    for turn in 0..1000 {
+        world.turn();
+        if written_at.is_none() && world.take(write).is_some() {
+            written_at = Some(turn);
+        }
+        if scanned_at.is_none()
+            && let Some(told) = world.take(scan)
+        {
+            let count = Items::new(&told.body, 1).flatten().count();
+            assert_eq!(count, 1, "it was asked behind the write");
+            scanned_at = Some(turn);
+        }
+    }
+    assert!(written_at.expect("done") > 50, "the disk is slow here");
+    assert!(scanned_at.expect("done") >= written_at.expect("done"));
+}

@@ -1,0 +1,154 @@
+//! A node and its clients in virtual time: a network in memory, a disk in memory.
+
+use sprat_disk::{MemControl, MemDisk};
+use sprat_log::Config as LogConfig;
+use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
+use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_store::backup::Durability;
+use sprat_store::master::{Command, Master, Outbox, inbox};
+use sprat_store::node::{Node, Service};
+use sprat_store::restart::{RestartError, open, set_up};
+use sprat_wire::op::{Answer, Request, Status};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use zerocopy::IntoBytes as _;
+
+/// The one table that is served.
+pub(crate) const TABLE: u32 = 1;
+
+/// How far a turn moves the clock.
+const STEP: Duration = Duration::from_micros(50);
+
+/// Turns after which an answer will not come any more.
+const MANY_TURNS: usize = 20_000;
+
+/// An answer, copied.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) status: Status,
+    pub(crate) number: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What a client's calls came to.
+#[derive(Default)]
+struct Ended {
+    results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,
+}
+
+impl Handler for Ended {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
+        panic!("nobody asks a client");
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
+        let twice = self.results.insert(call, result.map(Response::into_vec));
+        assert!(twice.is_none(), "a call ended twice");
+    }
+}
+
+/// A node with the service `S`, and a client of it.
+pub(crate) struct World<S: Service> {
+    hub: Hub,
+    pub(crate) node: Node<Mem, S>,
+    driver: Mem,
+    endpoint: Endpoint<()>,
+    ended: Ended,
+    session: SessionId,
+    disk: Option<MemControl>,
+    pub(crate) now: Nanos,
+}
+
+fn address(last: u8) -> SocketAddr {
+    ([10, 0, 0, last], 1).into()
+}
+
+impl<S: Service> World<S> {
+    pub(crate) fn new(service: S, disk: Option<MemControl>) -> Self {
+        let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
+        let port = |last| hub.port(address(last)).expect("free");
+        let node = Node::new(port(1), service, &Config::default(), 1);
+        let mut driver = port(2);
+        let mut endpoint = Endpoint::new(&Config { slots: 64, ..Config::default() }, 2);
+        let session = endpoint.connect(Nanos(0), address(1), driver.tx()).expect("the first");
+        Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now: Nanos(0) }
+    }
+
+    /// Lets a little time pass.
+    pub(crate) fn turn(&mut self) {
+        self.now = self.now + STEP;
+        let now = self.now;
+        self.hub.deliver_until(now);
+        if let Some(disk) = &self.disk {
+            disk.set_now(now.0);
+        }
+        self.node.turn(now).expect("a network in memory");
+        self.node.service_mut().work_idle();
+        self.hub.deliver_until(now);
+        let Self { driver, endpoint, ended, .. } = self;
+        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+        endpoint.poll(now, ended, driver.tx());
+        endpoint.flush(driver.tx());
+    }
+
+    /// Begins a call with these bytes.
+    pub(crate) fn call(&mut self, payload: &[u8]) -> CallId {
+        let deadline = self.now + Duration::from_secs(3600);
+        loop {
+            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx()) {
+                Ok(call) => return call,
+                Err(_) => self.turn(), // every slot is taken
+            }
+        }
+    }
+
+    pub(crate) fn begin(&mut self, request: &Request<'_>) -> CallId {
+        let (header, key, value) = request.parts();
+        self.call(&[header.as_bytes(), key, value].concat())
+    }
+
+    /// The answer to a call, if it has come.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Told> {
+        let bytes = self.ended.results.remove(&call)?.expect("the node lives");
+        let answer = Answer::parse(&bytes).expect("an answer");
+        Some(Told { status: answer.status, number: answer.number, body: answer.body.to_vec() })
+    }
+
+    /// The answer to a call, which must come.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, call: CallId) -> Told {
+        for _ in 0..MANY_TURNS {
+            if let Some(told) = self.take(call) {
+                return told;
+            }
+            self.turn();
+        }
+        panic!("no answer");
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Told {
+        let call = self.begin(request);
+        self.wait(call)
+    }
+}
+
+/// A master of 8 MB on a disk in memory, with everything it needs; small segments, so that much happens.
+pub(crate) fn master(control: &MemControl, durability: Durability) -> Result<(Master<MemDisk>, Outbox), RestartError> {
+    let config = LogConfig { seed: 77, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
+    let (config, options) = set_up(config, 64 << 20, (1, 1), durability).expect("enough disk");
+    let disk = control.open().expect("nobody else has it");
+    let (log, backup, _) = open(disk, &config, &options, &[TABLE])?;
+    let (outbox, inbox) = inbox();
+    assert!(outbox.send(Command::Serve { version: 1, tables: vec![TABLE] }));
+    Ok((Master::new(log, Some(backup), inbox), outbox))
+}
