@@ -106,7 +106,9 @@ pub fn set_up(
     }
     // A head's digest lists every segment, within half of one.
     let digest = (config.segment_bytes as u64 / 2 - 64) / 8;
-    config.max_segments_on_disk = usize::try_from(segments.min(digest)).expect("64-bit");
+    // Each segment may waste half a seglet of memory: with more disk than that allows, the rest stays unused.
+    let seglets = (config.memory / sprat_wire::SEGLET_BYTES) as u64;
+    config.max_segments_on_disk = usize::try_from(segments.min(digest).min(seglets / 2)).expect("64-bit");
     options.max_frames = u32::try_from(frames).unwrap_or(u32::MAX);
     Ok((config, options))
 }
