@@ -329,14 +329,13 @@ impl Log {
                 Ok(address) => return Ok(address),
                 Err(no_room) => no_room,
             };
-            if let NoRoom::Memory { run } = no_room
-                && run > 1
+            if let NoRoom::Fragmented { run } = no_room
+                && self.make_run(run)
             {
-                let made = self.make_run(run);
-                let modest = std::mem::replace(&mut wanted, 1) == 1;
-                if made || !modest {
-                    continue;
-                }
+                continue;
+            }
+            if !matches!(no_room, NoRoom::Disk) && std::mem::replace(&mut wanted, 1) > 1 {
+                continue;
             }
             if !self.forced_slice() {
                 break;

@@ -218,12 +218,13 @@ impl Restore {
     fn room(&mut self, slot: u32, len: usize) -> Result<usize, RestoreError> {
         let log = &mut self.log;
         loop {
-            let run = match log.memory.append(slot, len, 1, usize::MAX, HEAD_SEGLETS) {
+            let made = match log.memory.append(slot, len, 1, usize::MAX, HEAD_SEGLETS) {
                 Ok(address) => return Ok(address),
-                Err(NoRoom::Memory { run }) => run,
+                Err(NoRoom::Fragmented { run }) => log.make_run(run),
+                Err(NoRoom::Memory) => false,
                 Err(NoRoom::Segment | NoRoom::Disk) => unreachable!("an image has no limit"),
             };
-            if !(run > 1 && log.make_run(run)) && !log.forced_slice() {
+            if !made && !log.forced_slice() {
                 return Err(RestoreError::Full(log.config.memory));
             }
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Entries up to this length, bytes, may be put into extents of any size: what is lost at an extent's end is little.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// Seglets of an extent for longer entries, so that what is lost at its end is little again.
+/// Seglets of an extent for longer entries, or twice what the entry takes, so that what is lost at its end is little again.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
@@ -101,8 +101,10 @@ pub(crate) enum NoRoom {
     Segment,
     /// There are as many segments on disk as there may be.
     Disk,
-    /// No free seglets, or none in a long enough run: `run` seglets are needed.
-    Memory { run: usize },
+    /// No free seglets.
+    Memory,
+    /// Free seglets, but none in a run of so many.
+    Fragmented { run: usize },
 }
 
 /// The arena, its map and the segments in it.
@@ -265,10 +267,10 @@ impl Memory {
         }
         let need = len.div_ceil(SEGLET_BYTES).max(run);
         if need > spare {
-            return Err(NoRoom::Memory { run: need });
+            return Err(NoRoom::Memory);
         }
         let want = growth(need, self.seglets.free()).min(spare);
-        let run = self.seglets.take(need, want, slot).ok_or(NoRoom::Memory { run: need })?;
+        let run = self.seglets.take(need, want, slot).ok_or(NoRoom::Fragmented { run: need })?;
         if let Some(last) = segment.extents.last_mut() {
             trim(last, &mut self.seglets);
         }
@@ -364,7 +366,7 @@ impl Memory {
 
 /// Seglets that an extent for an entry should at least have.
 pub(crate) fn wanted_run(len: usize) -> usize {
-    if len <= SMALL_ENTRY { 1 } else { LONG_RUN }
+    if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }
 
 /// Seglets to take where `need` are needed and `free` are left.
@@ -373,7 +375,7 @@ fn growth(need: usize, free: usize) -> usize {
 }
 
 /// Returns the seglets behind an extent's last entry.
-pub(crate) fn trim(extent: &mut Extent, seglets: &mut Seglets) {
+fn trim(extent: &mut Extent, seglets: &mut Seglets) {
     let cap = extent.end.next_multiple_of(SEGLET_BYTES);
     if cap < extent.cap {
         seglets.give(Run { first: cap / SEGLET_BYTES, count: (extent.cap - cap) / SEGLET_BYTES });

@@ -88,7 +88,6 @@ impl Line {
 
 /// Tag of a hash: its top bits. The bottom ones choose the line.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "16 - HIGH_BITS bits are left")]
 fn tag(hash: u64) -> u16 {
     (hash >> (48 + HIGH_BITS)) as u16
 }

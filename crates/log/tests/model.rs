@@ -1,4 +1,5 @@
 //! The log against a model, with and without a disk, through crashes.
+#![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 mod common;
 

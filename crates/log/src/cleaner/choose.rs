@@ -46,14 +46,11 @@ impl Log {
         })
     }
 
-    /// Whether a segment's entries may be moved by a new task of the cleaner.
+    /// Whether a segment's entries may be moved within the memory. A combination's sources may: it knows no more of
+    /// them than that their first extent is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
-        let cleaner = &self.cleaner;
-        segment.closed
-            && !segment.cleaned
-            && segment.pins == 0
-            && cleaner.compaction.as_ref().is_none_or(|job| job.slot != slot)
-            && cleaner.combination.as_ref().is_none_or(|job| !job.sources.contains(&slot))
+        let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
+        segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
     /// The segment whose compaction frees most for what it costs, counting on old segments to stay as they
@@ -136,8 +133,8 @@ impl Log {
             return false;
         }
         let head = self.memory.segment(self.head);
-        let gain = head.seglets().saturating_sub(head.live.div_ceil(SEGLET_BYTES));
-        gain > 1 && self.open_head(true).is_ok()
+        let dead = head.appended - head.header_len - head.live;
+        dead > 2 * SEGLET_BYTES && self.open_head(true).is_ok()
     }
 }
 

@@ -14,13 +14,20 @@ const BATCHES_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Combination {
     /// Segments to take entries from, the first one's first extent on.
-    pub(super) sources: VecDeque<u32>,
+    sources: VecDeque<u32>,
     /// Ids of those that are done.
     cleaned: Vec<u64>,
     /// Survivor that is being filled, or `NO_SLOT`, and all of this combination.
     survivor: u32,
     survivors: Vec<u32>,
     birth: u64,
+}
+
+impl Combination {
+    /// Whether it will take entries from the segment in `slot`.
+    pub(super) fn takes_from(&self, slot: u32) -> bool {
+        self.sources.contains(&slot)
+    }
 }
 
 /// A finished combination: the cleaned segments may go once the survivors are durable and a durable digest
@@ -48,6 +55,9 @@ impl Log {
                 self.finish_combination(job);
                 return true;
             };
+            if self.cleaner.compaction.as_ref().is_some_and(|compaction| compaction.slot == source) {
+                break;
+            }
             let Some(&extent) = self.memory.segment(source).extents.first() else {
                 job.cleaned.push(self.finish_source(source));
                 job.sources.pop_front();
@@ -64,8 +74,8 @@ impl Log {
                             // This entry and what follows come when there is room for it.
                             self.memory.advance(source, visit.address);
                             worked |= visit.address > extent.start;
-                            if let NoRoom::Memory { run } = no_room {
-                                worked |= run > 1 && self.make_run(run);
+                            if let NoRoom::Fragmented { run } = no_room {
+                                worked |= self.make_run(run);
                             }
                             self.cleaner.combination = Some(job);
                             return worked;

@@ -1,6 +1,7 @@
 //! Level 1: slides the live entries of a segment together where they are.
 
 use super::{Budget, NO_VISITS};
+use crate::Durability;
 use crate::log::Log;
 use sprat_wire::entry::fill_gap;
 
@@ -124,5 +125,11 @@ impl Log {
         segment.looked = reclaimed;
         let freed = job.seglets_before - segment.seglets();
         segment.futile = if freed == 0 { segment.live } else { usize::MAX };
+        let combined = self.cleaner.combination.as_ref().is_some_and(|combination| combination.takes_from(job.slot));
+        if segment.extents.is_empty() && !combined && self.config.durability == Durability::Volatile {
+            // With a replica it would stay, for combination to take; without one nothing is left of it.
+            segment.cleaned = true;
+            self.memory.forget(job.id);
+        }
     }
 }

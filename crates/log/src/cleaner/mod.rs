@@ -50,7 +50,7 @@ pub struct CleanerStats {
     pub compacted_segments: u64,
     /// Segments that were combined into survivors.
     pub combined_segments: u64,
-    /// Windows of memory cleared for entries of several seglets.
+    /// Stretches of memory tidied for entries of several seglets.
     pub defragmented: u64,
     /// Compactions dropped as a reader came to hold the segment.
     pub interrupted: u64,
@@ -246,12 +246,22 @@ impl Log {
         self.memory.bytes.copy_within(visit.address..visit.address + visit.len, to);
         match live {
             Live::Object(place) => self.table.set(place, visit.hash, to),
-            Live::Tombstone => {
-                let Some(graves) = &mut self.graves else { return };
-                if let Some((place, _)) = graves.find(visit.hash, |address| address == visit.address) {
-                    graves.set(place, visit.hash, to);
-                }
-            }
+            Live::Tombstone => self.repoint(visit, to),
+        }
+    }
+
+    /// Lets whatever points to an entry, if anything does, point to `to`.
+    pub(super) fn repoint(&mut self, visit: &Visit, to: usize) {
+        let table = match visit.kind {
+            Kind::Segment => return,
+            Kind::Object => &mut self.table,
+            Kind::Tombstone => match &mut self.graves {
+                Some(graves) => graves,
+                None => return,
+            },
+        };
+        if let Some((place, _)) = table.find(visit.hash, |address| address == visit.address) {
+            table.set(place, visit.hash, to);
         }
     }
 

@@ -1,0 +1,404 @@
+//! Single properties of the log, one a test.
+#![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
+
+mod common;
+
+use common::{Chance, Disk};
+use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Ref, Restore};
+use sprat_wire::entry::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MB: usize = 1 << 20;
+
+fn volatile(memory: usize) -> Log {
+    Log::new(Config::new(memory, Durability::Volatile)).unwrap()
+}
+
+/// With segments that hold seven of the longest values each, for little is lost at their ends then.
+fn volatile_with_long_segments() -> Log {
+    let config = Config::new(64 * MB, Durability::Volatile);
+    Log::new(Config { segment_bytes: 8 * MB, max_segments_on_disk: 32, ..config }).unwrap()
+}
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key {n:026}").into_bytes()
+}
+
+/// Puts one object for each number.
+fn fill(log: &mut Log, table: u32, numbers: std::ops::Range<usize>, value: impl Fn(usize) -> Vec<u8>) {
+    for n in numbers {
+        log.put(table, &key(n), &value(n)).unwrap();
+    }
+}
+
+/// A scan to its end, with the log changed by `between` after each call.
+fn scan(log: &mut Log, table: u32, limit: usize, mut between: impl FnMut(&mut Log)) -> Vec<Vec<u8>> {
+    let (mut after, mut keys) = (None, Vec::new());
+    loop {
+        let mut found = Vec::new();
+        after = log.scan(table, after, usize::MAX, limit, &mut found);
+        keys.extend(found.iter().map(|&found| log.entry(found).key.to_vec()));
+        if after.is_none() {
+            return keys;
+        }
+        between(log);
+    }
+}
+
+#[test]
+fn the_table_grows_and_stays_small() {
+    let mut log = volatile(64 * MB);
+    let mut worst: f64 = 0.0;
+    for n in 0..300_000usize {
+        log.put(1, &key(n), &[]).unwrap();
+        if n >= 100_000 && n % 1000 == 0 {
+            let bytes = u32::try_from(log.stats().table_bytes).unwrap();
+            worst = worst.max(f64::from(bytes) / f64::from(u32::try_from(n).unwrap()));
+        }
+    }
+    assert!(worst <= 12.0, "{worst} bytes an object");
+    log.check_invariants();
+    for n in 0..300_000 {
+        assert!(log.find(1, &key(n)).is_some());
+        assert!(log.find(2, &key(n)).is_none());
+    }
+}
+
+#[test]
+fn a_scan_gives_each_object_once_while_the_table_grows() {
+    let mut log = volatile(64 * MB);
+    fill(&mut log, 1, 0..2000, |_| b"stays".to_vec());
+    fill(&mut log, 2, 0..500, |_| b"another table".to_vec());
+    let mut next = 1_000_000;
+    let keys = scan(&mut log, 1, 10, |log| {
+        for _ in 0..if next < 1_030_000 { 300 } else { 0 } {
+            log.put(1, &key(next), b"comes meanwhile").unwrap();
+            next += 1;
+        }
+    });
+    let distinct: BTreeSet<_> = keys.iter().cloned().collect();
+    assert_eq!(distinct.len(), keys.len(), "given twice");
+    (0..2000).for_each(|n| assert!(distinct.contains(&key(n)), "{n} was left out"));
+    assert!(keys.len() > 2000, "the table did grow");
+}
+
+#[test]
+fn a_cursor_outlives_a_restart() {
+    let config = Config { seed: 77, ..Config::new(MIN_MEMORY, Durability::Tracked) };
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    fill(&mut log, 1, 0..3000, |_| b"value".to_vec());
+    disk.settle(&mut log);
+    let mut first = Vec::new();
+    let after = log.scan(1, None, usize::MAX, 1000, &mut first);
+    let mut keys: Vec<_> = first.iter().map(|&found| log.entry(found).key.to_vec()).collect();
+    disk.crash(&mut Chance::new(1));
+    let log = disk.restore(config, None);
+    let mut after = after;
+    while after.is_some() {
+        let mut found = Vec::new();
+        after = log.scan(1, after, usize::MAX, 1000, &mut found);
+        keys.extend(found.iter().map(|&found| log.entry(found).key.to_vec()));
+    }
+    assert_eq!(keys.len(), 3000);
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 3000);
+}
+
+#[test]
+fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
+    let mut log = volatile(MIN_MEMORY);
+    fill(&mut log, 1, 0..5000, |_| [1; 100].to_vec());
+    fill(&mut log, 2, 0..5000, |_| [2; 100].to_vec());
+    assert_eq!(log.table_stats(1).objects, 5000);
+    log.drop_table(1);
+    assert_eq!(log.table_stats(1).objects, 0);
+    assert!(log.find(1, &key(7)).is_none());
+    assert!(scan(&mut log, 1, 100, |_| {}).is_empty());
+    log.check_invariants();
+    while !log.clean(1).idle {
+        log.check_invariants();
+    }
+    assert_eq!(log.stats().objects, 5000);
+    assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
+    // All of the room is there again.
+    fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
+    log.check_invariants();
+}
+
+#[test]
+fn a_restart_leaves_out_tables_that_are_gone() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    for table in 1..=3 {
+        fill(&mut log, table, 0..100, |_| b"value".to_vec());
+    }
+    log.drop_table(2);
+    disk.settle(&mut log);
+    disk.crash(&mut Chance::new(1));
+    let mut log = disk.restore(config, Some(&[3, 1]));
+    let sizes: Vec<_> = (1..=3).map(|table| scan(&mut log, table, 100, |_| {}).len()).collect();
+    assert_eq!(sizes, [100, 0, 100]);
+}
+
+#[test]
+fn memory_takes_as_much_as_it_says_and_survives_being_full() {
+    let mut log = volatile(64 * MB);
+    let mut count = 0;
+    let full = loop {
+        match log.put(1, &key(count), &[0; 100]) {
+            Ok(_) => count += 1,
+            Err(full) => break full,
+        }
+    };
+    assert_eq!(full, Full::Memory);
+    assert!(usize::try_from(log.stats().object_bytes).unwrap() + 150 > log.capacity());
+    // Overwriting goes on, and so does reading.
+    let mut chance = Chance::new(3);
+    for _ in 0..200_000 {
+        log.put(1, &key(chance.below(count)), &[1; 100]).unwrap();
+    }
+    log.check_invariants();
+    assert_eq!(log.put(1, b"one more", &[0; 100]), Err(Full::Memory));
+    assert_eq!(log.put(1, &key(0), &[0; 5000]), Err(Full::Memory));
+    for n in 0..100 {
+        assert!(log.remove(1, &key(n)).unwrap().is_some());
+    }
+    log.put(1, b"one more", &[0; 5000]).unwrap();
+}
+
+#[test]
+fn large_objects_fit_between_small_ones() {
+    let mut log = volatile_with_long_segments();
+    let mut chance = Chance::new(5);
+    // Fragment: fill with small ones, then remove most at random.
+    let mut small = 0;
+    while log.put(1, &key(small), &[0; 1000]).is_ok() {
+        small += 1;
+    }
+    let kept: Vec<usize> = (0..small).filter(|_| chance.one_in(4)).collect();
+    let gone: BTreeSet<usize> =
+        (0..small).collect::<BTreeSet<_>>().difference(&kept.iter().copied().collect()).copied().collect();
+    for n in gone {
+        log.remove(1, &key(n)).unwrap();
+    }
+    // Three quarters are free: large ones must fit there. Each is a little longer than 16 seglets, so that up to a
+    // seventeenth is lost where one has a run of its own.
+    let mut large = 0;
+    let value = vec![7; MB];
+    while usize::try_from(log.stats().object_bytes).unwrap() < log.capacity() / 10 * 9 {
+        log.put(2, &key(large), &value).unwrap();
+        large += 1;
+    }
+    log.check_invariants();
+    for _ in 0..100 {
+        log.put(2, &key(chance.below(large)), &value).unwrap();
+        log.put(1, &key(kept[chance.below(kept.len())]), &[1; 1000]).unwrap();
+    }
+    log.check_invariants();
+    assert!(kept.iter().all(|&n| log.find(1, &key(n)).is_some()));
+}
+
+#[test]
+fn values_of_every_size_mix() {
+    let mut log = volatile_with_long_segments();
+    let mut chance = Chance::new(9);
+    let mut model = BTreeMap::new();
+    let mut refused = 0;
+    for _ in 0..6000 {
+        let n = chance.below(600);
+        let len = 1 << chance.below(21);
+        let stamp = u8::try_from(chance.below(256)).unwrap();
+        match log.put(1, &key(n), &vec![stamp; len]) {
+            Ok(_) => drop(model.insert(n, (len, stamp))),
+            Err(Full::Replication) => unreachable!(),
+            Err(Full::Memory) => {
+                refused += 1;
+                let live = usize::try_from(log.stats().object_bytes).unwrap();
+                // Values of a 64th of the memory leave holes that nothing fits into.
+                assert!(live + len > log.capacity() / 100 * 85, "{live} + {len} of {}", log.capacity());
+                // Make room.
+                for _ in 0..40 {
+                    let n = chance.below(600);
+                    assert_eq!(log.remove(1, &key(n)).unwrap().is_some(), model.remove(&n).is_some());
+                }
+            }
+        }
+    }
+    log.check_invariants();
+    assert!(refused > 0, "the memory was never full");
+    for (n, (len, stamp)) in model {
+        let entry = log.entry(log.find(1, &key(n)).unwrap());
+        assert_eq!(entry.value.len(), len);
+        assert!(entry.value.iter().all(|&byte| byte == stamp));
+    }
+}
+
+#[test]
+fn versions_go_on_after_removal_and_restart() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    let first = log.put(1, b"a", b"1").unwrap().version;
+    let second = log.put(1, b"a", b"2").unwrap().version;
+    assert_eq!(second, first + 1);
+    assert_eq!(log.remove(1, b"a").unwrap(), Some(second));
+    assert_eq!(log.remove(1, b"a").unwrap(), None);
+    disk.settle(&mut log);
+    disk.crash(&mut Chance::new(1));
+    let mut log = disk.restore(config, None);
+    assert!(log.find(1, b"a").is_none());
+    assert!(log.put(1, b"a", b"3").unwrap().version > second);
+}
+
+#[test]
+fn durability_is_told_entry_by_entry() {
+    let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
+    let a = log.put(1, b"a", b"1").unwrap().reference;
+    let after_a = log.position();
+    let pending = log.next_pending().unwrap();
+    let (segment, up_to) = (pending.segment, pending.offset + pending.len);
+    log.mark_submitted(segment, up_to, false);
+    let b = log.put(1, b"b", b"2").unwrap().reference;
+    assert!(!log.is_durable(a) && !log.is_durable(b));
+    log.mark_durable(segment, up_to, false);
+    assert!(log.is_durable(a) && !log.is_durable(b));
+    assert_eq!(log.durable_position(), after_a);
+    assert!(log.position() > after_a);
+}
+
+#[test]
+fn tombstones_die_with_what_they_guard_against() {
+    let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
+    let mut disk = Disk::default();
+    let mut chance = Chance::new(11);
+    // Some objects that stay, and a churn of objects overwritten and removed: 40 times the memory.
+    for n in 0..10_000 {
+        log.put(1, &key(n), &[0; 100]).unwrap();
+    }
+    let mut written = 0usize;
+    while written < 40 * MIN_MEMORY {
+        let n = 100_000 + chance.below(3000);
+        let len = chance.below(500);
+        let done = match chance.below(3) {
+            0 => log.remove(1, &key(n)).map(|_| ()),
+            _ => log.put(1, &key(n), &vec![1; len]).map(|_| ()),
+        };
+        match done {
+            Ok(()) => written += 50 + len,
+            Err(Full::Replication) => disk.settle(&mut log),
+            Err(Full::Memory) => panic!("{:?}", log.stats()),
+        }
+        if chance.one_in(50) {
+            disk.submit(&mut log, 3);
+            disk.flush(&mut log, 3);
+        }
+    }
+    disk.settle(&mut log);
+    log.check_invariants();
+    assert!((0..10_000).all(|n| log.find(1, &key(n)).is_some()));
+    let stats = log.stats();
+    assert!(stats.cleaner.combined_segments > 0);
+    assert!(stats.tombstone_bytes < stats.memory_bytes / 4, "{stats:?}");
+}
+
+#[test]
+fn a_restart_copes_with_more_on_disk_than_memory_holds() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    let mut chance = Chance::new(13);
+    let keys = log.capacity() * 3 / 4 / 250;
+    let mut model = BTreeMap::new();
+    for _ in 0..30 * keys {
+        let n = chance.below(keys);
+        let value = chance.next().to_le_bytes().repeat(25);
+        loop {
+            match log.put(1, &key(n), &value) {
+                Ok(_) => break,
+                Err(Full::Replication) => disk.settle(&mut log),
+                Err(Full::Memory) => panic!("{:?}", log.stats()),
+            }
+        }
+        model.insert(n, value);
+    }
+    disk.settle(&mut log);
+    let on_disk: usize = disk.replicas.values().map(Vec::len).sum();
+    assert!(on_disk > MIN_MEMORY, "{on_disk} bytes on disk make no test");
+    disk.crash(&mut chance);
+    // Descending order is the good one; the other must work too.
+    let log = disk.restore(config, None);
+    log.check_invariants();
+    assert!(model.iter().all(|(&n, value)| log.entry(log.find(1, &key(n)).unwrap()).value == value));
+}
+
+#[test]
+fn restoring_refuses_what_it_did_not_ask_for() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let mut restore = Restore::new(config.clone(), &[3, 5], None).unwrap();
+    restore.segment(4, 1, []).unwrap_err();
+    restore.segment(5, 9, []).unwrap();
+    restore.segment(5, 9, []).unwrap_err();
+    restore.segment(3, 1, [(0, &b"no entry"[..])]).unwrap_err();
+    let mut restore = Restore::new(config.clone(), &[3, 5], None).unwrap();
+    restore.segment(5, 9, []).unwrap();
+    assert!(restore.finish(5).is_err(), "segment 3 is missing");
+    let mut restore = Restore::new(config, &[3], None).unwrap();
+    restore.segment(3, 9, []).unwrap();
+    let mut log = restore.finish(20).unwrap();
+    assert_eq!(log.next_pending().unwrap().segment, 21);
+    assert_eq!(log.put(1, b"new", b"").unwrap().version, 9);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused() {
+    let good = Config::new(MIN_MEMORY, Durability::Tracked);
+    assert!(Log::new(good.clone()).is_ok());
+    assert!(Log::new(Config { memory: MIN_MEMORY / 2, ..good.clone() }).is_err());
+    assert!(Log::new(Config { memory: usize::MAX, ..good.clone() }).is_err());
+    assert!(Log::new(Config { segment_bytes: 1000, ..good.clone() }).is_err());
+    assert!(Log::new(Config { segment_bytes: 9 * MB, ..good.clone() }).is_err());
+    assert!(Log::new(Config { max_segments_on_disk: 3, ..good.clone() }).is_err());
+    assert!(Log::new(Config { max_segments_on_disk: 1 << 30, ..good }).is_err());
+    for memory in [MIN_MEMORY, 7 * MB, 64 * MB, 1000 * MB, 64 << 30] {
+        assert!(Log::new(Config::new(memory, Durability::Volatile)).is_ok(), "{memory}");
+    }
+}
+
+#[test]
+fn longest_keys_and_values_are_kept() {
+    let mut log = volatile(64 * MB);
+    let (key, value) = (vec![1; sprat_wire::MAX_KEY], vec![2; sprat_wire::MAX_VALUE]);
+    let written = log.put(u32::MAX, &key, &value).unwrap();
+    let entry = log.entry(written.reference);
+    assert_eq!((entry.kind, entry.table, entry.key, entry.value), (Kind::Object, u32::MAX, &key[..], &value[..]));
+    log.put(0, &[], &[]).unwrap();
+    assert_eq!(log.entry(log.find(0, &[]).unwrap()).value, b"");
+    let small = volatile(MIN_MEMORY).put(1, &key, &value);
+    assert_eq!(small, Err(Full::Memory), "longer than a segment of so small a log");
+}
+
+#[test]
+fn pinned_memory_is_not_reused() {
+    let mut log = volatile(MIN_MEMORY);
+    let mut chance = Chance::new(17);
+    let value = |n: usize| vec![u8::try_from(n % 251).unwrap(); 300];
+    let keys = log.capacity() / 2 / 350;
+    fill(&mut log, 1, 0..keys, value);
+    let found: Ref = log.find(1, &key(123)).unwrap();
+    let pin = log.pin(found);
+    log.remove(1, &key(123)).unwrap();
+    for _ in 0..20 * keys {
+        let n = chance.below(keys);
+        log.put(1, &key(n), &value(n)).unwrap();
+    }
+    assert_eq!(log.bytes(&pin), value(123));
+    log.check_invariants();
+    log.unpin(pin);
+    log.check_invariants();
+    log.drop_table(1);
+    while !log.clean(100).idle {}
+    assert!(log.release_free_memory() <= 32 * MB);
+    log.put(1, b"still works", b"yes").unwrap();
+    log.check_invariants();
+}
