@@ -1,11 +1,12 @@
 //! An entry of the log: the same bytes in memory, on the network and on disk.
 //!
 //! ```text
-//! 0        4       8          14       16     17          20
-//! | crc32c | table | version  | key_len | kind | value_len | key ... | value ... |
+//! 0        4       8          14        16     19
+//! | crc32c | table | version  | key_len | kind | key ... | value ... |
 //! ```
-//! The CRC covers everything behind itself. The top bit of `kind` is [`Entry::successor`]. Entries are not aligned: at 130 B of data an object, each
-//! byte of padding would be 0.6 % of the memory.
+//! The CRC covers everything behind itself. `kind` holds, from its lowest bit on, 21 bits of value length, 2 of
+//! [`Kind`], and [`Entry::successor`]. Entries are not aligned: at 130 B of data an object, each byte
+//! of padding would be 0.6 % of the memory.
 
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
 use thiserror::Error;
@@ -13,13 +14,15 @@ use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of an entry's header.
-pub const HEADER_BYTES: usize = 20;
+pub const HEADER_BYTES: usize = 19;
 
 /// Longest entry, bytes.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
-/// The bit of the kind byte that says [`Entry::successor`].
-const SUCCESSOR: u8 = 0x80;
+/// Bits of the value's length in a header's `kind`; the entry's kind follows, then whether it is a successor.
+const LENGTH_BITS: u32 = 21;
+const SUCCESSOR_BIT: u32 = 23;
+const _: () = assert!(MAX_VALUE < 1 << LENGTH_BITS);
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,8 +44,24 @@ pub struct Header {
     table: U32,
     version: [u8; 6],
     key_len: U16,
-    kind: u8,
-    value_len: [u8; 3],
+    kind: [u8; 3],
+}
+
+impl Header {
+    fn new(kind: Kind, successor: bool, table: u32, version: u64, key_len: usize, value_len: usize) -> Self {
+        assert!(version <= MAX_VERSION && value_len <= MAX_VALUE);
+        let version = version.to_le_bytes();
+        let value_len = u32::try_from(value_len).expect("value within limits");
+        let kind = value_len | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
+        let kind = kind.to_le_bytes();
+        Self {
+            crc: U32::new(0),
+            table: U32::new(table),
+            version: [version[0], version[1], version[2], version[3], version[4], version[5]],
+            key_len: U16::new(u16::try_from(key_len).expect("key within limits")),
+            kind: [kind[0], kind[1], kind[2]],
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
@@ -108,20 +127,10 @@ impl<'a> Entry<'a> {
     /// # Panics
     /// When a length or the version is over its limit, or `out` is too short: callers check at the edge.
     pub fn encode(&self, out: &mut [u8]) -> usize {
-        assert!(self.version <= MAX_VERSION);
         let len = self.encoded_len();
         let out = &mut out[..len];
-        let value_len = u32::try_from(self.value.len()).expect("value within limits").to_le_bytes();
-        assert!(value_len[3] == 0);
-        let version = self.version.to_le_bytes();
-        let header = Header {
-            crc: U32::new(0),
-            table: U32::new(self.table),
-            version: [version[0], version[1], version[2], version[3], version[4], version[5]],
-            key_len: U16::new(u16::try_from(self.key.len()).expect("key within limits")),
-            kind: self.kind as u8 | if self.successor { SUCCESSOR } else { 0 },
-            value_len: [value_len[0], value_len[1], value_len[2]],
-        };
+        let (key_len, value_len) = (self.key.len(), self.value.len());
+        let header = Header::new(self.kind, self.successor, self.table, self.version, key_len, value_len);
         out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         out[HEADER_BYTES..][..self.key.len()].copy_from_slice(self.key);
         out[HEADER_BYTES + self.key.len()..].copy_from_slice(self.value);
@@ -140,15 +149,16 @@ impl<'a> Entry<'a> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
             return Err(Malformed::Truncated { needed: HEADER_BYTES, present: bytes.len() });
         };
-        let kind = match header.kind & !SUCCESSOR {
+        let [a, b, c] = header.kind;
+        let bits = u32::from_le_bytes([a, b, c, 0]);
+        let kind = match bits >> LENGTH_BITS & 3 {
             1 => Kind::Object,
             2 => Kind::Tombstone,
             3 => Kind::Segment,
-            _ => return Err(Malformed::Kind(header.kind)),
+            _ => return Err(Malformed::Kind(c)),
         };
         let key_len = usize::from(header.key_len.get());
-        let [a, b, c] = header.value_len;
-        let value_len = u32::from_le_bytes([a, b, c, 0]) as usize;
+        let value_len = (bits & ((1 << LENGTH_BITS) - 1)) as usize;
         if value_len > MAX_VALUE {
             return Err(Malformed::Length(value_len));
         }
@@ -160,7 +170,7 @@ impl<'a> Entry<'a> {
         let [v0, v1, v2, v3, v4, v5] = header.version;
         Ok(Self {
             kind,
-            successor: header.kind & SUCCESSOR != 0,
+            successor: bits >> SUCCESSOR_BIT != 0,
             table: header.table.get(),
             version: u64::from_le_bytes([v0, v1, v2, v3, v4, v5, 0, 0]),
             key,
@@ -195,15 +205,7 @@ pub fn fill_gap(mut gap: &mut [u8]) {
         if gap.len() - len > 0 && gap.len() - len < HEADER_BYTES {
             len -= HEADER_BYTES;
         }
-        let value_len = u32::try_from(len - HEADER_BYTES).expect("within limits").to_le_bytes();
-        let header = Header {
-            crc: U32::new(0),
-            table: U32::new(0),
-            version: [0; 6],
-            key_len: U16::new(0),
-            kind: Kind::Segment as u8,
-            value_len: [value_len[0], value_len[1], value_len[2]],
-        };
+        let header = Header::new(Kind::Segment, false, 0, 0, 0, len - HEADER_BYTES);
         let (filler, rest) = gap.split_at_mut(len);
         filler[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         gap = rest;

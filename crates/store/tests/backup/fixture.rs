@@ -40,6 +40,6 @@ fn a_log_of_format_1_still_loads() {
         let header = |bytes: &Vec<u8>| SegmentHeader::parse(Entry::parse(bytes).unwrap().value).unwrap();
         segments.values().map(|bytes| (header(bytes).id, header(bytes).role, bytes.len())).collect()
     };
-    assert_eq!(summary(&segments), [(1, Role::Head, 15892), (2, Role::Head, 5340)]);
+    assert_eq!(summary(&segments), [(1, Role::Head, 15861), (2, Role::Head, 5329)]);
     assert_eq!((newest, report.entries), (Some(2), 40));
 }
