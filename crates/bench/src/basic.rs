@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::hist::Summary;
-use crate::load::{Entry, PeriodAverages, Plan, Series, Workload, interleave, preload};
+use crate::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload};
 use crate::table::Table;
 use crate::target::{Target, Wait};
 use crate::units;
@@ -21,6 +21,9 @@ const WORKING_SET: usize = 64_000_000;
 
 /// Most keys of one size.
 const MAX_KEYS: usize = 10_000;
+
+/// Operations that one client of an open load has in flight at most.
+const OPEN_DEPTH: usize = 64;
 
 /// Read or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -86,8 +89,12 @@ pub const PUBLISHED: [Published; 10] = [
 /// How the table is measured.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether the client spins or sleeps.
+    /// Whether the clients spin or sleep.
     pub wait: Wait,
+    /// Clients, each on a connection of its own; one generator thread drives them all.
+    pub clients: usize,
+    /// Whether they wait for answers or for the clock.
+    pub pace: Pace,
     /// Time before a cell counts.
     pub warm_up: Duration,
     /// Time a cell counts.
@@ -102,6 +109,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             wait: Wait::Spin,
+            clients: 1,
+            pace: Pace::Closed,
             warm_up: Duration::from_millis(200),
             duration: Duration::from_secs(1),
             rounds: 3,
@@ -117,8 +126,12 @@ pub struct Basic {
     pub target: String,
     /// How it was reached.
     pub transport: String,
-    /// Whether the client spun or slept.
+    /// Whether the clients spun or slept.
     pub wait: Wait,
+    /// Clients.
+    pub clients: usize,
+    /// Whether they waited for answers or for the clock.
+    pub pace: Pace,
     /// Its lines: reads, then writes, by size.
     pub rows: Vec<Cell>,
 }
@@ -160,6 +173,8 @@ pub fn measure(
             target: target.name().to_owned(),
             transport: target.transport().to_owned(),
             wait: settings.wait,
+            clients: settings.clients,
+            pace: settings.pace,
             rows: Vec::new(),
         })
         .collect();
@@ -186,6 +201,9 @@ fn measure_cell(targets: &mut [Box<dyn Target>], settings: &Settings, kind: Kind
         preload(target.as_mut(), &workload)?;
         target.set_active(false);
         let plan = Plan {
+            clients: settings.clients,
+            depth: if settings.pace == Pace::Closed { 1 } else { OPEN_DEPTH },
+            pace: settings.pace,
             warm_up: settings.warm_up,
             duration: settings.duration,
             ..Plan::one_client(workload.clone(), settings.wait)
@@ -287,10 +305,15 @@ impl Basic {
     pub fn render(&self) -> String {
         let mut text = String::new();
         let waiting = self.wait.word();
-        let (target, transport) = (&self.target, &self.transport);
+        let Self { target, transport, clients, .. } = self;
+        let plural = if *clients == 1 { "" } else { "s" };
+        let pace = match self.pace {
+            Pace::Closed => String::new(),
+            Pace::Open { rate, .. } => format!(", {} offered", units::rate(rate)),
+        };
         let written = write!(
             text,
-            "{target} over {transport}, one {waiting} client, 30 B keys; avg, min, max of 100 ms periods\n\n{}\n\
+            "{target} over {transport}, {clients} {waiting} client{plural}{pace}, 30 B keys; avg, min, max of 100 ms periods\n\n{}\n\
              Atom, Cut, Xeon+IB: [MMS], other machines and a real network; its MB/s are MiB/s.\n",
             self.table()
         );

@@ -58,6 +58,8 @@ pub struct Row {
     pub goal: Goal,
     /// Whether it was kept. A figure that is missing or not a number keeps nothing.
     pub met: bool,
+    /// The machine's load average over the last minute when it was measured, if noted.
+    pub load: Option<f64>,
 }
 
 impl Row {
@@ -72,7 +74,7 @@ impl Row {
             Goal::AtLeast(bound) => ours.is_some_and(|ours| ours >= bound),
             Goal::Shown => true,
         };
-        Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met }
+        Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met, load: None }
     }
 }
 

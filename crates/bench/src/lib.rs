@@ -3,7 +3,9 @@
 //! - [`target`]: what a system under load looks like to the generator.
 //! - [`load`]: closed and open loads, keys, what a run found; interleaved rounds over several targets.
 //! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
+//! - [`ours`]: Sprat itself, as a system like the others.
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
+//! - [`store`]: everything the store promises, judged.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
 //!
@@ -16,9 +18,11 @@ pub mod goals;
 pub mod hist;
 pub mod load;
 pub mod machine;
+pub mod ours;
 pub mod peers;
 pub mod report;
 pub mod scenarios;
+pub mod store;
 pub mod system;
 pub mod table;
 pub mod target;

@@ -70,7 +70,7 @@ impl Machine {
             memory_bytes: memory_kib << 10,
             clocksource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-            load_average: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            load_average: load_average(),
             neighbours: neighbours(),
             peers: ["redis-server", "memcached"].into_iter().filter_map(version).collect(),
         }
@@ -95,6 +95,12 @@ impl std::fmt::Display for Machine {
         let beside = if beside.is_empty() { ", nothing else busy" } else { &beside };
         writeln!(f, "beside it load average {:.2}{beside}", self.load_average)
     }
+}
+
+/// The load average over the last minute; 0 where it cannot be read.
+#[must_use]
+pub fn load_average() -> f64 {
+    read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
 fn read(path: &str) -> String {

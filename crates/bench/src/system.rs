@@ -13,7 +13,7 @@ use crate::peers::{Endpoint, Peer, Process};
 use crate::target::Target;
 
 /// Longest a server may take to become ready, replay of its log included.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -176,7 +176,7 @@ impl System for Memcached {
     }
 }
 
-fn own_folder(data: &Path, name: &str) -> Result<TempDir> {
+pub(crate) fn own_folder(data: &Path, name: &str) -> Result<TempDir> {
     let prefix = format!("sprat-bench-{name}-");
     tempfile::Builder::new().prefix(&prefix).tempdir_in(data).with_context(|| format!("a folder in {}", data.display()))
 }

@@ -62,7 +62,7 @@ fn a_goal_is_judged_and_written_with_these_fields_exactly() {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path).expect("read")).expect("JSON");
     let mut fields: Vec<&String> = json[0].as_object().expect("an object").keys().collect();
     fields.sort();
-    assert_eq!(fields, ["goal", "met", "name", "ours", "peer", "ratio", "unit"]);
+    assert_eq!(fields, ["goal", "load", "met", "name", "ours", "peer", "ratio", "unit"]);
     assert_eq!(json[0]["goal"], "ratio <= 0.15");
     assert_eq!(json[2]["peer"], serde_json::Value::Null);
 }

@@ -413,14 +413,23 @@ pub(crate) struct BasicArgs {
     /// Measure a peer too, with the same work in the same run.
     #[arg(long, value_name = "URL")]
     pub(crate) vs: Vec<String>,
-    /// Clients at once.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Clients at once, each with a connection of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_clients)]
     pub(crate) clients: usize,
-    /// Seconds for each line of the table.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    /// Clients sleep while they wait, as ordinary ones do, instead of spinning.
+    #[arg(long)]
+    pub(crate) sleep: bool,
+    /// Seconds for each turn of each line of the table.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+    /// Turns of each line; medians count.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// Only objects of these sizes, bytes.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) sizes: Vec<u32>,
     /// Send at this rate a second, whether answers come or not (open loop).
-    #[arg(long, value_name = "OPS")]
+    #[arg(long, value_name = "OPS", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
     /// Also write a report with pictures.
     #[arg(long, value_name = "FILE")]
@@ -435,7 +444,7 @@ pub(crate) struct ClusterPerfArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
     /// Clients at once.
-    #[arg(long = "numClients", value_name = "N", default_value_t = 1)]
+    #[arg(long = "numClients", value_name = "N", default_value_t = 1, value_parser = parse_clients)]
     pub(crate) num_clients: usize,
     /// Test to run.
     #[arg(default_value = "basic", value_parser = ["basic"])]
@@ -444,9 +453,15 @@ pub(crate) struct ClusterPerfArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct EchoArgs {
-    /// Seconds for each line of the table.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    /// Seconds for each turn of each line of the table.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+    /// Turns of each line; medians count.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// Also write a report with pictures.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -460,12 +475,19 @@ pub(crate) struct StoreBenchArgs {
     /// Also write a report with pictures.
     #[arg(long, value_name = "FILE", default_value = "target/bench/store.html")]
     pub(crate) html: PathBuf,
-    /// Only scenarios whose name contains this.
+    /// Only chapters whose name contains this: read latency, write latency, contention, idle, durable write, throughput,
+    /// pipelined, utilisation, memory, restart.
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
-    /// Rounds of each scenario; the median counts.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// Rounds of each comparison; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     pub(crate) rounds: usize,
+    /// Seconds for each system's turn in a round.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Args, Debug)]
@@ -501,6 +523,34 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct ManArgs {
     /// Directory; made if it does not exist.
     pub(crate) dir: PathBuf,
+}
+
+/// A time that a measurement can take.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    bounded(text, 0.01, 3600.0, "a number of seconds")
+}
+
+/// Operations a second.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    bounded(text, 1.0, 1e9, "a rate")
+}
+
+fn parse_rounds(text: &str) -> Result<usize, String> {
+    counted(text, 1000, "rounds")
+}
+
+fn parse_clients(text: &str) -> Result<usize, String> {
+    counted(text, 1000, "clients")
+}
+
+fn bounded(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (least..=most).contains(value));
+    value.ok_or_else(|| format!("want {what} from {least} to {most}"))
+}
+
+fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|value| (1..=most).contains(value));
+    value.ok_or_else(|| format!("want 1 to {most} {what}"))
 }
 
 /// Parses `4096`, `64K`, `512M`, `16G`.

@@ -25,6 +25,17 @@ pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Re
     measure(lab, &format!("{VALUE_BYTES} B reads, one {} client", wait.word()), loaded)
 }
 
+/// The same with writes that are kept in memory only.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
+    let plan = lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
+    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
+    let loaded = load(systems, &setup, 1, &plan)?;
+    measure(lab, &format!("{VALUE_BYTES} B writes, kept in memory only, one {} client", wait.word()), loaded)
+}
+
 /// The same reads, undisturbed and then with a thread that only burns CPU beside: everybody unbound, so that there
 /// are more runnable threads than cores. Returns the quiet results and the contended ones.
 ///

@@ -4,6 +4,7 @@
 //! | scenario | question |
 //! | --- | --- |
 //! | [`read_latency`] | how long one 100 B read takes, beside the bare echo |
+//! | [`write_latency`] | the same for writes kept in memory |
 //! | [`durable_write`] | how long, and how many a second, when a write must survive |
 //! | [`throughput`] | operations a second with many connections, and pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
@@ -11,10 +12,12 @@
 //! | [`memory`] | resident bytes an object |
 //! | [`restart`] | objects a second replayed |
 //! | [`idle`] | CPU used by a server nobody asks anything |
+//! | [`utilisation`] | what cleaning costs when memory is nearly full |
 
 mod capacity;
 mod latency;
 mod throughput;
+mod utilisation;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,8 +25,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
-pub use latency::{contention, durable_write, read_latency};
+pub use latency::{contention, durable_write, read_latency, write_latency};
 pub use throughput::{Mix, offered, throughput};
+pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
 use crate::cpu::{Fifo, Pinned};
 use crate::load::{Entry, Measured, Plan, Series, interleave};
@@ -142,6 +146,7 @@ fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan)
         let server = system.start(setup).with_context(|| format!("starting {}", system.name()))?;
         let mut target = server.connect(connections)?;
         crate::load::preload(target.as_mut(), &plan.workload)?;
+        target.set_active(false);
         Ok(Loaded { target, label: system.name().to_owned(), plan: plan.clone(), server: Some(server) })
     });
     loaded.collect()

@@ -1,21 +1,165 @@
 //! `bench`.
 
-use crate::args::{BasicArgs, ClusterPerfArgs, EchoArgs, StoreBenchArgs};
-use anyhow::{Result, bail};
+use super::print_line;
+use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, StoreBenchArgs};
+use anyhow::{Context as _, Result, bail};
+use sprat_bench::basic::{Basic, Settings, measure};
+use sprat_bench::load::{Arrivals, Pace};
+use sprat_bench::machine::Machine;
+use sprat_bench::ours::{self, Sockets};
+use sprat_bench::peers::Peer;
+use sprat_bench::report::{Report, write_json};
+use sprat_bench::scenarios::{self, Lab, Results};
+use sprat_bench::system::Setup;
+use sprat_bench::target::{Target, Wait};
+use sprat_bench::{goals, store};
+use sprat_client::Mode;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-pub(crate) fn basic(_: &BasicArgs) -> Result<ExitCode> {
-    bail!("in the making")
+/// Objects of the memory and restart chapters.
+const OBJECTS: u64 = 2_000_000;
+
+/// The same with `--full`.
+const OBJECTS_FULL: u64 = 10_000_000;
+
+pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
+    let machine = Machine::describe();
+    let tables = run_basic(args)?;
+    if args.json {
+        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "tables": tables }))?)?;
+    } else {
+        print_line(&machine.to_string())?;
+        for table in &tables {
+            print_line(&table.render())?;
+        }
+    }
+    if let Some(path) = &args.html {
+        let mut report = Report::new("sprat bench basic", &machine);
+        for table in &tables {
+            report.table(&format!("{} over {}", table.target, table.transport), &table.table());
+        }
+        report.note("Atom, Cut, Xeon+IB: figures of [MMS], on other machines and a real network; its MB/s are MiB/s.");
+        report.write(path)?;
+        eprintln!("sprat: report in {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn echo(_: &EchoArgs) -> Result<ExitCode> {
-    bail!("in the making")
+fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
+    let coordinator = &args.connect.coordinator;
+    let mut targets: Vec<Box<dyn Target>> = vec![Box::new(cluster(&args.connect, args.clients)?)];
+    for url in &args.vs {
+        let peer: Peer = url.parse()?;
+        targets.push(peer.connect(args.clients).with_context(|| format!("--vs {url}"))?);
+    }
+    let defaults = Settings::default();
+    let settings = Settings {
+        wait: if args.sleep { Wait::Sleep } else { Wait::Spin },
+        clients: args.clients,
+        pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals: Arrivals::Poisson }),
+        duration: Duration::from_secs_f64(args.seconds),
+        rounds: args.rounds,
+        sizes: if args.sizes.is_empty() {
+            defaults.sizes
+        } else {
+            args.sizes.iter().map(|&bytes| usize::try_from(bytes)).collect::<Result<_, _>>()?
+        },
+        ..defaults
+    };
+    let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
+    drop(targets);
+    ours::forget(coordinator).context("dropping the table that was measured")?;
+    measured
 }
 
-pub(crate) fn store(_: &StoreBenchArgs) -> Result<ExitCode> {
-    bail!("in the making")
+/// Connects to a running cluster; says how to start one if there is none.
+fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
+    let coordinator = &connect.coordinator;
+    ours::connect(coordinator, clients, Sockets::Each, Mode::Sleep).with_context(|| {
+        let start = match coordinator.as_str() {
+            DEFAULT_COORDINATOR => "sprat server".to_owned(),
+            other => format!("sprat server -C {other} --with-coordinator"),
+        };
+        format!("no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C")
+    })
 }
 
-pub(crate) fn cluster_perf(_: &ClusterPerfArgs) -> Result<ExitCode> {
-    bail!("in the making")
+pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
+    basic(&BasicArgs {
+        connect: args.connect.clone(),
+        vs: Vec::new(),
+        clients: args.num_clients,
+        sleep: false,
+        seconds: 1.0,
+        rounds: 3,
+        sizes: Vec::new(),
+        rate: None,
+        html: None,
+        json: false,
+    })
+}
+
+pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
+    let machine = Machine::describe();
+    let lab = Lab { rounds: args.rounds, duration: Duration::from_secs_f64(args.seconds), ..Lab::new() };
+    let found: Vec<Results> = [Wait::Spin, Wait::Sleep]
+        .into_iter()
+        .map(|wait| {
+            let mut results = scenarios::read_latency(&lab, &[], wait)?;
+            results.title = format!("bare echo of 160 B on loopback, both sides {}", wait.word());
+            Ok(results)
+        })
+        .collect::<Result<_>>()?;
+    if args.json {
+        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "results": found }))?)?;
+    } else {
+        print_line(&machine.to_string())?;
+        for results in &found {
+            print_line(&results.to_string())?;
+        }
+    }
+    if let Some(path) = &args.html {
+        let mut report = Report::new("sprat bench echo", &machine);
+        found.iter().for_each(|results| report.results(results));
+        report.write(path)?;
+        eprintln!("sprat: report in {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
+    if let Some(only) = &args.only
+        && !store::chapters().any(|name| name.contains(only.as_str()))
+    {
+        let names: Vec<&str> = store::chapters().collect();
+        bail!("no chapter's name contains {only:?}; there are: {}", names.join(", "));
+    }
+    let machine = Machine::describe();
+    eprintln!("{machine}");
+    // The data goes where the results go: a temporary folder may be in memory, and then nothing is ever synced.
+    let data = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+    let lab = Lab::new();
+    let settings = store::Settings {
+        program: std::env::current_exe().context("finding this program's own file")?,
+        lab: Lab {
+            setup: Setup { data: data.canonicalize()?, ..lab.setup },
+            rounds: args.rounds,
+            duration: Duration::from_secs_f64(args.seconds),
+            ..lab
+        },
+        objects: if args.full { OBJECTS_FULL } else { OBJECTS },
+        only: args.only.clone(),
+    };
+    let findings = store::run(&settings, &mut |text| eprintln!("{text}"));
+    write_json(&findings.rows, &args.out)?;
+    let mut report = Report::new("sprat bench store", &machine);
+    findings.report(&mut report);
+    report.write(&args.html)?;
+    print_line(&goals::table(&findings.rows).to_string())?;
+    print_line(&goals::verdict(&findings.rows))?;
+    print_line(&format!("rows in {}, report in {}", args.out.display(), args.html.display()))?;
+    Ok(ExitCode::SUCCESS)
 }

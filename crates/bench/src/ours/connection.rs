@@ -1,0 +1,245 @@
+//! Sprat's client under load: [`Core`]s driven by the generator's thread.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use sprat_client::{Client, Condition, Core, Error, MAX_PORTS, Mode, Options};
+use sprat_net::{Idle, Nanos, Policy};
+use sprat_wire::op::{Answer, Request, Status};
+
+use super::{PATIENCE, Sockets, TABLE, set_stopped};
+use crate::target::{Completion, Op, Outcome, Target};
+
+/// Longest an operation may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often clients are looked at although nothing arrived for them: their timers.
+const SWEEP: Duration = Duration::from_millis(1);
+
+/// Clients whose events are taken in one wait.
+const EVENT_BATCH: usize = 64;
+
+/// One or many clients of one cluster.
+pub struct Connection {
+    name: String,
+    transport: String,
+    connections: usize,
+    table: u32,
+    cores: Vec<Core>,
+    /// Cores with something to send, and which they are.
+    dirty: Vec<usize>,
+    is_dirty: Vec<bool>,
+    /// Tells which of many cores have received; one alone needs none.
+    ready: Option<Ready>,
+    idle: Idle,
+    start: Instant,
+    swept: Nanos,
+    /// The server to stop while others are measured.
+    parked: Option<u32>,
+}
+
+struct Ready {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+/// Opens `connections` connections (1 to 4,096) to the cluster at `coordinator`, and makes the table that loads use if
+/// there is none. `waiting` is what a client does that may sleep: sleep at once, or spin a little first.
+///
+/// # Errors
+/// When nobody answers there.
+pub fn connect(
+    coordinator: &str,
+    connections: usize,
+    sockets: Sockets,
+    waiting: Mode,
+) -> Result<Connection> {
+    assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
+    // Before the clients' own clocks, so that their time does not go back when this one takes over.
+    let start = Instant::now();
+    let count = if sockets == Sockets::Each { connections } else { 1 };
+    let mut cores = Vec::with_capacity(count);
+    let (mut table, mut transport) = (0, String::new());
+    for index in 0..count {
+        let options = Options { coordinator: coordinator.to_owned(), timeout: PATIENCE, waiting: Mode::Sleep };
+        let mut client = Client::connect(&options)?;
+        table = client.create_table(TABLE)?.0;
+        if index == 0 {
+            transport = transport_of(&mut client)?;
+        }
+        cores.push(client.into_core());
+    }
+    let now = Nanos(0) + start.elapsed();
+    let ready = if count > 1 {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, core) in cores.iter_mut().enumerate() {
+            watch(core, table, &epoll, index, start)?;
+        }
+        Some(Ready { epoll, events: Vec::with_capacity(EVENT_BATCH) })
+    } else {
+        None
+    };
+    let shared = if connections > count { ", one socket" } else { "" };
+    Ok(Connection {
+        name: "sprat".to_owned(),
+        transport: format!("{transport}{shared}"),
+        connections,
+        table,
+        dirty: Vec::with_capacity(count),
+        is_dirty: vec![false; count],
+        cores,
+        ready,
+        idle: Idle::new(Policy::of(waiting), now)?,
+        start,
+        swept: now,
+        parked: None,
+    })
+}
+
+/// How the server of the table is reached, as its locator has it.
+fn transport_of(client: &mut Client) -> Result<String> {
+    let tables = client.list_tables()?;
+    let table = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
+    Ok(table.locator.split(':').next().unwrap_or_default().to_owned())
+}
+
+/// Opens a core's session by a read, and has `epoll` tell when anything arrives for it.
+fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Instant) -> Result<()> {
+    let now = || Nanos(0) + start.elapsed();
+    core.submit(now(), 0, &Request::Read { table, key: b"" }, now() + DEADLINE)?;
+    let data = epoll::EventData::new_u64(index as u64);
+    for fd in core.poll_fds() {
+        epoll::add(epoll, fd, data, epoll::EventFlags::IN)?;
+    }
+    let mut answered = None;
+    while answered.is_none() {
+        core.poll(now(), &mut |_, answer| answered = Some(answer.map(drop)))?;
+    }
+    Ok(answered.unwrap_or(Ok(()))?)
+}
+
+impl Connection {
+    /// The same; while others are measured, the server `pid` is stopped: it spins, and must not take a core from them.
+    #[must_use]
+    pub fn parking(self, pid: u32) -> Self {
+        Self { parked: Some(pid), ..self }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(0) + self.start.elapsed()
+    }
+
+    fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
+        self.cores[index].poll(now, &mut |tag, answer| done.push(Completion { tag, outcome: outcome(answer) }))?;
+        Ok(())
+    }
+
+    /// One look at whatever has arrived.
+    fn look(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Result<()> {
+        let Some(mut ready) = self.ready.take() else { return self.take(now, 0, done) };
+        ready.events.clear();
+        match epoll::wait(&ready.epoll, spare_capacity(&mut ready.events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("epoll_wait"),
+        }
+        for event in &ready.events {
+            let index = usize::try_from(event.data.u64()).context("event of an unknown client")?;
+            self.take(now, index, done)?;
+        }
+        self.ready = Some(ready);
+        if now.since(self.swept) >= SWEEP {
+            self.swept = now;
+            for index in 0..self.cores.len() {
+                if self.cores[index].next_deadline() <= now {
+                    self.take(now, index, done)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, now: Nanos, patience: Duration) -> Result<()> {
+        let due = self.cores.iter().map(Core::next_deadline).min().unwrap_or(Nanos::NEVER);
+        let deadline = due.min(now + patience);
+        if let Some(ready) = &self.ready {
+            self.idle.rest(now, deadline, &[ready.epoll.as_fd()])?;
+            return Ok(());
+        }
+        let mut sources: [Option<BorrowedFd<'_>>; MAX_PORTS] = [None; MAX_PORTS];
+        let mut count = 0;
+        for fd in self.cores[0].poll_fds() {
+            sources[count] = Some(fd);
+            count += 1;
+        }
+        let Some(first) = sources[0] else { return Ok(()) }; // nothing is under way
+        let sources: [BorrowedFd<'_>; MAX_PORTS] = std::array::from_fn(|at| sources[at].unwrap_or(first));
+        self.idle.rest(now, deadline, &sources[..count])?;
+        Ok(())
+    }
+}
+
+fn outcome(answer: Result<Answer<'_>, Error>) -> Outcome {
+    match answer {
+        Ok(Answer { status: Status::Ok, body, .. }) => Outcome::Ok { bytes: body.len() },
+        Ok(Answer { status: Status::NotFound, .. }) => Outcome::Miss,
+        Ok(_) | Err(_) => Outcome::Error,
+    }
+}
+
+impl Target for Connection {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn transport(&self) -> &str {
+        &self.transport
+    }
+
+    fn connections(&self) -> usize {
+        self.connections
+    }
+
+    fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
+        let (now, table) = (self.now(), self.table);
+        let request = match *op {
+            Op::Get { key } => Request::Read { table, key },
+            Op::Put { key, value } => Request::Write { table, key, value, condition: Condition::None },
+        };
+        let index = connection % self.cores.len();
+        match self.cores[index].submit(now, tag, &request, now + DEADLINE) {
+            Ok(()) => {}
+            Err(Error::TooManyPending(_)) => return Ok(false),
+            Err(error) => bail!(error),
+        }
+        if !self.is_dirty[index] {
+            self.is_dirty[index] = true;
+            self.dirty.push(index);
+        }
+        Ok(true)
+    }
+
+    fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()> {
+        for index in self.dirty.drain(..) {
+            self.cores[index].flush();
+            self.is_dirty[index] = false;
+        }
+        let (now, before) = (self.now(), done.len());
+        self.look(now, done)?;
+        if done.len() > before {
+            self.idle.worked(now);
+        } else if !patience.is_zero() {
+            self.rest(now, patience)?;
+        }
+        Ok(())
+    }
+
+    fn set_active(&mut self, active: bool) {
+        if let Some(pid) = self.parked {
+            set_stopped(pid, !active);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Sprat itself as a system: its own binary, started, killed and started again like any peer.
+
+mod connection;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use sprat_client::{Client, Error, Mode, Options, Table};
+use tempfile::TempDir;
+
+use crate::peers::Process;
+use crate::peers::process::free_loopback_addr;
+use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
+use crate::target::Target;
+
+pub use connection::{Connection, connect};
+
+/// The table that loads use.
+pub const TABLE: &str = "sprat-bench";
+
+/// How long one look at a starting server may take: short, for it counts in restart times.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long making the table may take: it is synced.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server's transport.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transport {
+    /// Kernel UDP under Sprat's own protocol: `fast+udp`.
+    Udp,
+    /// Kernel TCP.
+    Tcp,
+}
+
+impl Transport {
+    /// Its name in locators.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Udp => "fast+udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// What N connections are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sockets {
+    /// N clients, each with a socket and session of its own, as N processes have.
+    Each,
+    /// One client that multiplexes N users over one socket, as one node with many threads of work has.
+    One,
+}
+
+/// Sprat's server and client.
+#[derive(Clone, Debug)]
+pub struct Sprat {
+    name: String,
+    program: PathBuf,
+    transport: Transport,
+    server: Mode,
+    client: Mode,
+    sockets: Sockets,
+}
+
+impl Sprat {
+    /// The binary `program` as a server on `transport` that waits as `server` says; every client has its own socket.
+    #[must_use]
+    pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
+        let name = format!("sprat {}", transport.word());
+        Self { name, program, transport, server, client: Mode::Sleep, sockets: Sockets::Each }
+    }
+
+    /// The same, with clients over `sockets`.
+    #[must_use]
+    pub fn over(self, sockets: Sockets) -> Self {
+        let name = match sockets {
+            Sockets::Each => self.name.clone(),
+            Sockets::One => format!("{}, one socket", self.name),
+        };
+        Self { name, sockets, ..self }
+    }
+
+    /// The same, with clients that wait as `client` says where the load would have them sleep.
+    #[must_use]
+    pub fn with_client(self, client: Mode) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it does not answer, with what it said last.
+    pub fn launch(&self, setup: &Setup) -> Result<SpratServer> {
+        let folder = own_folder(&setup.data, "sprat")?;
+        let (coordinator, listen) = (free_loopback_addr()?, free_loopback_addr()?);
+        let locator = format!("tcp:host={},port={}", coordinator.ip(), coordinator.port());
+        let mut server = SpratServer {
+            process: None,
+            arguments: self.arguments(setup, &locator, listen, &folder),
+            settings: self.clone(),
+            core: setup.core,
+            folder,
+            coordinator: locator,
+        };
+        server.run()?;
+        Ok(server)
+    }
+
+    fn arguments(&self, setup: &Setup, coordinator: &str, listen: SocketAddr, folder: &TempDir) -> Vec<OsString> {
+        let durability = match setup.durability {
+            Durability::Memory => "none",
+            Durability::Buffered => "buffered",
+            Durability::Sync => "sync",
+        };
+        let listen = format!("{}:host={},port={}", self.transport.word(), listen.ip(), listen.port());
+        let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into()];
+        let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+        pair("-C", coordinator.into());
+        pair("-L", listen.into());
+        pair("--memory", setup.memory_bytes.to_string().into());
+        pair("--data", folder.path().join("data").into());
+        pair("--durability", durability.into());
+        pair("--idle", word(self.server).into());
+        pair("--metrics", "none".into());
+        arguments
+    }
+}
+
+fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Spin => "spin",
+        Mode::Sleep => "sleep",
+        Mode::Adaptive => "adaptive",
+    }
+}
+
+impl System for Sprat {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn offers(&self, _durability: Durability) -> bool {
+        true
+    }
+
+    fn start(&self, setup: &Setup) -> Result<Box<dyn Server>> {
+        Ok(Box::new(self.launch(setup)?))
+    }
+}
+
+/// A running server of ours.
+pub struct SpratServer {
+    // Killed before its folder goes.
+    process: Option<Process>,
+    settings: Sprat,
+    arguments: Vec<OsString>,
+    core: Option<usize>,
+    folder: TempDir,
+    coordinator: String,
+}
+
+impl SpratServer {
+    /// Locator of its coordinator.
+    #[must_use]
+    pub fn coordinator(&self) -> &str {
+        &self.coordinator
+    }
+
+    /// What the server tells of itself, by counter.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    ///
+    /// One that was stopped for others to be measured goes on from here.
+    pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
+        self.wake();
+        let mut client = client(&self.coordinator, PATIENCE)?;
+        let servers = client.list_servers()?;
+        let server = servers.first().context("a server that has enlisted")?;
+        Ok(client.server_stats(&server.locator)?)
+    }
+
+    fn run(&mut self) -> Result<Duration> {
+        let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
+        let process = Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
+        let coordinator = &self.coordinator;
+        self.process.insert(process).wait_ready(READY_LIMIT, || is_ready(coordinator))
+    }
+
+    /// Has it go on, if it was stopped for others to be measured.
+    fn wake(&self) {
+        set_stopped(self.pid(), false);
+    }
+
+    fn process(&self) -> &Process {
+        self.process.as_ref().expect("running since its launch")
+    }
+}
+
+impl Server for SpratServer {
+    fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+        self.wake();
+        let Sprat { sockets, client, server, .. } = self.settings;
+        let target = connect(&self.coordinator, connections, sockets, client)?;
+        // Of those that spin, only the one that is measured may.
+        Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
+    }
+
+    fn restart(&mut self) -> Result<Duration> {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+        self.run()
+    }
+}
+
+/// Drops the table that loads use, and all that is in it.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub fn forget(coordinator: &str) -> Result<()> {
+    Ok(client(coordinator, PATIENCE)?.drop_table(TABLE)?)
+}
+
+/// Stops a process, or lets it go on.
+fn set_stopped(pid: u32, stopped: bool) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    // One that has died shows so when it is next asked something.
+    let _ = kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT });
+}
+
+fn client(coordinator: &str, timeout: Duration) -> Result<Client, Error> {
+    Client::connect(&Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep })
+}
+
+/// Whether the coordinator has the table and its server answers for it; makes the table if it is missing.
+fn is_ready(coordinator: &str) -> bool {
+    let look = || -> Result<(), Error> {
+        let mut quick = client(coordinator, LOOK)?;
+        let table: Table = match quick.table(TABLE) {
+            Err(Error::NoSuchTable(_)) => client(coordinator, PATIENCE)?.create_table(TABLE),
+            found => found,
+        }?;
+        // A table just made is not known to this client.
+        let mut quick = client(coordinator, LOOK)?;
+        quick.table(TABLE)?;
+        quick.get(table, b"ready?").map(drop)
+    };
+    look().is_ok()
+}

@@ -1,0 +1,209 @@
+//! What a nearly full memory costs: cleaning pays for every overwrite.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use super::{Lab, Loaded, Results, VALUE_BYTES, measure};
+use crate::load::{Plan, Workload, preload_range, run};
+use crate::ours::{Sprat, SpratServer};
+use crate::system::{Durability, Server, Setup};
+use crate::target::{Completion, Op, Target, Wait};
+
+/// Memory of the servers filled, bytes: many segments even in the tenth that stays free.
+const MEMORY: u64 = 768 << 20;
+
+/// Objects written to learn how much log one takes.
+const SAMPLE: u64 = 10_000;
+
+/// Overwrites in flight.
+const DEPTH: usize = 64;
+
+/// Free memory is overwritten this many times before anything counts: the log is then as it stays.
+const AGEING: f64 = 1.5;
+
+/// Longest time for that.
+const AGEING_LIMIT: Duration = Duration::from_secs(20);
+
+/// Writes beside the timed reads, a second.
+pub const BESIDE_RATE: u32 = 40_000;
+
+/// Share of the memory that live objects take in the server whose reads are the measure without cleaning.
+const ROOMY: f64 = 0.25;
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Utilisation {
+    /// Random overwrites at 50 % and 90 %, in this order.
+    pub overwrites: Results,
+    /// One client's reads beside the same writes: without cleaning (25 % full), and with (90 %).
+    pub reads: Results,
+    /// Bytes the cleaner moved during the reads, without and with.
+    pub moved: [u64; 2],
+}
+
+/// A server filled to a share of its memory.
+struct Filled {
+    server: SpratServer,
+    keys: u64,
+    free_bytes: u64,
+    log_bytes: f64,
+}
+
+/// Random overwrites of 100 B objects where live objects take half the memory and nine tenths of it; and one client's
+/// reads beside writes at a fixed rate, with and without cleaning. `system` keeps its log in memory only.
+///
+/// # Errors
+/// When a server cannot be started or breaks.
+pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
+    let half = fill(lab, system, 0.5)?;
+    let full = fill(lab, system, 0.9)?;
+    let mut loaded = Vec::new();
+    for (filled, label) in [(&half, "50 % full"), (&full, "90 % full")] {
+        let mut target = filled.server.connect(1)?;
+        let plan = Plan {
+            depth: DEPTH,
+            ..lab.timed(Plan::one_client(Workload::writes(filled.keys, VALUE_BYTES), Wait::Spin))
+        };
+        age(target.as_mut(), filled, &plan)?;
+        loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
+    }
+    let overwrites = measure(lab, &format!("{VALUE_BYTES} B random overwrites, {DEPTH} in flight"), loaded)?;
+    drop(half);
+    let roomy = fill(lab, system, ROOMY)?;
+    let before = [moved(&roomy)?, moved(&full)?];
+    let mut loaded = Vec::new();
+    for (filled, label) in [(&roomy, "25 % full, no cleaning"), (&full, "90 % full, cleaning")] {
+        let plan = lab.timed(Plan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
+        let writes = filled.server.connect(1)?;
+        let mut target = Box::new(Beside::new(filled.server.connect(1)?, writes, filled.keys));
+        target.set_active(false);
+        loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
+    }
+    let title = format!("{VALUE_BYTES} B reads, one client, beside {BESIDE_RATE} random overwrites a second");
+    let reads = measure(lab, &title, loaded)?;
+    let after = [moved(&roomy)?, moved(&full)?];
+    let moved = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
+    Ok(Utilisation { overwrites, reads, moved })
+}
+
+fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
+    let setup = Setup { durability: Durability::Memory, memory_bytes: MEMORY, ..lab.setup.clone() };
+    let server = system.launch(&setup)?;
+    let mut target = server.connect(1)?;
+    let workload = Workload::writes(u64::MAX, VALUE_BYTES);
+    preload_range(target.as_mut(), &workload, 0..SAMPLE)?;
+    let object_bytes = counter(&server, "object_bytes")?;
+    let log_bytes = object_bytes as f64 / SAMPLE as f64;
+    let memory_bytes = counter(&server, "memory_bytes")?;
+    let keys = whole(memory_bytes as f64 * share / log_bytes);
+    ensure!(keys > SAMPLE, "{memory_bytes} bytes of memory are too few to fill");
+    preload_range(target.as_mut(), &workload, SAMPLE..keys)?;
+    let free_bytes = counter(&server, "memory_free_bytes")?;
+    target.set_active(false);
+    Ok(Filled { server, keys, free_bytes, log_bytes })
+}
+
+/// Overwrites until the cleaner has come to its steady state.
+fn age(target: &mut dyn Target, filled: &Filled, plan: &Plan) -> Result<()> {
+    let writes = whole(filled.free_bytes as f64 * AGEING / filled.log_bytes);
+    target.set_active(true);
+    let plan = Plan { warm_up: Duration::ZERO, duration: AGEING_LIMIT, max_ops: Some(writes), ..plan.clone() };
+    let aged = run(target, &plan)?;
+    target.set_active(false);
+    ensure!(aged.failures() == 0, "{} of {} overwrites failed", aged.failures(), aged.ended);
+    Ok(())
+}
+
+fn counter(server: &SpratServer, name: &str) -> Result<u64> {
+    let counters = server.counters()?;
+    let found = counters.iter().find(|counter| counter.name == name);
+    found.map(|counter| counter.value).with_context(|| format!("no counter `{name}`"))
+}
+
+fn moved(filled: &Filled) -> Result<u64> {
+    let mut asked = filled.server.connect(1)?;
+    asked.set_active(true);
+    let moved = counter(&filled.server, "cleaner_compacted_bytes_total")?
+        + counter(&filled.server, "cleaner_combined_bytes_total")?;
+    asked.set_active(false);
+    Ok(moved)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of bytes and objects, far below 2^53")]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+/// A target whose reads are the load, beside overwrites at a rate of their own that the load does not see.
+struct Beside {
+    reads: Box<dyn Target>,
+    writes: Box<dyn Target>,
+    keys: u64,
+    random: crate::load::keys::Random,
+    value: Vec<u8>,
+    started: std::time::Instant,
+    sent: u64,
+    answered: u64,
+    done: Vec<Completion>,
+}
+
+impl Beside {
+    fn new(reads: Box<dyn Target>, writes: Box<dyn Target>, keys: u64) -> Self {
+        Self {
+            reads,
+            writes,
+            keys,
+            random: crate::load::keys::Random::new(7),
+            value: vec![0x5A; VALUE_BYTES],
+            started: std::time::Instant::now(),
+            sent: 0,
+            answered: 0,
+            done: Vec::new(),
+        }
+    }
+}
+
+impl Target for Beside {
+    fn name(&self) -> &str {
+        self.reads.name()
+    }
+
+    fn transport(&self) -> &str {
+        self.reads.transport()
+    }
+
+    fn connections(&self) -> usize {
+        self.reads.connections()
+    }
+
+    fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
+        self.reads.submit(connection, op, tag)
+    }
+
+    fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()> {
+        self.reads.poll(patience, done)?;
+        let due = whole(self.started.elapsed().as_secs_f64() * f64::from(BESIDE_RATE));
+        if self.sent < due && self.sent - self.answered < DEPTH as u64 {
+            let mut key = [0; 30];
+            crate::load::keys::write_key(self.random.below(self.keys), &mut key);
+            if self.writes.submit(0, &Op::Put { key: &key, value: &self.value }, self.sent)? {
+                self.sent += 1;
+            }
+        }
+        if self.sent > self.answered {
+            self.writes.poll(Duration::ZERO, &mut self.done)?;
+            self.answered += self.done.len() as u64;
+            self.done.clear();
+        }
+        Ok(())
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.reads.set_active(active);
+        self.started = std::time::Instant::now();
+        self.sent = 0;
+        self.answered = 0;
+    }
+}

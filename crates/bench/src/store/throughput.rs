@@ -1,0 +1,63 @@
+//! Operations a second of one server core.
+
+use anyhow::Result;
+use sprat_client::Mode;
+
+use super::{Findings, Settings, rate};
+use crate::goals::Goal;
+use crate::ours::{Sockets, Transport};
+use crate::scenarios::{self, Mix};
+use crate::system::{Memcached, Redis, System};
+
+const UDP: &str = "sprat fast+udp";
+const TCP: &str = "sprat tcp";
+const ONE: &str = "sprat fast+udp, one socket";
+
+/// Connections that most clients of one server make.
+const CONNECTIONS: usize = 50;
+
+/// Operations in flight of the pipelined load.
+const DEPTH: usize = 512;
+
+/// Fifty connections, each waiting for its answers.
+pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let one = udp.clone().over(Sockets::One);
+    let redis = Redis { unix: false };
+    let systems: [&dyn System; 5] = [&udp, &tcp, &one, &redis, &Memcached];
+    let lab = settings.undisturbed();
+    let reads = scenarios::throughput(&lab, &systems, Mix::reads(CONNECTIONS, 1))?;
+    for (label, what) in [(UDP, "fast+udp"), (TCP, "tcp")] {
+        let ours = rate(&reads, label);
+        let name = format!("reads, 50 connections, {what}, one server core, vs Redis");
+        findings.row(&name, ours, rate(&reads, "redis"), "op/s", Goal::RatioAtLeast(1.5));
+        let name = format!("reads, 50 connections, {what}, one server core, vs memcached");
+        findings.row(&name, ours, rate(&reads, "memcached"), "op/s", Goal::RatioAtLeast(1.0));
+    }
+    let name = "reads, 50 clients of one node (one socket), fast+udp, vs Redis with 50 connections";
+    findings.row(name, rate(&reads, ONE), rate(&reads, "redis"), "op/s", Goal::Shown);
+    let writes = scenarios::throughput(&lab, &systems, Mix::writes(CONNECTIONS, 1))?;
+    let name = "writes in memory, 50 connections, fast+udp, vs Redis";
+    findings.row(name, rate(&writes, UDP), rate(&writes, "redis"), "op/s", Goal::Shown);
+    findings.results(reads);
+    findings.results(writes);
+    Ok(())
+}
+
+/// One connection with many operations in flight.
+pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let redis = Redis { unix: false };
+    let systems: [&dyn System; 4] = [&udp, &tcp, &redis, &Memcached];
+    let results = scenarios::throughput(&settings.undisturbed(), &systems, Mix::reads(1, DEPTH))?;
+    let (peer, cached) = (rate(&results, "redis"), rate(&results, "memcached"));
+    findings.row("pipelined reads, fast+udp", rate(&results, UDP), peer, "op/s", Goal::AtLeast(2e6));
+    findings.row("pipelined reads, tcp", rate(&results, TCP), peer, "op/s", Goal::Shown);
+    findings.row("pipelined reads, fast+udp, vs memcached", rate(&results, UDP), cached, "op/s", Goal::Shown);
+    findings.note(format!(
+        "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the server's, so this is what \
+         one client core and one server core do together."
+    ));
+    findings.results(results);
+    Ok(())
+}
