@@ -5,12 +5,15 @@ use crate::backup::{self, ReplayReport};
 use crate::data_dir::Identity;
 use crate::master::{Inbox, Master};
 use crate::restart;
-use sprat_disk::{Access, FileDisk};
+use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
 use sprat_net::Mode;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// How long the writes of a server that was killed may take to end.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a write has survived when it is acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -83,10 +86,34 @@ pub(super) fn open(
     let config = Config { seed: identity.seed, ..Config::new(memory, sprat_log::Durability::Tracked) };
     let (config, setup) = restart::set_up(config, options.disk, (identity.cluster, identity.server), durability)
         .map_err(ServerError::Log)?;
-    let disk = FileDisk::open(&path, access).map_err(|error| failed(&error))?;
+    let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();
     let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
     Ok((Master::new(log, Some(backup), inbox), restored))
+}
+
+/// Opens the log file. The data directory is ours, so whoever still has the file locked is a server that was killed:
+/// the kernel holds it until the writes that were under way have ended. To read the log before would be to miss them.
+fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+    let until = Instant::now() + RELEASE_PATIENCE;
+    let mut told = false;
+    loop {
+        match FileDisk::open(path, access) {
+            Err(OpenError::Locked(_)) if Instant::now() < until => {
+                if !told {
+                    tracing::info!("waiting until the kernel has ended what the last server was writing");
+                    told = true;
+                }
+                pause();
+            }
+            opened => return opened,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a server that starts has nothing else to do")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
 }

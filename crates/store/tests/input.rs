@@ -1,0 +1,80 @@
+//! Whole servers that find something wrong when they start.
+
+use sprat_client::{Client, Options};
+use sprat_disk::{Access, FileDisk};
+use sprat_net::Mode;
+use sprat_store::server::{Durability, Server, ServerOptions};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+fn options(data: &Path) -> ServerOptions {
+    ServerOptions {
+        coordinator: "tcp:host=127.0.0.1,port=0".into(),
+        embedded: true,
+        listen: "fast+udp:host=127.0.0.1,port=0".into(),
+        memory: 64 << 20,
+        disk: 256 << 20,
+        data: data.to_owned(),
+        durability: Durability::Sync,
+        idle: Mode::Adaptive,
+        core: None,
+        metrics: None,
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
+}
+
+#[test]
+fn a_log_that_the_kernel_still_holds_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&options(dir.path())).unwrap();
+    let mut before = client(&server);
+    let table = before.create_table("t").unwrap();
+    before.put(table, b"k", b"v").unwrap();
+    server.stop().unwrap();
+
+    // As after a kill with writes under way: the file is locked, the directory is not.
+    let held = FileDisk::open(&dir.path().join("log.sprat"), Access::Cached).unwrap();
+    let released = AtomicBool::new(false);
+    let server = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::park_timeout(Duration::from_millis(300));
+            released.store(true, Ordering::Release);
+            drop(held);
+        });
+        let server = Server::start(&options(dir.path())).unwrap();
+        assert!(released.load(Ordering::Acquire), "it was opened while another could still write");
+        server
+    });
+    let mut after = client(&server);
+    let table = after.table("t").unwrap();
+    assert_eq!(after.get(table, b"k").unwrap().unwrap().value, b"v");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let options = ServerOptions { listen: format!("fast+udp:host=127.0.0.1,port={port}"), ..options(dir.path()) };
+    let error = Server::start(&options).err().expect("refused").to_string();
+    assert!(error.contains(&port.to_string()), "{error}");
+    drop(taken);
+    Server::start(&options).unwrap().stop().unwrap();
+}
+
+#[test]
+fn much_more_disk_than_the_memory_can_list_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ServerOptions { disk: 1 << 40, ..options(dir.path()) };
+    let server = Server::start(&options).unwrap();
+    let mut client = client(&server);
+    let table = client.create_table("t").unwrap();
+    client.put(table, b"k", b"v").unwrap();
+    server.stop().unwrap();
+}
