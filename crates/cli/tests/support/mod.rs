@@ -1,0 +1,215 @@
+//! The real binary as a child process, for tests.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start, and a command to end. Far more than either needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A coordinator's and a server's port of the system's choice.
+pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
+pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
+pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
+
+/// The binary, without what the caller's environment would tell it.
+pub(crate) fn sprat() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
+    command.env_remove("SPRAT_COORDINATOR").env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.stdout).expect("text")
+    }
+
+    /// Its standard output, of a command that must have succeeded.
+    #[track_caller]
+    pub(crate) fn ok(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.text()
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(args: &[&str]) -> Ran {
+    run_with(args, b"")
+}
+
+/// Runs the binary to its end, with `input` on its standard input.
+pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
+    let mut child = sprat()
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // It may end without reading all: then the pipe breaks, which is no concern here.
+    let feed = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("it ends");
+    feed.join().expect("no panic");
+    Ran {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8(output.stderr).expect("messages are text"),
+    }
+}
+
+/// A running `sprat server`. Killed when dropped.
+pub(crate) struct ServerProcess {
+    child: Child,
+    lines: Receiver<String>,
+    /// What it has said on standard error until it was ready.
+    pub(crate) said: String,
+    /// Where its coordinator and its objects are.
+    pub(crate) coordinator: String,
+    pub(crate) listen: String,
+}
+
+impl ServerProcess {
+    /// Starts a server that brings its own coordinator, and waits until it is ready.
+    ///
+    /// # Errors
+    /// All it said, when it ended instead.
+    pub(crate) fn start(data: &Path, flags: &[&str]) -> Result<Self, String> {
+        let mut server = Self::spawn(data, flags);
+        server.wait_ready().map(|()| server)
+    }
+
+    /// Starts a server and does not wait.
+    pub(crate) fn spawn(data: &Path, flags: &[&str]) -> Self {
+        let given = |flag: &str| flags.contains(&flag);
+        let mut command = sprat();
+        command.arg("server").arg("--data").arg(data);
+        if !given("-C") {
+            command.args(["-C", COORDINATOR, "--with-coordinator"]);
+        }
+        if !given("-L") {
+            command.args(["-L", UDP]);
+        }
+        if !given("--metrics") {
+            command.args(["--metrics", "none"]);
+        }
+        command.args(flags).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let stderr = child.stderr.take().expect("piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines, said: String::new(), coordinator: String::new(), listen: String::new() }
+    }
+
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// All it said, when it ended instead.
+    pub(crate) fn wait_ready(&mut self) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.said += &line;
+                    self.said.push('\n');
+                    let Some(rest) = line.strip_prefix("sprat: ready at ") else { continue };
+                    let mut parts = rest.split("; ");
+                    self.listen = parts.next().unwrap_or_default().to_owned();
+                    let coordinator = parts.next().and_then(|part| part.strip_prefix("coordinator at "));
+                    self.coordinator = coordinator.expect("the line names both").to_owned();
+                    return Ok(());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().expect("ours");
+                    return Err(format!("{}{status}", self.said));
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("neither ready nor ended; it said: {}", self.said),
+            }
+        }
+    }
+
+    /// What it has said since it was ready; all of it once it has ended.
+    pub(crate) fn heard(&mut self) -> String {
+        let mut text = String::new();
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(100)) {
+            text += &line;
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Ends it without a warning.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().expect("ours");
+    }
+
+    /// Ends it as Ctrl-C does, and waits.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        self.child.wait().expect("ours")
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("ours").is_none()
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Numbers from a seed (splitmix64).
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
+    }
+
+    pub(crate) fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).expect("below a usize")
+    }
+
+    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// Reads all of a reader, of which there is less than a gigabyte.
+pub(crate) fn read_all(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).expect("it can be read");
+    bytes
+}
