@@ -211,6 +211,11 @@ impl Core {
         ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
     }
 
+    /// What the RPC layer has counted, for each transport in use.
+    pub fn rpc_counters(&self) -> impl Iterator<Item = &sprat_rpc::Counters> {
+        self.ports.iter().map(Port::counters)
+    }
+
     /// Descriptors to wait on while operations are under way.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.ports.iter().filter(|port| !port.is_idle()).filter_map(|port| port.driver().poll_fd())

@@ -3,7 +3,7 @@
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
 use sprat_net::{AnyDriver, Driver as _, Nanos};
-use sprat_rpc::{CallError, Config, Endpoint, MAX_SLOTS, SessionId};
+use sprat_rpc::{CallError, Config, Counters, Endpoint, MAX_SLOTS, SessionId};
 use std::net::SocketAddr;
 
 /// Sessions to one server: as many operations under way as they have slots; more wait.
@@ -38,6 +38,10 @@ impl Port {
 
     pub(crate) fn driver(&self) -> &AnyDriver {
         &self.driver
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        self.endpoint.counters()
     }
 
     pub(crate) fn is_idle(&self) -> bool {

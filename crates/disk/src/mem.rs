@@ -232,6 +232,12 @@ impl MemControl {
         state.now = state.now.max(now);
     }
 
+    /// The virtual clock, nanoseconds: ahead of what was set when someone had to wait for an answer.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        lock(&self.state).now
+    }
+
     /// When the next answer is due, nanoseconds; `None` when nothing is under way.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {

@@ -1,0 +1,175 @@
+//! Whether calls on one object can have happened one after the other, each at some moment between being asked and told.
+//!
+//! The search of Wing and Gong with the memory of Lowe: try every call that may come next, remember which sets of calls
+//! in which state led nowhere. A call whose outcome is unknown may come at any time after it was asked, or never.
+//!
+//! The model is what the store promises of an object: an overwrite has the next version, a new object one
+//! above every version its key ever had. A call whose version nobody was told leaves the version
+//! open but for a lower bound, until someone is told.
+
+use crate::history::{Action, OPEN, Operation, Told, Value};
+use sprat_wire::op::Condition;
+use std::collections::HashSet;
+
+/// States that the search looks at before it gives up.
+const MAX_STATES: usize = 300_000;
+
+/// An object in the model.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct State {
+    value: Option<Value>,
+    /// The version, or a version that it is above; of an absent object, the highest known to have been.
+    version: u64,
+    /// Whether `version` is the version.
+    exact: bool,
+}
+
+impl State {
+    /// An object that never was.
+    pub const NEVER: Self = Self { value: None, version: 0, exact: true };
+
+    /// The state, knowing that its object has this version; `None` if it cannot.
+    fn with_version(self, version: u64) -> Option<Self> {
+        let fits = if self.exact { version == self.version } else { version > self.version };
+        (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })
+    }
+
+    /// The state, knowing that the condition holds; `None` if it cannot.
+    fn given(self, condition: Condition) -> Option<Self> {
+        match condition {
+            Condition::None => Some(self),
+            Condition::Absent => self.value.is_none().then_some(self),
+            Condition::Exists => self.value.is_some().then_some(self),
+            Condition::Version(version) => self.with_version(version),
+        }
+    }
+
+    /// The state, knowing that the condition does not hold as the object has this version.
+    fn refusing(self, condition: Condition, current: Option<u64>) -> Option<Self> {
+        let known = match current {
+            Some(version) => self.with_version(version)?,
+            None => self.value.is_none().then_some(self)?,
+        };
+        (!condition.holds(current)).then_some(known)
+    }
+
+    /// After a write told to have given this version; of an unknown one for `None`.
+    fn written(self, value: Value, told: Option<u64>) -> Option<Self> {
+        let value = Some(value);
+        let (version, exact) = match (self.value, told) {
+            (Some(_), Some(version)) => (self.with_version(version.checked_sub(1)?)?.version + 1, true),
+            (Some(_), None) => (self.version + 1, self.exact),
+            (None, Some(version)) if version > self.version => (version, true),
+            (None, Some(_)) => return None,
+            (None, None) => (self.version, false),
+        };
+        Some(Self { value, version, exact })
+    }
+
+    fn removed(self, told: Option<u64>) -> Option<Self> {
+        let was = match told {
+            Some(version) => self.with_version(version)?,
+            None => self.value.is_some().then_some(self)?,
+        };
+        let version = if was.exact { was.version } else { was.version + 1 };
+        Some(Self { value: None, version, exact: true })
+    }
+
+    fn number(self) -> Option<i64> {
+        match self.value {
+            None => Some(0),
+            Some(Value::Number(number)) => Some(number),
+            Some(Value::Text { .. }) => None,
+        }
+    }
+
+    /// The state after a call that took place and was told what it was told; `None` if that cannot be.
+    #[must_use]
+    pub fn after(self, action: Action, told: Told) -> Option<Self> {
+        match (action, told) {
+            (Action::Read, Told::Found { version, value }) if self.value == Some(value) => self.with_version(version),
+            (Action::Read, Told::Absent) => self.value.is_none().then_some(self),
+            (Action::Write { value, condition }, Told::Done { version }) => {
+                self.given(condition)?.written(value, Some(version))
+            }
+            (Action::Write { value, condition }, Told::Unknown) => self.given(condition)?.written(value, None),
+            (Action::Remove { condition }, Told::Done { version }) => self.given(condition)?.removed(Some(version)),
+            (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
+            (Action::Remove { condition }, Told::Absent) => {
+                self.given(condition).filter(|state| state.value.is_none())
+            }
+            (Action::Write { condition, .. } | Action::Remove { condition }, Told::Conflict(current)) => {
+                self.refusing(condition, current)
+            }
+            (Action::Increment { delta }, Told::Sum { sum, version }) if self.number()?.checked_add(delta) == Some(sum) => {
+                self.written(Value::Number(sum), Some(version))
+            }
+            (Action::Increment { delta }, Told::Unknown) => {
+                self.written(Value::Number(self.number()?.checked_add(delta)?), None)
+            }
+            (Action::Increment { .. }, Told::NotANumber) => self.number().is_none().then_some(self),
+            _ => None,
+        }
+    }
+}
+
+/// What the search found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// They can have happened so.
+    Linearizable,
+    /// They cannot: the number of the first call that found no place in the best attempt, and the state it met there.
+    Broken(usize, State),
+    /// The search grew too large.
+    Undecided,
+}
+
+/// Calls that are done, one bit each.
+type Set = Box<[u64]>;
+
+fn has(set: &Set, index: usize) -> bool {
+    set[index / 64] >> (index % 64) & 1 == 1
+}
+
+fn with(set: &Set, index: usize) -> Set {
+    let mut set = set.clone();
+    set[index / 64] |= 1 << (index % 64);
+    set
+}
+
+/// Searches an order for calls on one object. Those told to be not done must be left out.
+#[must_use]
+pub fn check(calls: &[Operation]) -> Verdict {
+    let mut calls: Vec<&Operation> = calls.iter().filter(|call| call.action != Action::Read || call.returned != OPEN).collect();
+    // Those told first come first, and those never told come last.
+    calls.sort_by_key(|call| (call.returned, call.invoked));
+    let certain = calls.iter().filter(|call| call.returned != OPEN).count();
+    let mut seen: HashSet<(Set, State)> = HashSet::new();
+    let nothing: Set = vec![0; calls.len().div_ceil(64)].into();
+    let mut stack = vec![(nothing, State::NEVER)];
+    let mut best = (0, 0, State::NEVER);
+    while let Some((done, state)) = stack.pop() {
+        // In the order of being told, so the first that is not done is the first that must be.
+        let Some(first) = (0..certain).find(|&index| !has(&done, index)) else { return Verdict::Linearizable };
+        if first >= best.0 {
+            best = (first, calls[first].number, state);
+        }
+        if !seen.insert((done.clone(), state)) {
+            continue;
+        }
+        if seen.len() > MAX_STATES {
+            return Verdict::Undecided;
+        }
+        let next = |&index: &usize| !has(&done, index) && calls[index].invoked < calls[first].returned;
+        let moves = (first..calls.len()).filter(next);
+        let mut moves: Vec<_> =
+            moves.filter_map(|index| Some((index, state.after(calls[index].action, calls[index].told)?))).collect();
+        // What changes nothing, not even what is known, may as well come now.
+        if let Some(&calm) = moves.iter().find(|&&(index, after)| after == state && index < certain) {
+            moves = vec![calm];
+        }
+        // The last one pushed is tried first.
+        stack.extend(moves.into_iter().rev().map(|(index, after)| (with(&done, index), after)));
+    }
+    Verdict::Broken(best.1, best.2)
+}

@@ -1,0 +1,90 @@
+//! Whether a history can be.
+
+pub mod linear;
+pub mod scan;
+
+use crate::history::{History, Name, Operation, Told};
+use linear::Verdict;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Calls told of around the one that does not fit.
+const CONTEXT: usize = 24;
+
+/// What cannot be.
+#[derive(Clone, Debug, Error)]
+pub enum Violation {
+    /// Calls on one object that fit no order.
+    #[error("object {name} is not linearizable: no place for `{call}`, where the best attempt has {state:?}\n{around}")]
+    Object {
+        /// The object.
+        name: Name,
+        /// The call without a place.
+        call: String,
+        /// What it met.
+        state: linear::State,
+        /// The object's calls around it, in order, a line each.
+        around: String,
+    },
+    /// A page of a scan that is wrong by itself.
+    #[error("scan {scan} of table {table}: {what}")]
+    Page {
+        /// Which scan.
+        scan: u64,
+        /// Of which table.
+        table: u32,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// Objects.
+    pub objects: u64,
+    /// Calls and rows of pages.
+    pub calls: u64,
+    /// Objects whose history was too tangled to decide on.
+    pub undecided: u64,
+}
+
+/// Checks a history. `hash_seed` and `keys` say where objects are in scans, see [`scan`].
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Box<Violation>> {
+    let mut objects: BTreeMap<Name, Vec<Operation>> = BTreeMap::new();
+    for operation in history.operations.iter().filter(|operation| operation.told != Told::NotDone) {
+        objects.entry(operation.name).or_default().push(*operation);
+    }
+    for page in &history.pages {
+        let reads = scan::reads(page, hash_seed, keys)
+            .map_err(|what| Violation::Page { scan: page.scan, table: page.table, what })?;
+        for read in reads {
+            objects.entry(read.name).or_default().push(read);
+        }
+    }
+    let mut checked = Checked::default();
+    for (name, mut calls) in objects {
+        calls.sort_by_key(|call| call.invoked);
+        for (number, call) in calls.iter_mut().enumerate() {
+            call.number = number;
+        }
+        checked.objects += 1;
+        checked.calls += calls.len() as u64;
+        match linear::check(&calls) {
+            Verdict::Linearizable => {}
+            Verdict::Undecided => checked.undecided += 1,
+            Verdict::Broken(number, state) => {
+                let from = number.saturating_sub(CONTEXT);
+                let lines = calls.iter().skip(from).take(2 * CONTEXT);
+                let mark = |call: &Operation| if call.number == number { "=> " } else { "   " };
+                let around: Vec<String> = lines.map(|call| format!("{}{call}", mark(call))).collect();
+                let call = calls[number].to_string();
+                return Err(Box::new(Violation::Object { name, call, state, around: around.join("\n") }));
+            }
+        }
+    }
+    Ok(checked)
+}

@@ -1,0 +1,201 @@
+//! What goes wrong, and when.
+
+use crate::random::{Random, mix};
+use crate::settings::Settings;
+use sprat_disk::Latency;
+use sprat_net::{Fate, Flight, Nanos};
+use sprat_store::backup::Durability;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Something that goes wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The server's power fails, for so long; or only its process ends.
+    Crash {
+        /// How long it stays down.
+        down: Duration,
+        /// Only the process: the kernel still writes what it has.
+        process: bool,
+    },
+    /// The server is stopped in order, and started again after so long.
+    Stop {
+        /// How long it stays down.
+        down: Duration,
+    },
+    /// At the server's next start its disk fails, at the operation so many away.
+    FailStart {
+        /// Operations that still work.
+        after: u64,
+        /// How it fails.
+        how: sprat_disk::Fault,
+    },
+    /// The disk fails, at the operation so many away.
+    FailDisk {
+        /// Operations that still work.
+        after: u64,
+        /// How it fails.
+        how: sprat_disk::Fault,
+    },
+    /// The medium holds no more than is in use now.
+    FillDisk,
+    /// The disk takes so long from now on.
+    Latency(Latency),
+    /// The network is like this from now on.
+    Weather {
+        /// Frames lost, of a million.
+        loss: u64,
+        /// Frames that come twice, of a million.
+        twice: u64,
+        /// Shortest way, nanoseconds.
+        delay: u64,
+        /// At most this much longer, nanoseconds.
+        jitter: u64,
+    },
+    /// A client is cut off for so long; all of them for `None`.
+    Cut {
+        /// Which.
+        client: Option<usize>,
+        /// How long.
+        lasts: Duration,
+    },
+    /// The server does not run for so long.
+    PauseServer(Duration),
+    /// A client does not run for so long.
+    PauseClient(usize, Duration),
+    /// A client ends, and another begins in its place.
+    RestartClient(usize),
+    /// A table is dropped, and another made.
+    Recreate(usize),
+}
+
+/// The faults of a history by when they come, earliest first.
+pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
+    let span = u64::try_from(settings.span.as_nanos()).expect("seconds");
+    let mut faults: Vec<(Nanos, Fault)> = (0..settings.faults)
+        .flat_map(|_| {
+            let at = Nanos(random.below(span));
+            let fault = draw(settings, random);
+            // A start that fails needs a start.
+            let crash = matches!(fault, Fault::FailStart { .. }).then(|| (at + Duration::from_nanos(1), crash(settings, random)));
+            std::iter::once((at, fault)).chain(crash)
+        })
+        .collect();
+    // Never a history without a crash.
+    faults.push((Nanos(random.between(span / 4, span)), crash(settings, random)));
+    faults.sort_by_key(|&(at, _)| at);
+    faults
+}
+
+fn crash(settings: &Settings, random: &mut Random) -> Fault {
+    // What is buffered survives the process, not a power failure.
+    let process = settings.durability == Durability::Buffered || random.chance(1, 4);
+    Fault::Crash { down: random.micros(100, 100_000), process }
+}
+
+fn draw(settings: &Settings, random: &mut Random) -> Fault {
+    let client = usize::try_from(random.below(settings.clients as u64)).expect("few");
+    let disk_fault = *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]);
+    match random.below(24) {
+        0..5 => crash(settings, random),
+        5..7 => Fault::Stop { down: random.micros(100, 50_000) },
+        7..9 => Fault::FailStart { after: random.below(12), how: disk_fault },
+        9 => Fault::FailDisk { after: random.below(20), how: disk_fault },
+        10 => Fault::FillDisk,
+        11 => Fault::Latency(Latency {
+            base: random.between(1_000, 2_000_000),
+            durable: random.between(1_000, 5_000_000),
+            jitter: random.between(1, 3_000_000),
+        }),
+        12..16 => weather(settings, random),
+        16..18 => {
+            let client = random.chance(3, 4).then_some(client);
+            Fault::Cut { client, lasts: random.micros(1_000, 400_000) }
+        }
+        18 | 19 => Fault::PauseServer(random.micros(100, 50_000)),
+        20 => Fault::PauseClient(client, random.micros(100, 200_000)),
+        21 => Fault::RestartClient(client),
+        _ => Fault::Recreate(usize::try_from(random.below(settings.tables as u64)).expect("few")),
+    }
+}
+
+fn weather(settings: &Settings, random: &mut Random) -> Fault {
+    let delay = random.between(5_000, 200_000);
+    if settings.network.reliable {
+        return Fault::Weather { loss: 0, twice: 0, delay: 50_000, jitter: 0 };
+    }
+    let often = |random: &mut Random| match random.below(4) {
+        0 => 0,
+        1 | 2 => random.below(20_000),
+        _ => random.below(200_000),
+    };
+    Fault::Weather { loss: often(random), twice: often(random), delay, jitter: random.between(1, 500_000) }
+}
+
+/// The network's whims, shared with the hub's policy.
+#[derive(Debug)]
+pub struct Weather {
+    random: Random,
+    loss: u64,
+    twice: u64,
+    delay: u64,
+    jitter: u64,
+    /// Clients cut off.
+    pub cut: BTreeSet<SocketAddr>,
+    /// Frames lost, cut off ones included.
+    pub lost: u64,
+    /// Frames.
+    pub frames: u64,
+    /// A number for all that was sent, and when.
+    pub digest: u64,
+}
+
+impl Weather {
+    /// Fair, for now.
+    pub fn new(random: &mut Random, reliable: bool) -> Self {
+        let mut weather =
+            Self { random: random.fork(), loss: 0, twice: 0, delay: 0, jitter: 0, cut: BTreeSet::new(), lost: 0, frames: 0, digest: 0 };
+        weather.clear(reliable);
+        weather
+    }
+
+    /// Becomes fair.
+    pub fn clear(&mut self, reliable: bool) {
+        (self.loss, self.twice, self.delay) = (0, 0, 20_000);
+        self.jitter = if reliable { 0 } else { 50_000 };
+        self.cut.clear();
+    }
+
+    /// Becomes as the fault says.
+    pub fn set(&mut self, loss: u64, twice: u64, delay: u64, jitter: u64) {
+        (self.loss, self.twice, self.delay, self.jitter) = (loss, twice, delay, jitter);
+    }
+
+    fn delay(&mut self) -> Duration {
+        let more = if self.jitter > 0 { self.random.below(self.jitter) } else { 0 };
+        // Now and then a frame takes a detour.
+        let detour = if self.jitter > 0 && self.random.chance(1, 500) { self.random.below(30_000_000) } else { 0 };
+        Duration::from_nanos(self.delay + more + detour)
+    }
+
+    /// What becomes of a frame.
+    fn fate(&mut self, flight: &Flight<'_>) -> Fate {
+        self.frames += 1;
+        self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
+        if self.cut.contains(&flight.from) || self.cut.contains(&flight.to) || self.random.chance(self.loss, 1_000_000) {
+            self.lost += 1;
+            return Fate::Drop;
+        }
+        let first = self.delay();
+        if self.random.chance(self.twice, 1_000_000) { Fate::Twice(first, self.delay()) } else { Fate::Deliver(first) }
+    }
+}
+
+/// The policy for a hub.
+pub fn policy(weather: &Rc<RefCell<Weather>>) -> impl FnMut(Flight<'_>) -> Fate + use<> {
+    let weather = Rc::clone(weather);
+    move |flight| weather.borrow_mut().fate(&flight)
+}

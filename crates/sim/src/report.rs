@@ -1,0 +1,106 @@
+//! What comes out of histories.
+
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+/// What happened in some histories.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Summary {
+    /// Histories.
+    pub histories: u64,
+    /// Calls on objects.
+    pub operations: u64,
+    /// Of those, calls that were told how they ended.
+    pub told: u64,
+    /// Pages of scans.
+    pub pages: u64,
+    /// Crashes of the server, those while it started included.
+    pub crashes: u64,
+    /// Stops in order.
+    pub stops: u64,
+    /// Starts that replayed a log.
+    pub replays: u64,
+    /// Replays that found the end of the log torn.
+    pub cuts: u64,
+    /// Faults that the disk was told to have.
+    pub disk_faults: u64,
+    /// Frames sent.
+    pub frames: u64,
+    /// Of those, lost.
+    pub frames_lost: u64,
+    /// Requests and ranges sent or asked for again.
+    pub retransmissions: u64,
+    /// Segments that the cleaner combined or compacted.
+    pub cleaned: u64,
+    /// Tables made in place of dropped ones.
+    pub recreated: u64,
+    /// Objects whose calls were too tangled to decide on.
+    pub undecided: u64,
+    /// Virtual time.
+    pub time: Duration,
+    /// A number for everything that happened.
+    pub hash: u64,
+}
+
+impl AddAssign for Summary {
+    fn add_assign(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.operations += other.operations;
+        self.told += other.told;
+        self.pages += other.pages;
+        self.crashes += other.crashes;
+        self.stops += other.stops;
+        self.replays += other.replays;
+        self.cuts += other.cuts;
+        self.disk_faults += other.disk_faults;
+        self.frames += other.frames;
+        self.frames_lost += other.frames_lost;
+        self.retransmissions += other.retransmissions;
+        self.cleaned += other.cleaned;
+        self.recreated += other.recreated;
+        self.undecided += other.undecided;
+        self.time += other.time;
+        // In whatever order histories are added up.
+        self.hash ^= other.hash;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { histories, operations, told, pages, crashes, stops, replays, cuts, .. } = self;
+        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, recreated, undecided, .. } = self;
+        writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
+        writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
+        writeln!(f, "pages of scans  {pages:>12}")?;
+        writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
+        writeln!(f, "replays         {replays:>12}  {cuts} of a log with a torn end, which was cut")?;
+        writeln!(f, "disk faults     {disk_faults:>12}")?;
+        writeln!(f, "frames          {frames:>12}  {frames_lost} lost")?;
+        writeln!(f, "retransmissions {retransmissions:>12}")?;
+        writeln!(f, "cleaned         {cleaned:>12}  segments")?;
+        writeln!(f, "tables dropped  {recreated:>12}")?;
+        writeln!(f, "undecided       {undecided:>12}  objects")?;
+        write!(f, "hash         {:>15}", format!("{:016x}", self.hash))
+    }
+}
+
+/// A history that cannot be, or that ended badly.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+    /// Everything that happened, a line each.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, what, .. } = self;
+        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim --seed {seed} --verbose")
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,57 @@
+//! Many histories, on several threads.
+
+use crate::report::{Failure, Summary};
+use crate::world::run;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Failures after which no more histories are begun.
+const ENOUGH_FAILURES: usize = 5;
+
+/// What came out so far.
+#[derive(Default)]
+struct Outcome {
+    summary: Summary,
+    failures: Vec<Failure>,
+}
+
+/// Runs the histories of `seeds` on `threads` threads; `progress` is told, now and then and from any of them, how many are done.
+/// Returns what happened, and the failures by seed; after some, it stops early.
+///
+/// # Panics
+/// When `progress` does.
+pub fn run_seeds(seeds: Range<u64>, threads: usize, progress: impl Fn(u64) + Sync) -> (Summary, Vec<Failure>) {
+    let next = AtomicU64::new(seeds.start);
+    let enough = AtomicBool::new(false);
+    let outcome = Mutex::new(Outcome::default());
+    let work = || {
+        while !enough.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let result = run(seed);
+            let mut outcome = outcome.lock().expect("no holder panics");
+            match result {
+                Ok((summary, _)) => outcome.summary += summary,
+                Err(failure) => {
+                    outcome.summary.histories += 1;
+                    outcome.failures.push(*failure);
+                    enough.fetch_or(outcome.failures.len() >= ENOUGH_FAILURES, Ordering::Relaxed);
+                }
+            }
+            let done = outcome.summary.histories;
+            drop(outcome);
+            progress(done);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let Outcome { summary, mut failures } = outcome.into_inner().expect("no holder panicked");
+    failures.sort_by_key(|failure| failure.seed);
+    (summary, failures)
+}

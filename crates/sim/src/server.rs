@@ -1,0 +1,313 @@
+//! A server's lives: starting, serving, stopping, crashing, over one disk.
+
+use crate::settings::Settings;
+use sprat_disk::{MemControl, MemDisk};
+use sprat_log::Config;
+use sprat_net::{AnyDriver, Hub, Nanos};
+use sprat_store::backup::{Options, ReplayReport};
+use sprat_store::master::{Command, Master, Outbox, inbox};
+use sprat_store::node::{Node, Service as _};
+use sprat_store::restart;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Time that a turn of the server's loop takes when there was something to do.
+const TURN: Duration = Duration::from_micros(2);
+
+/// Time that a piece of idle work takes.
+const IDLE_WORK: Duration = Duration::from_micros(20);
+
+/// How long requests under way may take to end when the server stops.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// The hash seed of the log: where objects are in scans.
+pub const HASH_SEED: u64 = 0x5eed;
+
+type RealNode = Node<AnyDriver, Master<MemDisk>>;
+
+enum Life {
+    Down,
+    /// The log is open; that took time, which has yet to pass.
+    Starting(Box<Master<MemDisk>>, Nanos),
+    Up(Box<RealNode>),
+    /// Lets requests end, until then at most.
+    Stopping(Box<RealNode>, Nanos),
+}
+
+/// How a start went.
+#[derive(Debug)]
+pub enum Start {
+    /// The log is open.
+    Opened(Box<ReplayReport>),
+    /// The disk failed as it was told to.
+    Failed(String),
+}
+
+/// A server and its disk.
+pub struct Server {
+    /// The disk's tormentor.
+    pub control: MemControl,
+    config: Config,
+    options: Options,
+    address: SocketAddr,
+    hub: Hub,
+    life: Life,
+    outbox: Option<Outbox>,
+    wake: Nanos,
+    paused_until: Nanos,
+    /// Operation of the disk that is to fail.
+    trouble: Option<u64>,
+    /// The disk was told to fail, or is full.
+    ailing: bool,
+    /// The last stop was in order.
+    clean: bool,
+    retransmissions: u64,
+}
+
+impl Server {
+    /// A server that never ran, with an empty disk.
+    ///
+    /// # Panics
+    /// When the settings do not fit together.
+    pub fn new(settings: &Settings, hub: &Hub, address: SocketAddr, disk_seed: u64) -> Self {
+        let config = Config {
+            seed: HASH_SEED,
+            segment_bytes: settings.segment_bytes,
+            ..Config::new(settings.memory, sprat_log::Durability::Tracked)
+        };
+        let set_up = restart::set_up(config, settings.disk_bytes, (1, 1), settings.durability);
+        let (config, mut options) = set_up.expect("the settings fit");
+        options.threads = settings.replay_threads;
+        let control = MemControl::new(disk_seed);
+        control.set_latency(settings.latency);
+        Self {
+            control,
+            config,
+            options,
+            address,
+            hub: hub.clone(),
+            life: Life::Down,
+            outbox: None,
+            wake: Nanos(0),
+            paused_until: Nanos(0),
+            trouble: None,
+            ailing: false,
+            clean: false,
+            retransmissions: 0,
+        }
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether it neither runs nor starts.
+    pub fn is_down(&self) -> bool {
+        matches!(self.life, Life::Down)
+    }
+
+    /// Whether it serves.
+    pub fn is_up(&self) -> bool {
+        matches!(self.life, Life::Up(_))
+    }
+
+    /// The log, while there is one.
+    pub fn log(&self) -> Option<&sprat_log::Log> {
+        match &self.life {
+            Life::Down => None,
+            Life::Starting(master, _) => Some(master.log()),
+            Life::Up(node) | Life::Stopping(node, _) => Some(node.service().log()),
+        }
+    }
+
+    /// Why it takes no more writes; `None` while it does, or does not run.
+    fn stopped(&self) -> Option<&str> {
+        match &self.life {
+            Life::Up(node) => node.service().stopped(),
+            _ => None,
+        }
+    }
+
+    /// Whether the disk has come to the operation that was to fail.
+    fn met_trouble(&self) -> bool {
+        self.trouble.is_some_and(|number| self.control.operations() > number)
+    }
+
+    /// Has the disk fail at the operation so many away.
+    pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
+        self.control.fail(after, how);
+        self.trouble = Some(self.control.operations() + after);
+        self.ailing = true;
+    }
+
+    /// Leaves no more room on the disk.
+    pub fn fill_disk(&mut self) {
+        self.control.set_capacity(self.control.contents().len() as u64);
+        self.ailing = true;
+    }
+
+    /// Whether it must be started again to take writes.
+    pub fn is_sick(&self) -> bool {
+        self.stopped().is_some() || self.met_trouble()
+    }
+
+    /// Ranges and requests asked for again.
+    pub fn retransmissions(&self) -> u64 {
+        let living = match &self.life {
+            Life::Up(node) | Life::Stopping(node, _) => node.endpoint().counters().resends,
+            _ => 0,
+        };
+        self.retransmissions + living
+    }
+
+    /// Opens the log, with what is on the disk; it serves when the time that takes has passed.
+    ///
+    /// # Errors
+    /// In words, when it cannot be opened though the disk did nothing wrong.
+    ///
+    /// # Panics
+    /// When it runs.
+    pub fn start(&mut self, now: Nanos, version: u64, tables: &[u32]) -> Result<Start, String> {
+        assert!(self.is_down());
+        self.control.set_now(now.0);
+        let disk = self.control.open().expect("whoever had it open is gone");
+        let opened = restart::open(disk, &self.config, &self.options, tables);
+        let (log, backup, report) = match opened {
+            Ok(opened) => opened,
+            Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),
+            Err(error) => return Err(format!("the server cannot start again: {error}")),
+        };
+        log.check_invariants();
+        if self.clean && (!report.clean || report.cut.is_some()) {
+            return Err(format!("the log was closed in order and found otherwise: {report:?}"));
+        }
+        self.clean = false;
+        let (outbox, inbox) = inbox();
+        let sent = outbox.send(Command::Serve { version, tables: tables.to_vec() });
+        assert!(sent, "an inbox begins empty");
+        self.outbox = Some(outbox);
+        let until = Nanos(self.control.now()).max(now);
+        self.life = Life::Starting(Box::new(Master::new(log, Some(backup), inbox)), until);
+        self.wake = until;
+        Ok(Start::Opened(Box::new(report)))
+    }
+
+    /// Tells the master which tables there are.
+    pub fn assign(&mut self, version: u64, tables: &[u32]) {
+        if let Some(outbox) = &self.outbox {
+            let sent = outbox.send(Command::Serve { version, tables: tables.to_vec() });
+            assert!(sent, "few tables are made");
+            self.wake = Nanos(0);
+        }
+    }
+
+    /// Ends it without warning. `process`: the kernel lives on, and writes what it has.
+    pub fn crash(&mut self, process: bool) {
+        if process {
+            self.control.kill();
+        } else {
+            self.control.crash();
+        }
+        self.control.set_capacity(u64::MAX);
+        (self.trouble, self.ailing) = (None, false);
+        self.retransmissions = self.retransmissions();
+        (self.life, self.outbox) = (Life::Down, None);
+        self.clean = false;
+    }
+
+    /// Begins to stop in order.
+    pub fn stop(&mut self, now: Nanos) {
+        self.life = match std::mem::replace(&mut self.life, Life::Down) {
+            Life::Up(mut node) => {
+                node.drain();
+                Life::Stopping(node, now + DRAIN)
+            }
+            other => other,
+        };
+        self.wake = now;
+    }
+
+    /// Has it do nothing for a while.
+    pub fn pause(&mut self, until: Nanos) {
+        self.paused_until = self.paused_until.max(until);
+    }
+
+    /// When it has something to do although nothing arrives.
+    pub fn wake(&self) -> Nanos {
+        let wake = match &self.life {
+            Life::Down => return Nanos::NEVER,
+            Life::Starting(_, until) => *until,
+            Life::Up(_) => self.wake.min(self.disk_due()),
+            Life::Stopping(_, until) => self.wake.min(self.disk_due()).min(*until),
+        };
+        wake.max(self.paused_until)
+    }
+
+    fn disk_due(&self) -> Nanos {
+        self.control.next_due().map_or(Nanos::NEVER, Nanos)
+    }
+
+    /// One turn, when there is something to do; returns why it went down, when it stopped in order.
+    ///
+    /// `token_seed` is for the sessions of a node that begins.
+    pub fn step(&mut self, now: Nanos, token_seed: u64) -> Option<Result<(), String>> {
+        if now < self.paused_until {
+            return None;
+        }
+        match std::mem::replace(&mut self.life, Life::Down) {
+            Life::Down => {}
+            Life::Starting(master, until) if now < until => self.life = Life::Starting(master, until),
+            Life::Starting(master, _) => {
+                let driver = AnyDriver::from(self.hub.port(self.address).expect("the node before is gone"));
+                let node = Node::new(driver, *master, &sprat_rpc::Config::default(), token_seed);
+                self.life = Life::Up(Box::new(node));
+                self.wake = now;
+            }
+            Life::Up(mut node) => {
+                self.turn(now, &mut node);
+                self.life = Life::Up(node);
+            }
+            Life::Stopping(mut node, until) => {
+                self.turn(now, &mut node);
+                if node.is_idle() || now >= until {
+                    node.close_clients(now);
+                    self.life = Life::Stopping(node, until);
+                    return Some(self.close(now));
+                }
+                self.life = Life::Stopping(node, until);
+            }
+        }
+        None
+    }
+
+    fn turn(&mut self, now: Nanos, node: &mut RealNode) {
+        let due = now >= self.wake || now >= self.disk_due() || self.hub.waiting(self.address) > 0;
+        if !due {
+            return;
+        }
+        let worked = node.turn(now).expect("a port in memory does not fail");
+        self.wake = if worked {
+            now + TURN
+        } else if node.service_mut().work_idle() {
+            now + IDLE_WORK
+        } else {
+            node.next_deadline()
+        };
+    }
+
+    /// Closes the log. The disk's time runs ahead while that blocks; nobody notices, as the server is gone.
+    fn close(&mut self, now: Nanos) -> Result<(), String> {
+        self.retransmissions = self.retransmissions();
+        let Life::Stopping(node, _) = std::mem::replace(&mut self.life, Life::Down) else {
+            unreachable!("only what stops is closed")
+        };
+        self.outbox = None;
+        let closed = node.into_service().close(now);
+        self.clean = closed.is_ok();
+        match closed {
+            Err(failed) if !self.ailing => Err(format!("the server cannot stop in order: {failed}")),
+            _ => Ok(()),
+        }
+    }
+}

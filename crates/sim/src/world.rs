@@ -1,0 +1,440 @@
+//! The loop: time, network, server, clients and faults, in a fixed order.
+
+use crate::check;
+use crate::client::{Client, Errand, Shared, TRANSPORT};
+use crate::faults::{self, Fault, Weather};
+use crate::history::{Action, History, MIN_TEXT, Name, Operation, Told, Value};
+use crate::random::Random;
+use crate::report::{Failure, Summary};
+use crate::server::{self, Server, Start};
+use crate::settings::Settings;
+use crate::trace::Trace;
+use sprat_net::{Hub, Locator, Nanos};
+use sprat_wire::op::{Condition, TableRecord};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Least time between two turns of the loop: what a turn takes.
+const STEP: Duration = Duration::from_micros(1);
+
+/// Virtual time after which a history counts as stuck.
+const STUCK: Nanos = Nanos(120_000_000_000);
+
+/// How patient the last, undisturbed calls are.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How far a history has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Work and faults.
+    Work,
+    /// The last restart, all faults healed.
+    Restart,
+    /// Everything is read, written once more, and read again; from this call on.
+    Last(usize),
+}
+
+/// A server, its clients, and what befalls them.
+pub struct World {
+    settings: Settings,
+    trace: Rc<RefCell<Trace>>,
+    random: Random,
+    now: Nanos,
+    hub: Hub,
+    weather: Rc<RefCell<Weather>>,
+    server: Server,
+    /// When the server is to be started again.
+    start_at: Option<Nanos>,
+    /// When a sick server is looked after, and how.
+    care_at: Option<Nanos>,
+    fail_start: Option<(u64, sprat_disk::Fault)>,
+    clients: Vec<Client>,
+    lives: u64,
+    coordinator: Locator,
+    tables: Vec<TableRecord>,
+    next_table: u32,
+    version: u64,
+    faults: VecDeque<(Nanos, Fault)>,
+    /// Until when whom is cut off.
+    cuts: Vec<(Nanos, Vec<SocketAddr>)>,
+    history: History,
+    nonsense: Option<String>,
+    phase: Phase,
+    summary: Summary,
+}
+
+/// Runs the history of a seed and checks it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    let shared = Rc::clone(&trace);
+    // What is asserted within the store is one more check.
+    let result = catch_unwind(AssertUnwindSafe(move || World::new(seed, shared).finish()));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without a word")))
+    });
+    let trace = trace.borrow().clone();
+    match result {
+        Ok(mut summary) => {
+            summary.hash = trace.hash();
+            Ok((summary, trace))
+        }
+        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec() })),
+    }
+}
+
+fn address(host: u64) -> SocketAddr {
+    let host = u16::try_from(host).expect("few hosts");
+    ([10, 0, 0, 1], 1000 + host).into()
+}
+
+impl World {
+    /// The world of a seed at its beginning.
+    ///
+    /// # Panics
+    /// When settings do not fit together.
+    #[must_use]
+    pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings::draw(&mut random);
+        trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
+        let weather = Rc::new(RefCell::new(Weather::new(&mut random, settings.network.reliable)));
+        let hub = Hub::new(settings.network);
+        hub.set_policy(faults::policy(&weather));
+        let server = Server::new(&settings, &hub, address(0), random.next());
+        let faults = faults::plan(&settings, &mut random).into();
+        let at = server.address();
+        let coordinator = format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
+        let mut world = Self {
+            settings,
+            trace,
+            random,
+            now: Nanos(0),
+            hub,
+            weather,
+            server,
+            start_at: Some(Nanos(0)),
+            care_at: None,
+            fail_start: None,
+            clients: Vec::new(),
+            lives: 0,
+            coordinator,
+            tables: Vec::new(),
+            next_table: 1,
+            version: 0,
+            faults,
+            cuts: Vec::new(),
+            history: History::default(),
+            nonsense: None,
+            phase: Phase::Work,
+            summary: Summary { histories: 1, ..Summary::default() },
+        };
+        for _ in 0..world.settings.tables {
+            world.make_table();
+        }
+        let calls = world.settings.operations / world.settings.clients as u64;
+        for index in 0..world.settings.clients {
+            let mut client = world.make_client(index);
+            client.work(calls, Nanos(0) + world.random.micros(0, 10_000));
+            world.clients.push(client);
+        }
+        world
+    }
+
+    fn note(&self, what: std::fmt::Arguments<'_>) {
+        self.trace.borrow_mut().note(self.now, what);
+    }
+
+    fn make_client(&mut self, index: usize) -> Client {
+        self.lives += 1;
+        let address = address(index as u64 + 1);
+        Client::new(&self.hub, index, address, self.lives, &self.coordinator, &mut self.random)
+    }
+
+    fn make_table(&mut self) {
+        let id = self.next_table;
+        let locator = self.coordinator.to_string();
+        self.tables.push(TableRecord { id, server: 1, name: format!("table {id}"), locator });
+        self.next_table += 1;
+        self.version += 1;
+    }
+
+    fn table_ids(&self) -> Vec<u32> {
+        self.tables.iter().map(|table| table.id).collect()
+    }
+
+    /// Runs to the end, and checks what was told.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn finish(mut self) -> Result<Summary, String> {
+        while !self.turn()? {
+            self.advance()?;
+        }
+        self.count_server();
+        let checked = check::check(&self.history, server::HASH_SEED, self.settings.keys).map_err(|wrong| wrong.to_string())?;
+        let weather = self.weather.borrow();
+        self.trace.borrow_mut().count(weather.digest);
+        let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        Ok(Summary {
+            operations: self.history.operations.len() as u64,
+            told: told as u64,
+            pages: self.history.pages.len() as u64,
+            frames: weather.frames,
+            frames_lost: weather.lost,
+            retransmissions: self.summary.retransmissions
+                + self.clients.iter().map(Client::retransmissions).sum::<u64>()
+                + self.server.retransmissions(),
+            undecided: checked.undecided,
+            time: self.now.since(Nanos(0)),
+            ..self.summary
+        })
+    }
+
+    /// Does what is due now; returns whether the history is at its end.
+    fn turn(&mut self) -> Result<bool, String> {
+        self.hub.deliver_until(self.now);
+        self.server.control.set_now(self.now.0);
+        while self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
+            let (_, fault) = self.faults.pop_front().expect("just seen");
+            self.befall(fault);
+        }
+        self.mend();
+        self.look_after_server()?;
+        let token_seed = self.random.next();
+        if let Some(stopped) = self.server.step(self.now, token_seed) {
+            self.note(format_args!("server has stopped"));
+            self.summary.stops += 1;
+            stopped?;
+        }
+        let Self { settings, history, tables, nonsense, now, .. } = self;
+        let mut trace = self.trace.borrow_mut();
+        let mut shared = Shared { settings, history, trace: &mut trace, tables, nonsense };
+        for client in &mut self.clients {
+            client.step(*now, &mut shared);
+        }
+        drop(trace);
+        match self.nonsense.take() {
+            Some(nonsense) => Err(nonsense),
+            None => self.next_phase(),
+        }
+    }
+
+    /// Moves time on to what is due next.
+    fn advance(&mut self) -> Result<(), String> {
+        let mut next = self.server.wake();
+        for client in &self.clients {
+            next = next.min(client.wake(&self.settings));
+        }
+        let others = [self.hub.next_delivery(), self.faults.front().map(|&(at, _)| at), self.start_at, self.care_at];
+        next = others.into_iter().flatten().chain(self.cuts.iter().map(|&(until, _)| until)).fold(next, Nanos::min);
+        if next == Nanos::NEVER || next > STUCK {
+            return Err(format!("nothing goes on any more in phase {:?}", self.phase));
+        }
+        self.now = next.max(self.now + STEP);
+        Ok(())
+    }
+
+    /// Starts a server that is down, and restarts one that is sick, when it is time.
+    fn look_after_server(&mut self) -> Result<(), String> {
+        if self.server.is_sick() && self.care_at.is_none() {
+            self.care_at = Some(self.now + self.random.micros(100, 80_000));
+            self.note(format_args!("server is sick"));
+        }
+        if self.care_at.is_some_and(|at| at <= self.now) {
+            self.care_at = None;
+            if self.server.is_sick() {
+                let process = self.must_spare() || self.random.chance(1, 2);
+                self.crash(self.random.clone().micros(100, 20_000), process);
+            }
+        }
+        if self.server.is_down() && self.start_at.is_none() {
+            self.start_at = Some(self.now + self.random.micros(100, 50_000));
+        }
+        if self.start_at.is_some_and(|at| at <= self.now) {
+            self.start_at = None;
+            if self.server.is_down() {
+                self.start()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), String> {
+        if let Some((after, how)) = self.fail_start.take() {
+            self.note(format_args!("this start's disk will fail: {how:?} after {after} operations"));
+            self.server.fail_disk(after, how);
+            self.summary.disk_faults += 1;
+        }
+        match self.server.start(self.now, self.version, &self.table_ids())? {
+            Start::Opened(report) => {
+                let objects = self.server.log().map_or(0, |log| log.stats().objects);
+                let segments = report.segments;
+                self.note(format_args!("server starts: {segments} segments, {objects} objects, cut {:?}", report.cut));
+                self.summary.replays += u64::from(segments > 0);
+                self.summary.cuts += u64::from(report.cut.is_some());
+            }
+            Start::Failed(reason) => {
+                self.note(format_args!("server fails to start: {reason}"));
+                let process = self.must_spare();
+                self.crash(Duration::from_millis(1), process);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a power failure would lose what was acknowledged.
+    fn must_spare(&self) -> bool {
+        self.settings.durability == sprat_store::backup::Durability::Buffered
+    }
+
+    fn crash(&mut self, down: Duration, process: bool) {
+        self.note(format_args!("server crashes: {}", if process { "killed" } else { "power failure" }));
+        self.count_server();
+        self.server.crash(process);
+        self.summary.crashes += 1;
+        self.start_at = Some(self.now + down);
+        self.care_at = None;
+    }
+
+    fn count_server(&mut self) {
+        if let Some(log) = self.server.log() {
+            let cleaner = log.stats().cleaner;
+            self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
+        }
+    }
+
+    fn befall(&mut self, fault: Fault) {
+        self.note(format_args!("{fault:?}"));
+        match fault {
+            Fault::Crash { down, process } => self.crash(down, process),
+            Fault::Stop { .. } => {
+                self.count_server();
+                self.server.stop(self.now);
+            }
+            Fault::FailStart { after, how } => self.fail_start = Some((after, how)),
+            Fault::FailDisk { after, how } => {
+                self.server.fail_disk(after, how);
+                self.summary.disk_faults += 1;
+            }
+            Fault::FillDisk => {
+                // A disk that is too small from the start is no server's disk.
+                if self.server.is_up() {
+                    self.server.fill_disk();
+                    self.summary.disk_faults += 1;
+                }
+            }
+            Fault::Latency(latency) => self.server.control.set_latency(latency),
+            Fault::Weather { loss, twice, delay, jitter } => {
+                self.weather.borrow_mut().set(loss, twice, delay, jitter);
+            }
+            Fault::Cut { client, lasts } => {
+                let all = 0..self.settings.clients;
+                let who: Vec<_> = all.filter(|&index| client.is_none_or(|client| client == index)).collect();
+                let who: Vec<_> = who.into_iter().map(|index| address(index as u64 + 1)).collect();
+                self.weather.borrow_mut().cut.extend(&who);
+                self.cuts.push((self.now + lasts, who));
+            }
+            Fault::PauseServer(pause) => self.server.pause(self.now + pause),
+            Fault::PauseClient(client, pause) => self.clients[client].pause(self.now + pause),
+            Fault::RestartClient(index) => self.restart_client(index),
+            Fault::Recreate(which) => {
+                self.tables.remove(which);
+                self.make_table();
+                self.summary.recreated += 1;
+                self.server.assign(self.version, &self.table_ids());
+            }
+        }
+    }
+
+    fn restart_client(&mut self, index: usize) {
+        let old = self.clients.remove(index);
+        self.summary.retransmissions += old.retransmissions();
+        let left = old.left();
+        drop(old); // its address is free now
+        let mut client = self.make_client(index);
+        client.work(left, self.now);
+        self.clients.insert(index, client);
+    }
+
+    /// Ends the cuts that are over.
+    fn mend(&mut self) {
+        let now = self.now;
+        let mut weather = self.weather.borrow_mut();
+        self.cuts.retain(|(until, who)| {
+            if *until <= now {
+                who.iter().for_each(|address| {
+                    weather.cut.remove(address);
+                });
+            }
+            *until > now
+        });
+    }
+
+    /// Goes on to the next phase when this one is over; returns whether that was the last.
+    fn next_phase(&mut self) -> Result<bool, String> {
+        match self.phase {
+            Phase::Work if self.faults.is_empty() && self.clients.iter().all(Client::is_done) => {
+                self.weather.borrow_mut().clear(self.settings.network.reliable);
+                self.cuts.clear();
+                self.fail_start = None;
+                self.phase = Phase::Restart;
+                let process = self.must_spare() || self.random.chance(1, 2);
+                if self.random.chance(1, 4) && self.server.is_up() && !self.server.is_sick() {
+                    self.note(format_args!("last stop"));
+                    self.count_server();
+                    self.server.stop(self.now);
+                } else {
+                    self.note(format_args!("last crash"));
+                    self.crash(Duration::from_millis(1), process);
+                }
+            }
+            Phase::Restart if self.server.is_up() => {
+                self.phase = Phase::Last(self.history.operations.len());
+                for index in 0..self.clients.len() {
+                    self.restart_client(index);
+                }
+                let errands = self.last_errands();
+                self.clients[0].send(errands, LAST_PATIENCE);
+            }
+            Phase::Last(first) if self.clients.iter().all(Client::is_done) => {
+                let unanswered = |call: &&Operation| match call.told {
+                    Told::Unknown => true,
+                    Told::NotDone => call.action == Action::Read,
+                    _ => false,
+                };
+                if let Some(call) = self.history.operations[first..].iter().find(unanswered) {
+                    return Err(format!("undisturbed, and yet without an answer: {call}"));
+                }
+                self.server.log().expect("it serves").check_invariants();
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Reads everything, writes everything once more, and reads it again.
+    fn last_errands(&self) -> Vec<Errand> {
+        let mut errands = Vec::new();
+        for table in self.table_ids() {
+            let names = || (0..self.settings.keys).map(|key| Name { table, key });
+            let read = || names().map(|name| Errand::Call(name, Action::Read)).chain([Errand::Scan(table)]);
+            errands.extend(read());
+            errands.extend(names().map(|name| {
+                let id = u64::MAX - (u64::from(table) << 16) - u64::from(name.key);
+                let value = Value::Text { id, len: MIN_TEXT };
+                Errand::Call(name, Action::Write { value, condition: Condition::None })
+            }));
+            errands.extend(read());
+        }
+        errands
+    }
+}

@@ -1,0 +1,38 @@
+//! Histories of the real store, faults included.
+
+use sprat_sim::{run, run_seeds};
+
+/// Histories that every test run goes through.
+const SEEDS: u64 = 1000;
+
+#[test]
+fn a_thousand_histories_can_be() {
+    let (summary, failures) = run_seeds(0..SEEDS, 2, |_| {});
+    for failure in &failures {
+        println!("{failure}");
+    }
+    println!("{summary}");
+    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed, see above", failures.len());
+    assert_eq!(summary.histories, SEEDS);
+    // A simulator that does nothing finds nothing.
+    assert!(summary.told * 2 > summary.operations, "most calls end");
+    assert!(summary.crashes > SEEDS && summary.cuts > 0 && summary.cleaned > SEEDS && summary.retransmissions > SEEDS);
+    assert!(summary.undecided * 1000 < SEEDS, "{} objects were not decided on", summary.undecided);
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    for seed in 0..20 {
+        let (first, diary) = run(seed).unwrap();
+        let (second, again) = run(seed).unwrap();
+        let differs = diary.lines().iter().zip(again.lines()).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!((first, diary.hash()), (second, again.hash()), "seed {seed}");
+    }
+}
+
+#[test]
+fn seeds_differ() {
+    let (one, other) = (run(1).unwrap().1, run(2).unwrap().1);
+    assert_ne!(one.hash(), other.hash());
+}
