@@ -267,6 +267,11 @@ impl MemControl {
         state.faults.push((number, fault));
     }
 
+    /// Takes back what [`fail`](Self::fail) has announced and has not befallen anyone yet.
+    pub fn spare(&self) {
+        lock(&self.state).faults.clear();
+    }
+
     /// Flips bit `bit` of the byte at `offset`, on the medium and for readers.
     pub fn flip(&self, offset: u64, bit: u32) {
         let mut state = lock(&self.state);

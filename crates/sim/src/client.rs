@@ -28,7 +28,9 @@ pub struct Shared<'a> {
     pub history: &'a mut History,
     /// What happens.
     pub trace: &'a mut Trace,
-    /// Tables there are, and where.
+    /// The table of ballast.
+    pub ballast: &'a TableRecord,
+    /// Tables there are besides, and where.
     pub tables: &'a [TableRecord],
     /// Answers that no server gives to such requests.
     pub nonsense: &'a mut Option<String>,
@@ -194,8 +196,14 @@ impl Client {
 
     /// Begins something by chance.
     fn begin(&mut self, now: Nanos, shared: &mut Shared<'_>) {
-        if shared.tables.is_empty() {
-            return;
+        let patience = match self.random.below(10) {
+            0..3 => self.random.micros(100, 10_000),
+            3..8 => self.random.micros(50_000, 500_000),
+            _ => self.random.micros(500_000, 4_000_000),
+        };
+        if shared.settings.ballast > 0 && self.random.chance(1, 4) {
+            let (name, action) = self.shift_ballast(shared);
+            return self.ask(now, name, action, patience, shared);
         }
         let table = self.random.pick(shared.tables).id;
         // Few are asked for often.
@@ -205,12 +213,16 @@ impl Client {
             return self.begin_scan(now, table, shared);
         }
         let action = self.action(name, shared.settings);
-        let patience = match self.random.below(10) {
-            0..3 => self.random.micros(100, 10_000),
-            3..8 => self.random.micros(50_000, 500_000),
-            _ => self.random.micros(500_000, 4_000_000),
-        };
         self.ask(now, name, action, patience, shared);
+    }
+
+    /// Replaces a piece of ballast: what was there is dead, and the cleaner's.
+    fn shift_ballast(&mut self, shared: &Shared<'_>) -> (Name, Action) {
+        let key = u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
+        self.made += 1;
+        let len = self.random.between(u64::from(MIN_TEXT), u64::from(shared.settings.ballast_bytes));
+        let value = Value::Text { id: self.made, len: u32::try_from(len).expect("at most 1 MB") };
+        (Name { table: shared.ballast.id, key }, Action::Write { value, condition: Condition::None })
     }
 
     fn action(&mut self, name: Name, settings: &Settings) -> Action {
@@ -272,7 +284,7 @@ impl Client {
         };
         let tag = self.next_tag();
         self.asked.insert(tag, Asked::Call(number, action));
-        self.learn(shared.tables);
+        self.learn(shared);
         if let Err(error) = self.core.submit(now, tag, &request, now + patience) {
             self.asked.remove(&tag);
             told(now, number, action, Err(error), shared, &mut self.seen);
@@ -301,15 +313,15 @@ impl Client {
         }
         let tag = self.next_tag();
         self.asked.insert(tag, Asked::Page(scan));
-        self.learn(shared.tables);
+        self.learn(shared);
         let deadline = now + Duration::from_secs(2);
         if self.core.submit(now, tag, &Request::Scan { table, after }, deadline).is_err() {
             self.asked.remove(&tag); // dropped meanwhile
         }
     }
 
-    fn learn(&mut self, tables: &[TableRecord]) {
-        for table in tables {
+    fn learn(&mut self, shared: &Shared<'_>) {
+        for table in shared.tables.iter().chain([shared.ballast]) {
             self.core.learn(table).expect("locators of the simulator are good");
         }
     }

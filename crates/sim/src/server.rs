@@ -55,8 +55,8 @@ pub struct Server {
     outbox: Option<Outbox>,
     wake: Nanos,
     paused_until: Nanos,
-    /// Operation of the disk that is to fail.
-    trouble: Option<u64>,
+    /// Operations of the disk that are to fail.
+    trouble: Vec<u64>,
     /// The disk was told to fail, or is full.
     ailing: bool,
     /// The last stop was in order.
@@ -90,7 +90,7 @@ impl Server {
             outbox: None,
             wake: Nanos(0),
             paused_until: Nanos(0),
-            trouble: None,
+            trouble: Vec::new(),
             ailing: false,
             clean: false,
             retransmissions: 0,
@@ -131,14 +131,22 @@ impl Server {
 
     /// Whether the disk has come to the operation that was to fail.
     fn met_trouble(&self) -> bool {
-        self.trouble.is_some_and(|number| self.control.operations() > number)
+        self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
     /// Has the disk fail at the operation so many away.
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
-        self.trouble = Some(self.control.operations() + after);
+        self.trouble.push(self.control.operations() + after);
         self.ailing = true;
+    }
+
+    /// Has the disk fail no more, and have room again.
+    pub fn spare_disk(&mut self) {
+        self.control.spare();
+        self.control.set_capacity(u64::MAX);
+        let operations = self.control.operations();
+        self.trouble.retain(|&number| number < operations);
     }
 
     /// Leaves no more room on the disk.
@@ -206,11 +214,15 @@ impl Server {
     pub fn crash(&mut self, process: bool) {
         if process {
             self.control.kill();
+            // What has yet to fail will.
+            let operations = self.control.operations();
+            self.trouble.retain(|&number| number >= operations);
         } else {
             self.control.crash();
+            self.trouble.clear();
         }
         self.control.set_capacity(u64::MAX);
-        (self.trouble, self.ailing) = (None, false);
+        self.ailing = !self.trouble.is_empty();
         self.retransmissions = self.retransmissions();
         (self.life, self.outbox) = (Life::Down, None);
         self.clean = false;

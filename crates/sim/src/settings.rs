@@ -26,6 +26,10 @@ pub struct Settings {
     pub usual_value: u64,
     /// Longest value, bytes.
     pub longest_value: u64,
+    /// Objects that are there from the beginning and stay as they are, so that the log is nearly full and the cleaner at work.
+    pub ballast: u16,
+    /// Bytes of each of them.
+    pub ballast_bytes: u32,
     /// Memory of the server's log, bytes.
     pub memory: usize,
     /// Bytes of a segment.
@@ -52,14 +56,19 @@ impl Settings {
         let (memory, seglets) =
             if large { (16 << 20, random.between(18, 32)) } else { (4 << 20, random.between(5, 8)) };
         let segment_bytes = usize::try_from(seglets).expect("small") * SEGLET_BYTES;
-        // As many segments on disk as a log of so little memory may have.
-        let segments = memory / SEGLET_BYTES / 2;
-        let disk_bytes = (segments + 7) as u64 * (segment_bytes + segment_bytes / 8 + 4096) as u64;
+        // From the fewest segments on disk that a log of so little memory may have to the most.
+        let (least, most) = (memory / segment_bytes * 3 / 2 + 12, memory / SEGLET_BYTES / 2);
+        let segments = random.between(least as u64, most as u64) + 7;
+        let disk_bytes = segments * (segment_bytes + segment_bytes / 8 + 4096) as u64;
         let (usual_value, longest_value) = match (large, heavy) {
             (true, _) => (64 << 10, 1 << 20),
             (false, true) => (48 << 10, 250 << 10),
             (false, false) => (1 << 10, 64 << 10),
         };
+        let ballast_bytes = 100_000;
+        let full = random.chance(2, 5);
+        let share = if full { random.between(50, 66) } else { 0 };
+        let ballast = memory as u64 * share / 100 / u64::from(ballast_bytes);
         let reliable = random.chance(1, 8);
         Self {
             clients: usize::try_from(random.between(2, 5)).expect("small"),
@@ -68,8 +77,10 @@ impl Settings {
             span: random.micros(200_000, 1_500_000),
             tables: usize::try_from(random.between(1, 2)).expect("small"),
             keys: u16::try_from(random.between(3, 10)).expect("small"),
-            usual_value,
+            usual_value: if full { usual_value.max(32 << 10) } else { usual_value },
             longest_value,
+            ballast: u16::try_from(ballast).expect("few"),
+            ballast_bytes,
             memory,
             segment_bytes,
             disk_bytes,

@@ -27,9 +27,14 @@ const STUCK: Nanos = Nanos(120_000_000_000);
 /// How patient the last, undisturbed calls are.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
+/// The table of ballast: never dropped.
+const BALLAST: u32 = 1 << 20;
+
 /// How far a history has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
+    /// The ballast is written, undisturbed.
+    Load,
     /// Work and faults.
     Work,
     /// The last restart, all faults healed.
@@ -55,6 +60,7 @@ pub struct World {
     clients: Vec<Client>,
     lives: u64,
     coordinator: Locator,
+    ballast: TableRecord,
     tables: Vec<TableRecord>,
     next_table: u32,
     version: u64,
@@ -111,7 +117,7 @@ impl World {
         let server = Server::new(&settings, &hub, address(0), random.next());
         let faults = faults::plan(&settings, &mut random).into();
         let at = server.address();
-        let coordinator = format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
+        let coordinator: Locator = format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
         let mut world = Self {
             settings,
             trace,
@@ -125,6 +131,7 @@ impl World {
             fail_start: None,
             clients: Vec::new(),
             lives: 0,
+            ballast: TableRecord { id: BALLAST, server: 1, name: "ballast".to_owned(), locator: coordinator.to_string() },
             coordinator,
             tables: Vec::new(),
             next_table: 1,
@@ -133,18 +140,20 @@ impl World {
             cuts: Vec::new(),
             history: History::default(),
             nonsense: None,
-            phase: Phase::Work,
+            phase: Phase::Load,
             summary: Summary { histories: 1, ..Summary::default() },
         };
         for _ in 0..world.settings.tables {
             world.make_table();
         }
-        let calls = world.settings.operations / world.settings.clients as u64;
         for index in 0..world.settings.clients {
-            let mut client = world.make_client(index);
-            client.work(calls, Nanos(0) + world.random.micros(0, 10_000));
+            let client = world.make_client(index);
             world.clients.push(client);
         }
+        let load = world.ballast().map(|(name, value)| {
+            Errand::Call(name, Action::Write { value, condition: Condition::None })
+        });
+        world.clients[0].send(load.collect::<Vec<_>>(), LAST_PATIENCE);
         world
     }
 
@@ -166,8 +175,25 @@ impl World {
         self.version += 1;
     }
 
-    fn table_ids(&self) -> Vec<u32> {
-        self.tables.iter().map(|table| table.id).collect()
+    /// Tables that the server serves.
+    fn assigned(&self) -> Vec<u32> {
+        self.tables.iter().map(|table| table.id).chain([BALLAST]).collect()
+    }
+
+    fn ballast(&self) -> impl Iterator<Item = (Name, Value)> + use<> {
+        let len = self.settings.ballast_bytes;
+        let name = |key| Name { table: BALLAST, key };
+        (0..self.settings.ballast).map(move |key| (name(key), Value::Text { id: u64::from(key) + 1, len }))
+    }
+
+    /// Work and faults begin.
+    fn begin(&mut self) {
+        let offset = self.now.since(Nanos(0));
+        self.faults.iter_mut().for_each(|(at, _)| *at = *at + offset);
+        let calls = self.settings.operations / self.settings.clients as u64;
+        for client in &mut self.clients {
+            client.work(calls, self.now + self.random.micros(0, 10_000));
+        }
     }
 
     /// Runs to the end, and checks what was told.
@@ -202,7 +228,7 @@ impl World {
     fn turn(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         self.server.control.set_now(self.now.0);
-        while self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
+        while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
             let (_, fault) = self.faults.pop_front().expect("just seen");
             self.befall(fault);
         }
@@ -214,9 +240,9 @@ impl World {
             self.summary.stops += 1;
             stopped?;
         }
-        let Self { settings, history, tables, nonsense, now, .. } = self;
+        let Self { settings, history, ballast, tables, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
-        let mut shared = Shared { settings, history, trace: &mut trace, tables, nonsense };
+        let mut shared = Shared { settings, history, trace: &mut trace, ballast, tables, nonsense };
         for client in &mut self.clients {
             client.step(*now, &mut shared);
         }
@@ -233,7 +259,8 @@ impl World {
         for client in &self.clients {
             next = next.min(client.wake(&self.settings));
         }
-        let others = [self.hub.next_delivery(), self.faults.front().map(|&(at, _)| at), self.start_at, self.care_at];
+        let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
+        let others = [self.hub.next_delivery(), fault, self.start_at, self.care_at];
         next = others.into_iter().flatten().chain(self.cuts.iter().map(|&(until, _)| until)).fold(next, Nanos::min);
         if next == Nanos::NEVER || next > STUCK {
             return Err(format!("nothing goes on any more in phase {:?}", self.phase));
@@ -273,7 +300,7 @@ impl World {
             self.server.fail_disk(after, how);
             self.summary.disk_faults += 1;
         }
-        match self.server.start(self.now, self.version, &self.table_ids())? {
+        match self.server.start(self.now, self.version, &self.assigned())? {
             Start::Opened(report) => {
                 let objects = self.server.log().map_or(0, |log| log.stats().objects);
                 let segments = report.segments;
@@ -306,7 +333,16 @@ impl World {
 
     fn count_server(&mut self) {
         if let Some(log) = self.server.log() {
-            let cleaner = log.stats().cleaner;
+            let stats = log.stats();
+            let cleaner = stats.cleaner;
+            self.note(format_args!(
+                "log: {} B free of {}, {} segments on disk of {}, {} slices of cleaning",
+                stats.free_bytes,
+                stats.memory_bytes,
+                stats.segments_on_disk,
+                log.config().max_segments_on_disk,
+                cleaner.slices
+            ));
             self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
         }
     }
@@ -349,7 +385,7 @@ impl World {
                 self.tables.remove(which);
                 self.make_table();
                 self.summary.recreated += 1;
-                self.server.assign(self.version, &self.table_ids());
+                self.server.assign(self.version, &self.assigned());
             }
         }
     }
@@ -381,10 +417,15 @@ impl World {
     /// Goes on to the next phase when this one is over; returns whether that was the last.
     fn next_phase(&mut self) -> Result<bool, String> {
         match self.phase {
+            Phase::Load if self.server.is_up() && self.clients.iter().all(Client::is_done) => {
+                self.phase = Phase::Work;
+                self.begin();
+            }
             Phase::Work if self.faults.is_empty() && self.clients.iter().all(Client::is_done) => {
                 self.weather.borrow_mut().clear(self.settings.network.reliable);
                 self.cuts.clear();
                 self.fail_start = None;
+                self.server.spare_disk();
                 self.phase = Phase::Restart;
                 let process = self.must_spare() || self.random.chance(1, 2);
                 if self.random.chance(1, 4) && self.server.is_up() && !self.server.is_sick() {
@@ -396,6 +437,7 @@ impl World {
                     self.crash(Duration::from_millis(1), process);
                 }
             }
+            Phase::Restart if self.server.is_up() && self.server.is_sick() => {} // restarted once more
             Phase::Restart if self.server.is_up() => {
                 self.phase = Phase::Last(self.history.operations.len());
                 for index in 0..self.clients.len() {
@@ -423,8 +465,8 @@ impl World {
 
     /// Reads everything, writes everything once more, and reads it again.
     fn last_errands(&self) -> Vec<Errand> {
-        let mut errands = Vec::new();
-        for table in self.table_ids() {
+        let mut errands: Vec<_> = self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();
+        for table in self.tables.iter().map(|table| table.id) {
             let names = || (0..self.settings.keys).map(|key| Name { table, key });
             let read = || names().map(|name| Errand::Call(name, Action::Read)).chain([Errand::Scan(table)]);
             errands.extend(read());

@@ -12,7 +12,7 @@ use sprat_wire::op::Condition;
 use std::collections::HashSet;
 
 /// States that the search looks at before it gives up.
-const MAX_STATES: usize = 300_000;
+const MAX_STATES: usize = 100_000;
 
 /// An object in the model.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -137,39 +137,108 @@ fn with(set: &Set, index: usize) -> Set {
     set
 }
 
+/// What stands for every text that nobody ever read: it does not matter which of them an object holds.
+const UNREAD: Value = Value::Text { id: 0, len: 0 };
+
+/// The calls of one object, ready for the search.
+struct Calls {
+    /// Action and what was told, unread texts made one; those told first come first, those never told last.
+    calls: Vec<Operation>,
+    /// Of calls never told that do the same to an object, the one that was asked just before: it might as well be the one
+    /// that took place.
+    before: Vec<Option<usize>>,
+    /// How many were told.
+    certain: usize,
+}
+
+impl Calls {
+    fn new(calls: &[Operation]) -> Self {
+        let read: HashSet<Value> = calls.iter().filter_map(|call| value_read(call.told)).collect();
+        let tells = |call: &&Operation| call.action != Action::Read || call.returned != OPEN;
+        let mut calls: Vec<Operation> = calls.iter().filter(tells).copied().collect();
+        calls.sort_by_key(|call| (call.returned, call.invoked));
+        for call in &mut calls {
+            if let Action::Write { value: value @ Value::Text { .. }, .. } = &mut call.action
+                && !read.contains(value)
+            {
+                *value = UNREAD;
+            }
+        }
+        let certain = calls.iter().filter(|call| call.returned != OPEN).count();
+        let same = |index: usize| (certain..index).rev().find(|&other| calls[other].action == calls[index].action);
+        let before = (0..calls.len()).map(same).collect();
+        Self { calls, before, certain }
+    }
+
+    /// Whether a state is older than the versions that are still to be told: they never go back.
+    fn is_before_rest(&self, done: &Set, first: usize, state: State) -> bool {
+        let least = if state.exact || state.value.is_none() { state.version } else { state.version + 1 };
+        let mut rest = (first..self.certain).filter(|&index| !has(done, index));
+        rest.all(|index| version_told(self.calls[index].told).is_none_or(|version| least <= version))
+    }
+
+    /// The calls that may come next after those that are done, the last of which left the object in this state; `first` is the
+    /// first of those told that is not done.
+    fn moves(&self, done: &Set, first: usize, state: State) -> Vec<(usize, State)> {
+        let Self { calls, before, certain } = self;
+        let asked = |&index: &usize| !has(done, index) && calls[index].invoked < calls[first].returned;
+        let foremost = |&index: &usize| before[index].is_none_or(|before| has(done, before));
+        let mut moves = Vec::new();
+        for index in (first..calls.len()).filter(asked).filter(foremost) {
+            let Some(after) = state.after(calls[index].action, calls[index].told) else { continue };
+            // What changes nothing, not even what is known, may as well come now.
+            if after == state && index < *certain {
+                return vec![(index, after)];
+            }
+            moves.push((index, after));
+        }
+        moves
+    }
+}
+
+fn value_read(told: Told) -> Option<Value> {
+    match told {
+        Told::Found { value, .. } => Some(value),
+        _ => None,
+    }
+}
+
+fn version_told(told: Told) -> Option<u64> {
+    match told {
+        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => Some(version),
+        Told::Conflict(version) => version,
+        _ => None,
+    }
+}
+
 /// Searches an order for calls on one object. Those told to be not done must be left out.
 #[must_use]
 pub fn check(calls: &[Operation]) -> Verdict {
-    let mut calls: Vec<&Operation> = calls.iter().filter(|call| call.action != Action::Read || call.returned != OPEN).collect();
-    // Those told first come first, and those never told come last.
-    calls.sort_by_key(|call| (call.returned, call.invoked));
-    let certain = calls.iter().filter(|call| call.returned != OPEN).count();
+    let calls = Calls::new(calls);
     let mut seen: HashSet<(Set, State)> = HashSet::new();
-    let nothing: Set = vec![0; calls.len().div_ceil(64)].into();
+    let nothing: Set = vec![0; calls.calls.len().div_ceil(64)].into();
     let mut stack = vec![(nothing, State::NEVER)];
     let mut best = (0, 0, State::NEVER);
     while let Some((done, state)) = stack.pop() {
         // In the order of being told, so the first that is not done is the first that must be.
-        let Some(first) = (0..certain).find(|&index| !has(&done, index)) else { return Verdict::Linearizable };
+        let Some(first) = (0..calls.certain).find(|&index| !has(&done, index)) else { return Verdict::Linearizable };
         if first >= best.0 {
-            best = (first, calls[first].number, state);
-        }
-        if !seen.insert((done.clone(), state)) {
-            continue;
+            best = (first, calls.calls[first].number, state);
         }
         if seen.len() > MAX_STATES {
             return Verdict::Undecided;
         }
-        let next = |&index: &usize| !has(&done, index) && calls[index].invoked < calls[first].returned;
-        let moves = (first..calls.len()).filter(next);
-        let mut moves: Vec<_> =
-            moves.filter_map(|index| Some((index, state.after(calls[index].action, calls[index].told)?))).collect();
-        // What changes nothing, not even what is known, may as well come now.
-        if let Some(&calm) = moves.iter().find(|&&(index, after)| after == state && index < certain) {
-            moves = vec![calm];
+        if !calls.is_before_rest(&done, first, state) {
+            continue;
         }
         // The last one pushed is tried first.
-        stack.extend(moves.into_iter().rev().map(|(index, after)| (with(&done, index), after)));
+        for (index, after) in calls.moves(&done, first, state).into_iter().rev() {
+            let place = (with(&done, index), after);
+            if !seen.contains(&place) {
+                stack.push(place);
+            }
+        }
+        seen.insert((done, state));
     }
     Verdict::Broken(best.1, best.2)
 }
