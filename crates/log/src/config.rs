@@ -84,6 +84,18 @@ impl Config {
         Self { memory, seed: 0, durability, segment_bytes, max_segments_on_disk: 2 * memory / segment_bytes + 16 }
     }
 
+    /// Fewest segments on disk that hold what fits in memory and leave the cleaner room.
+    #[must_use]
+    pub fn least_segments_on_disk(&self) -> usize {
+        self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
+    }
+
+    /// Most segments on disk whose half filled seglets leave memory for anything else.
+    #[must_use]
+    pub fn most_segments_on_disk(&self) -> usize {
+        self.seglets() / 2
+    }
+
     /// Seglets of the arena.
     pub(crate) fn seglets(&self) -> usize {
         self.memory / SEGLET_BYTES
@@ -108,11 +120,11 @@ impl Config {
         if !fits || !segment.is_multiple_of(SEGLET_BYTES) || self.header_bytes_max() > segment / 2 {
             return Err(ConfigError::SegmentBytes(segment));
         }
-        let needed = self.memory / segment * 3 / 2 + 2 * CLEANER_SEGMENTS;
+        let needed = self.least_segments_on_disk();
         if self.max_segments_on_disk < needed {
             return Err(ConfigError::SegmentsOnDisk { given: self.max_segments_on_disk, needed });
         }
-        let most = self.seglets() / 2;
+        let most = self.most_segments_on_disk();
         if self.max_segments_on_disk > most {
             return Err(ConfigError::SegmentsForMemory { given: self.max_segments_on_disk, most });
         }

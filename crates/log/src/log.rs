@@ -18,6 +18,13 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// headers, and dead bytes that the cleaner has not come to.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
+/// Seglets that only the cleaner may take, at most: a long entry's run, and some.
+const RESERVE_MAX: usize = 24;
+
+/// Free seglets above the reserve under which writers pay, at most. Every free seglet is one that dead entries could lie in
+/// for longer, so few are kept: a writer cleans about as much as it writes.
+const LOW_WATER_MAX: usize = 32;
+
 /// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet of memory adds
 /// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
 const FORCED_SLICES: usize = 256;
@@ -112,7 +119,7 @@ impl Log {
     pub(crate) fn headless(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let seglets = config.seglets();
-        let reserve = (seglets / 64).clamp(2, 64);
+        let reserve = (seglets / 128).clamp(2, RESERVE_MAX);
         Ok(Self {
             memory: Memory::new(seglets)?,
             table: Table::new(config.memory / HEADER_BYTES)?,
@@ -129,7 +136,7 @@ impl Log {
             object_bytes: 0,
             tombstone_bytes: 0,
             reserve,
-            low_water: reserve + (seglets / 48).max(2),
+            low_water: reserve + (seglets / 64).clamp(2, LOW_WATER_MAX),
             idle_water: seglets / 8,
             config,
         })
@@ -300,6 +307,9 @@ impl Log {
     }
 
     /// Most bytes of objects that the log takes.
+    ///
+    /// Objects much shorter than a seglet get as far. Longer ones lose up to a seglet at the end of each run of memory, and
+    /// what is lost depends on how they came; an object of 1 MB may lose a seventeenth of itself.
     #[must_use]
     pub fn capacity(&self) -> usize {
         (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES / LIVE_SHARE.1 * LIVE_SHARE.0

@@ -53,15 +53,14 @@ impl Log {
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
-    /// The segment whose compaction frees most for what it costs, counting on old segments to stay as they
-    /// are: (1 - u) * age / (1 + u).
+    /// The segment whose compaction frees most for what it costs, see [`score`].
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
         if !forced && free >= self.idle_water {
             return None;
         }
         let idle = free >= self.low_water && !forced;
-        let (position, reclaimed) = (self.position, self.reclaimed);
+        let (position, reclaimed, memory) = (self.position, self.reclaimed, self.config.memory);
         let mut best = (0.0, NO_SLOT);
         for (slot, segment) in self.candidates() {
             let live = live_estimate(segment, reclaimed);
@@ -71,7 +70,7 @@ impl Log {
             if gain == 0 || futile || (idle && gain < seglets.div_ceil(IDLE_GAIN)) {
                 continue;
             }
-            let score = score(live, seglets * SEGLET_BYTES, position - segment.birth);
+            let score = score(live, seglets * SEGLET_BYTES, position - segment.birth, memory);
             if score > best.0 {
                 best = (score, slot);
             }
@@ -86,7 +85,7 @@ impl Log {
         if !short && !pile && !forced {
             return Vec::new();
         }
-        let (position, reclaimed) = (self.position, self.reclaimed);
+        let (position, reclaimed, memory) = (self.position, self.reclaimed, self.config.memory);
         let segment_bytes = self.config.segment_bytes;
         // Tombstones die when the oldest segments go, disk space is won where the least is alive.
         let oldest_first = pile && !short;
@@ -94,7 +93,8 @@ impl Log {
             .candidates()
             .map(|(slot, segment)| {
                 let live = live_estimate(segment, reclaimed);
-                let score = if oldest_first { 0.0 } else { score(live, segment_bytes, position - segment.birth) };
+                let score =
+                    if oldest_first { 0.0 } else { score(live, segment_bytes, position - segment.birth, memory) };
                 (-score, segment.id, slot)
             })
             .collect();
@@ -144,9 +144,12 @@ fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
     if segment.looked == reclaimed { segment.live } else { segment.live - segment.tombstones / 2 }
 }
 
-/// Benefit over cost of cleaning a segment.
+/// Benefit over cost of cleaning a segment: (1 - u) / (1 + u), times a weight of its age between a half and three halves. What
+/// has been there for long will stay, so the room won from it lasts; but with a weight that grows without bound, as
+/// is usual for disks, old segments are taken again and again for next to nothing when writes are spread evenly.
 #[expect(clippy::cast_precision_loss, reason = "a heuristic")]
-fn score(live: usize, bytes: usize, age: u64) -> f64 {
+fn score(live: usize, bytes: usize, age: u64, memory: usize) -> f64 {
     let used = live as f64 / bytes.max(1) as f64;
-    (1.0 - used).max(1e-6) * (age + 1) as f64 / (1.0 + used)
+    let age = age as f64 / (age as f64 + memory as f64);
+    (1.0 - used).max(1e-6) / (1.0 + used) * (0.5 + age)
 }
