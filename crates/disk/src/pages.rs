@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 const PAGE: usize = 4096;
 
+/// An absent page: compared with whole, for a growing file is mostly this.
+static ZEROES: [u8; PAGE] = [0; PAGE];
+
 /// Bytes by page; a page that is absent is zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
@@ -26,7 +29,7 @@ impl Pages {
             let (part, rest) = bytes.split_at(count);
             if let Some(present) = self.pages.get_mut(&page) {
                 present[within..][..count].copy_from_slice(part);
-            } else if part.iter().any(|byte| *byte != 0) {
+            } else if *part != ZEROES[..count] {
                 let mut fresh = Box::new([0; PAGE]);
                 fresh[within..][..count].copy_from_slice(part);
                 self.pages.insert(page, fresh);

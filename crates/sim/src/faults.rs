@@ -20,6 +20,8 @@ pub enum Fault {
         down: Duration,
         /// Only the process: the kernel still writes what it has.
         process: bool,
+        /// It waits until the disk is at work, so that there is something to tear.
+        at_work: bool,
     },
     /// The server is stopped in order, and started again after so long.
     Stop {
@@ -93,7 +95,7 @@ pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
 fn crash(settings: &Settings, random: &mut Random) -> Fault {
     // What is buffered survives the process, not a power failure.
     let process = settings.durability == Durability::Buffered || random.chance(1, 4);
-    Fault::Crash { down: random.micros(100, 100_000), process }
+    Fault::Crash { down: random.micros(100, 100_000), process, at_work: random.chance(2, 3) }
 }
 
 fn draw(settings: &Settings, random: &mut Random) -> Fault {

@@ -57,6 +57,8 @@ pub struct World {
     /// When a sick server is looked after, and how.
     care_at: Option<Nanos>,
     fail_start: Option<(u64, sprat_disk::Fault)>,
+    /// A crash that waits until the disk is at work: how long the server stays down, and whether only the process ends.
+    crash_at_work: Option<(Duration, bool)>,
     clients: Vec<Client>,
     lives: u64,
     coordinator: Locator,
@@ -129,6 +131,7 @@ impl World {
             start_at: Some(Nanos(0)),
             care_at: None,
             fail_start: None,
+            crash_at_work: None,
             clients: Vec::new(),
             lives: 0,
             ballast: TableRecord { id: BALLAST, server: 1, name: "ballast".to_owned(), locator: coordinator.to_string() },
@@ -240,11 +243,19 @@ impl World {
             self.summary.stops += 1;
             stopped?;
         }
+        if let Some((down, process)) = self.crash_at_work
+            && self.server.control.next_due().is_some()
+            && self.random.chance(1, 3)
+        {
+            self.crash(down, process);
+        }
         let Self { settings, history, ballast, tables, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
         let mut shared = Shared { settings, history, trace: &mut trace, ballast, tables, nonsense };
-        for client in &mut self.clients {
-            client.step(*now, &mut shared);
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            if client.wake(settings) <= *now || self.hub.waiting(address(index as u64 + 1)) > 0 {
+                client.step(*now, &mut shared);
+            }
         }
         drop(trace);
         match self.nonsense.take() {
@@ -329,6 +340,7 @@ impl World {
         self.summary.crashes += 1;
         self.start_at = Some(self.now + down);
         self.care_at = None;
+        self.crash_at_work = None;
     }
 
     fn count_server(&mut self) {
@@ -350,7 +362,8 @@ impl World {
     fn befall(&mut self, fault: Fault) {
         self.note(format_args!("{fault:?}"));
         match fault {
-            Fault::Crash { down, process } => self.crash(down, process),
+            Fault::Crash { down, process, at_work: false } => self.crash(down, process),
+            Fault::Crash { down, process, at_work: true } => self.crash_at_work = Some((down, process)),
             Fault::Stop { .. } => {
                 self.count_server();
                 self.server.stop(self.now);
@@ -425,6 +438,7 @@ impl World {
                 self.weather.borrow_mut().clear(self.settings.network.reliable);
                 self.cuts.clear();
                 self.fail_start = None;
+                self.crash_at_work = None;
                 self.server.spare_disk();
                 self.phase = Phase::Restart;
                 let process = self.must_spare() || self.random.chance(1, 2);
