@@ -181,14 +181,15 @@ impl Core {
         }
     }
 
-    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns whether there was
-    /// anything to take.
+    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns whether anything
+    /// arrived or ended: whoever waits for an operation looks again before it rests.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a driver can no longer receive.
     pub fn poll(&mut self, now: Nanos, sink: Sink<'_>) -> Result<bool, Error> {
         self.turns = self.turns.wrapping_add(1);
         let all = self.turns.is_multiple_of(IDLE_TURNS);
+        let under_way = self.calls.len();
         let mut worked = false;
         for port in &mut self.ports {
             if all || !port.is_idle() {
@@ -201,7 +202,7 @@ impl Core {
             self.ports[port].begin(now, index, &mut self.calls);
             self.ports[port].flush();
         }
-        Ok(worked)
+        Ok(worked || self.calls.len() < under_way)
     }
 
     /// When [`poll`](Self::poll) has something to do although nothing arrives.
