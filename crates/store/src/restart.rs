@@ -98,7 +98,7 @@ pub fn set_up(
     // Frames that are freed and not yet to be written again, and those being prepared.
     let slack = backup::SPARE_FRAMES as u64 + 4;
     let segments = frames.saturating_sub(slack);
-    let least = config.memory as u64 / config.segment_bytes as u64 * 5 / 4 + 8;
+    let least = config.least_segments_on_disk() as u64;
     if segments < least {
         let needed = (least + slack) * u64::from(options.frame_bytes);
         let (needed, given) = (needed.div_ceil(1 << 20), disk_bytes >> 20);
@@ -106,9 +106,9 @@ pub fn set_up(
     }
     // A head's digest lists every segment, within half of one.
     let digest = (config.segment_bytes as u64 / 2 - 64) / 8;
-    // Each segment may waste half a seglet of memory: with more disk than that allows, the rest stays unused.
-    let seglets = (config.memory / sprat_wire::SEGLET_BYTES) as u64;
-    config.max_segments_on_disk = usize::try_from(segments.min(digest).min(seglets / 2)).expect("64-bit");
+    // With more disk than the memory has use for, the rest stays unused.
+    let most = digest.min(config.most_segments_on_disk() as u64);
+    config.max_segments_on_disk = usize::try_from(segments.min(most)).expect("64-bit");
     options.max_frames = u32::try_from(frames).unwrap_or(u32::MAX);
     Ok((config, options))
 }
