@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -62,6 +63,11 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
+    /// The log is gone.
+    #[error(
+        "{0}: missing, and with it every object; put it back, or remove the directory to start with an empty store"
+    )]
+    NoLog(PathBuf),
     /// The identity file is damaged.
     #[error("{path}: not an identity file of sprat: {cause}")]
     Damaged {
@@ -100,7 +106,13 @@ impl DataDir {
         let file = path.join(IDENTITY);
         let dir = |identity| Self { path: path.to_owned(), identity, _lock: lock };
         match fs::read_to_string(&file) {
-            Ok(text) => Ok(dir(parse(&file, &text)?)),
+            Ok(text) => {
+                let identity = parse(&file, &text)?;
+                if identity.cluster != 0 && !path.join(LOG).exists() {
+                    return Err(DataDirError::NoLog(path.join(LOG)));
+                }
+                Ok(dir(identity))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // An identity lost from among other files would let old objects into new tables.
                 if path.join(LOG).exists() {
@@ -120,13 +132,17 @@ impl DataDir {
         self.identity
     }
 
-    /// Changes the identity; durable on return.
+    /// Changes the identity; durable on return. With the first that names a cluster the log file begins, empty: from
+    /// then on one without the other is a loss.
     ///
     /// # Errors
     /// [`DataDirError::Io`]; the old identity stands then.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
         let (file, new) = (self.path.join(IDENTITY), self.path.join("identity.toml.new"));
         let write = || {
+            if identity.cluster != 0 {
+                File::options().create(true).append(true).mode(0o600).open(self.path.join(LOG))?;
+            }
             let text = toml::to_string(&identity).expect("numbers serialise");
             let mut out = File::create(&new)?;
             out.write_all(text.as_bytes())?;

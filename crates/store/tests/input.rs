@@ -1,9 +1,10 @@
 //! Whole servers that find something wrong when they start.
 
-use sprat_client::{Client, Options};
+use sprat_client::{Client, Error, Options};
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Mode;
 use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_wire::op::Request;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -77,4 +78,52 @@ fn much_more_disk_than_the_memory_can_list_is_no_error() {
     let table = client.create_table("t").unwrap();
     client.put(table, b"k", b"v").unwrap();
     server.stop().unwrap();
+}
+
+#[test]
+fn the_least_disk_that_is_asked_for_is_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    for memory in [8 << 20, 64 << 20, 100 << 20, 256 << 20] {
+        let options = ServerOptions { memory, disk: 1 << 20, ..options(&dir.path().join(memory.to_string())) };
+        let error = Server::start(&options).err().expect("refused").to_string();
+        let needed = error.split("give --disk ").nth(1).and_then(|rest| rest.split('M').next()).expect("a size");
+        let options = ServerOptions { disk: needed.parse::<u64>().unwrap() << 20, ..options };
+        Server::start(&options).unwrap().stop().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_is_gone_is_not_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    Server::start(&options(dir.path())).unwrap().stop().unwrap();
+    let log = dir.path().join("log.sprat");
+    std::fs::rename(&log, dir.path().join("elsewhere")).unwrap();
+    let error = Server::start(&options(dir.path())).err().expect("refused").to_string();
+    assert!(error.contains("log.sprat: missing"), "{error}");
+    assert!(!log.exists());
+    std::fs::rename(dir.path().join("elsewhere"), &log).unwrap();
+    Server::start(&options(dir.path())).unwrap().stop().unwrap();
+}
+
+#[test]
+fn silence_ends_every_operation_in_time() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let coordinator = format!("fast+udp:host=127.0.0.1,port={}", silent.local_addr().unwrap().port());
+    let (told, ended) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let timeout = Duration::from_millis(200);
+        for waiting in [Mode::Sleep, Mode::Adaptive] {
+            let mut client = Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting }).unwrap();
+            told.send(client.table("t").map(drop)).unwrap();
+            told.send(client.drop_table("t")).unwrap();
+            let tickets: Vec<_> = (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();
+            for ticket in tickets {
+                told.send(client.wait(ticket, |_| ())).unwrap();
+            }
+        }
+    });
+    for _ in 0..2 * 22 {
+        let result = ended.recv_timeout(Duration::from_secs(30)).expect("a client waits for ever");
+        assert!(matches!(result, Err(Error::Timeout { .. } | Error::Indeterminate { .. })), "{result:?}");
+    }
 }
