@@ -63,11 +63,18 @@ pub(crate) enum Command {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connect {
     /// Locator of the coordinator.
-    #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "LOCATOR",
+        default_value = DEFAULT_COORDINATOR,
+        env = "SPRAT_COORDINATOR",
+        global = true
+    )]
     pub(crate) coordinator: String,
 
     /// Give up on an operation after this long, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(long, value_name = "MS", default_value_t = 10_000, global = true)]
     pub(crate) timeout: u64,
 }
 
