@@ -1,0 +1,191 @@
+//! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name, never guessed at.
+
+use crate::support::{Random, ServerProcess, read_all};
+use crate::{SMALL, connect};
+use sprat_client::Client;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// Objects that are written, one commit each.
+const OBJECTS: usize = 120;
+
+/// Bits flipped, half of them in a log that was closed in order.
+const FLIPS: usize = 100;
+
+fn start(data: &Path) -> Result<ServerProcess, String> {
+    ServerProcess::start(data, &SMALL)
+}
+
+fn value(number: usize) -> Vec<u8> {
+    let mut random = Random(number as u64);
+    let len = if number.is_multiple_of(10) { 60_000 } else { 40 + number * 7 };
+    std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect()
+}
+
+fn key(number: usize) -> String {
+    format!("object {number}")
+}
+
+/// A data directory with objects, its server stopped in order or killed.
+fn prepare(data: &Path, in_order: bool) {
+    let mut server = start(data).expect("it starts");
+    let mut client = connect(&server);
+    let table = client.create_table("t").expect("a table");
+    for number in 0..OBJECTS {
+        client.put(table, key(number).as_bytes(), &value(number)).expect("a write");
+    }
+    if in_order {
+        assert!(server.stop().success());
+    } else {
+        server.kill();
+    }
+}
+
+/// Objects that are missing; panics if one is there and wrong.
+fn missing(client: &mut Client) -> Vec<usize> {
+    let table = client.table("t").expect("the table");
+    (0..OBJECTS)
+        .filter(|&number| match client.get(table, key(number).as_bytes()).expect("a read") {
+            Some(object) => {
+                assert!(object.value == value(number), "object {number} is not what was written");
+                false
+            }
+            None => true,
+        })
+        .collect()
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+    }
+}
+
+fn flip(path: &Path, offset: u64, bit: u32) {
+    let file = fs::File::options().read(true).write(true).open(path).expect("the log");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("within the file");
+    byte[0] ^= 1 << bit;
+    file.write_all_at(&byte, offset).expect("written");
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
+    let mut random = Random(4711);
+    let (mut refused, mut harmless, mut cut) = (0, 0, 0);
+    for in_order in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (original, data) = (dir.path().join("original"), dir.path().join("data"));
+        prepare(&original, in_order);
+        let bytes = read_all(&original.join("log.sprat"));
+        let written: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
+        copy_dir(&original, &data);
+        let log = data.join("log.sprat");
+        for _ in 0..FLIPS / 2 {
+            let offset =
+                if random.one_in(8) { random.index(bytes.len()) } else { written[random.index(written.len())] };
+            let bit = u32::try_from(random.below(8)).expect("small");
+            flip(&log, offset as u64, bit);
+            let what = format!("bit {bit} of byte {offset}, stopped in order: {in_order}");
+            match start(&data) {
+                Err(said) => {
+                    refused += 1;
+                    assert!(said.contains("log.sprat") && said.contains("offset"), "{what}: {said}");
+                    flip(&log, offset as u64, bit);
+                    assert!(read_all(&log) == bytes, "{what}: refused, and yet the file was changed");
+                    continue;
+                }
+                Ok(mut server) => {
+                    let gone = missing(&mut connect(&server));
+                    let said_cut = server.said.contains("cut an unfinished write");
+                    if said_cut {
+                        cut += 1;
+                        assert!(!in_order, "{what}: cut from a log that was closed in order: {}", server.said);
+                        assert!(gone.iter().all(|&number| number + 1 == OBJECTS), "{what}: lost {gone:?}");
+                    } else {
+                        harmless += 1;
+                        assert!(gone.is_empty(), "{what}: lost {gone:?} without a word: {}", server.said);
+                    }
+                    server.kill();
+                }
+            }
+            // That server has written to the log.
+            drop(fs::remove_dir_all(&data));
+            copy_dir(&original, &data);
+        }
+    }
+    println!("{FLIPS} flips: {refused} refused by name and offset, {harmless} of no consequence, {cut} cut and told");
+    assert!(refused > FLIPS / 4, "too few flips hit anything");
+}
+
+#[test]
+fn a_log_cut_short_is_refused() {
+    for in_order in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        prepare(dir.path(), true);
+        if !in_order {
+            // The header says how long the file was at the last start or stop, so what a first life wrote is less sure.
+            start(dir.path()).expect("it starts").kill();
+        }
+        let log = dir.path().join("log.sprat");
+        let bytes = read_all(&log);
+        for part in [2, 3, 100] {
+            fs::write(&log, &bytes[..bytes.len() / part]).expect("written");
+            let said = start(dir.path()).err().expect("refused");
+            assert!(said.contains("log.sprat"), "{said}");
+            assert!(said.contains("cut short") || said.contains("damaged"), "{said}");
+            assert_eq!(fs::metadata(&log).expect("there").len(), (bytes.len() / part) as u64, "unchanged");
+        }
+        fs::write(&log, &bytes).expect("written");
+        let server = start(dir.path()).expect("whole again");
+        assert_eq!(missing(&mut connect(&server)), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn what_is_missing_or_foreign_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    prepare(&one, true);
+    prepare(&two, true);
+    let identity = fs::read(one.join("identity.toml")).expect("there");
+
+    fs::remove_file(one.join("identity.toml")).expect("there");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("identity.toml") && said.contains("missing"), "{said}");
+
+    fs::write(one.join("identity.toml"), "format = 2\nnew = 1\n").expect("written");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("format 2") && said.contains("newer sprat"), "{said}");
+
+    fs::write(one.join("identity.toml"), "not toml").expect("written");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("identity.toml"), "{said}");
+    fs::write(one.join("identity.toml"), &identity).expect("written");
+
+    // The log of another cluster.
+    let own = read_all(&one.join("log.sprat"));
+    fs::copy(two.join("log.sprat"), one.join("log.sprat")).expect("copied");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("log.sprat is not this server's log") && said.contains("cluster"), "{said}");
+    fs::write(one.join("log.sprat"), &own).expect("written");
+
+    // The coordinator of another cluster, and none at all: the objects are not given to a stranger's tables.
+    let catalog = fs::read(one.join("coordinator.redb")).expect("there");
+    fs::copy(two.join("coordinator.redb"), one.join("coordinator.redb")).expect("copied");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("cluster"), "{said}");
+    fs::remove_file(one.join("coordinator.redb")).expect("there");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("cluster"), "{said}");
+    fs::write(one.join("coordinator.redb"), b"no database").expect("written");
+    let said = start(&one).err().expect("refused");
+    assert!(said.contains("coordinator.redb"), "{said}");
+    fs::write(one.join("coordinator.redb"), catalog).expect("written");
+
+    let server = start(&one).expect("whole again");
+    assert_eq!(missing(&mut connect(&server)), Vec::<usize>::new());
+}

@@ -1,0 +1,19 @@
+//! The real binary and what should not happen to it: strange bytes, damaged files, wrong settings.
+
+mod damage;
+mod disk_full;
+mod network;
+mod settings;
+#[path = "../support/mod.rs"]
+mod support;
+
+use sprat_client::{Client, Options};
+use support::ServerProcess;
+
+/// Flags of a server that is small and ready at once.
+const SMALL: [&str; 4] = ["--memory", "64M", "--disk", "256M"];
+
+fn connect(server: &ServerProcess) -> Client {
+    let options = Options { coordinator: server.coordinator.clone(), ..Options::default() };
+    Client::connect(&options).expect("a client")
+}

@@ -1,0 +1,124 @@
+//! Strangers on the network: the server goes on serving.
+
+use crate::support::{Random, ServerProcess, TCP, UDP, run, run_with};
+use crate::{SMALL, connect};
+use sprat_client::Client;
+use sprat_net::Locator;
+use std::io::Write as _;
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+fn start(data: &std::path::Path, transport: &str) -> ServerProcess {
+    let flags = ["-L", transport].into_iter().chain(SMALL).collect::<Vec<_>>();
+    ServerProcess::start(data, &flags).expect("it starts")
+}
+
+fn address(locator: &str) -> SocketAddr {
+    let locator: Locator = locator.parse().expect("a locator");
+    locator.resolve().expect("loopback")[0]
+}
+
+#[track_caller]
+fn still_serves(server: &mut ServerProcess, client: &mut Client, round: usize) {
+    assert!(server.runs());
+    let table = client.create_table("t").expect("a table");
+    let value = format!("round {round}");
+    client.put(table, b"key", value.as_bytes()).expect("a write");
+    assert_eq!(client.get(table, b"key").expect("a read").expect("written").value, value.as_bytes());
+}
+
+/// Bytes that look more or less like packets.
+fn noise(random: &mut Random, most: u64) -> Vec<u8> {
+    let len = usize::try_from(random.below(most)).expect("small");
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect();
+    if random.one_in(2) && bytes.len() >= 24 {
+        // Kinds and fields as real packets have them: small numbers.
+        for byte in &mut bytes[..24] {
+            *byte = if random.one_in(2) { 0 } else { *byte % 12 };
+        }
+    }
+    bytes
+}
+
+#[test]
+fn garbage_datagrams_do_no_harm() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = start(dir.path(), UDP);
+    let mut client = connect(&server);
+    let target = address(&server.listen);
+    let sockets: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+    let mut random = Random(1);
+    for round in 0..10 {
+        for _ in 0..300 {
+            let bytes = noise(&mut random, 2000);
+            // It may be refused when the buffer is full; that is the sender's loss.
+            let _ = sockets[random.index(4)].send_to(&bytes, target);
+        }
+        let _ = sockets[0].send_to(&[], target);
+        let _ = sockets[0].send_to(&vec![7; 60_000], target);
+        still_serves(&mut server, &mut client, round);
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn garbage_streams_do_no_harm() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = start(dir.path(), TCP);
+    let mut client = connect(&server);
+    let targets = [address(&server.listen), address(&server.coordinator)];
+    let mut random = Random(2);
+    let mut held = Vec::new();
+    for round in 0..10 {
+        for number in 0..30 {
+            let mut stream = TcpStream::connect(targets[number % 2]).expect("it listens");
+            stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+            let bytes = noise(&mut random, 100_000);
+            // The server may close while we still write.
+            let _ = stream.write_all(&bytes);
+            match random.below(4) {
+                0 => drop(stream),
+                1 => drop(stream.shutdown(Shutdown::Write)),
+                2 => held.push(stream), // cut short, and silent from here on
+                _ => {
+                    let _ = stream.write_all(&bytes);
+                }
+            }
+        }
+        still_serves(&mut server, &mut client, round);
+    }
+    drop(held);
+    still_serves(&mut server, &mut client, 99);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn what_is_too_large_or_unknown_is_refused_in_words() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(dir.path(), UDP);
+    let at = ["-C", &server.coordinator];
+    let with = |args: &[&str]| -> Vec<String> { args.iter().chain(&at).map(|arg| (*arg).to_owned()).collect() };
+    let call = |args: &[&str]| {
+        let args = with(args);
+        run(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(call(&["table", "create", "t"]).code, Some(0));
+    let long_key = "k".repeat(65_536);
+    let refused = call(&["put", "t", &long_key, "v"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("65536") || refused.stderr.contains("65,536"), "{}", refused.stderr);
+    let args = with(&["put", "t", "k"]);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    assert_eq!(run_with(&args, &vec![b'v'; 1 << 20]).code, Some(0), "1 MB exactly");
+    let refused = run_with(&args, &vec![b'v'; (1 << 20) + 1]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("1048577"), "{}", refused.stderr);
+    let got = call(&["get", "t", "k"]);
+    assert_eq!((got.code, got.stdout.len()), (Some(0), 1 << 20), "the refused write changed nothing");
+    let long_name = "n".repeat(256);
+    assert_eq!(call(&["table", "create", &long_name]).code, Some(1));
+    let refused = call(&["get", "nobody", "k"]);
+    assert_eq!(refused.code, Some(3));
+    assert!(refused.stderr.contains("nobody"), "{}", refused.stderr);
+    assert!(server.stop().success());
+}

@@ -1,0 +1,118 @@
+//! Wrong settings are answered with what to do.
+
+use crate::support::{PATIENCE, ServerProcess, UDP, run};
+use crate::{SMALL, connect};
+use sprat_net::Locator;
+use std::net::{TcpListener, UdpSocket};
+use std::time::Instant;
+
+fn refused(flags: &[&str]) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    ServerProcess::start(dir.path(), flags).err().expect("refused")
+}
+
+fn with_small<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().chain(flags).copied().collect()
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = udp.local_addr().expect("bound").port().to_string();
+    let said = refused(&with_small(&["-L", &format!("fast+udp:host=127.0.0.1,port={port}")]));
+    assert!(said.contains(&port) && said.contains("in use"), "{said}");
+
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = tcp.local_addr().expect("bound").port().to_string();
+    let said = refused(&with_small(&["-C", &format!("tcp:host=127.0.0.1,port={port}"), "--with-coordinator"]));
+    assert!(said.contains(&port) && said.contains("in use"), "{said}");
+    let said = refused(&with_small(&["--metrics", &format!("127.0.0.1:{port}")]));
+    assert!(said.contains(&port) && said.contains("in use"), "{said}");
+}
+
+#[test]
+fn an_address_of_another_machine_is_named() {
+    // 192.0.2.0/24 is for documentation: nobody has it.
+    let said = refused(&with_small(&["-L", "fast+udp:host=192.0.2.1,port=0"]));
+    assert!(said.contains("192.0.2.1"), "{said}");
+    let said = refused(&with_small(&["-L", "tcp:host=192.0.2.1,port=0"]));
+    assert!(said.contains("192.0.2.1"), "{said}");
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_told_with_ones_that_do() {
+    let said = refused(&["--memory", "64M", "--disk", "16M"]);
+    assert!(said.contains("16 MB of disk") && said.contains("give --disk"), "{said}");
+    let said = refused(&["--memory", "1K"]);
+    assert!(said.contains("memory"), "{said}");
+    // What it asks for is enough.
+    let said = refused(&["--memory", "64M", "--disk", "16M"]);
+    let needed = said.split("give --disk ").nth(1).and_then(|rest| rest.split(',').next()).expect("a size");
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = ServerProcess::start(dir.path(), &["--memory", "64M", "--disk", needed]).expect("enough");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_second_server_on_a_data_directory_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let first = ServerProcess::start(dir.path(), &SMALL).expect("it starts");
+    let said = ServerProcess::start(dir.path(), &SMALL).err().expect("refused");
+    assert!(said.contains("another sprat server is running with this data directory"), "{said}");
+    let mut client = connect(&first);
+    let table = client.create_table("t").expect("the first is unharmed");
+    client.put(table, b"k", b"v").expect("a write");
+    assert!(first.stop().success());
+}
+
+#[test]
+fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let locator = format!("tcp:host=127.0.0.1,port={}", free.local_addr().expect("bound").port());
+    drop(free);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
+    let (mut said, started) = (String::new(), Instant::now());
+    while !said.contains("waiting for the coordinator") {
+        said += &server.heard();
+        assert!(server.runs() && started.elapsed() < PATIENCE, "{said}");
+    }
+    assert!(said.contains("no answer from"), "{said}");
+
+    // A client is not patient for ever.
+    let missed = run(&["status", "-C", &locator, "--timeout", "300"]);
+    assert_eq!(missed.code, Some(5), "{missed:?}");
+    assert!(missed.stderr.contains("no answer from"), "{}", missed.stderr);
+
+    // The coordinator comes, and the server goes on by itself.
+    let mut coordinator = crate::support::sprat();
+    coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
+    let mut coordinator = coordinator.stderr(std::process::Stdio::null()).spawn().expect("the binary runs");
+    let ready = server.wait_ready();
+    if ready.is_ok() {
+        let mut client = connect(&server);
+        let table = client.create_table("t").expect("a table");
+        client.put(table, b"k", b"v").expect("a write");
+    }
+    let stopped = server.stop();
+    let _ = coordinator.kill();
+    let _ = coordinator.wait();
+    assert_eq!(ready, Ok(()));
+    assert!(stopped.success());
+}
+
+#[test]
+fn a_locator_that_is_none_is_explained() {
+    for bad in [
+        "udp:host=127.0.0.1,port=1",
+        "fast+udp:host=127.0.0.1",
+        "fast+udp:port=1",
+        "fast+udp:host=127.0.0.1,port=70000",
+        "",
+    ] {
+        let said = refused(&with_small(&["-L", bad]));
+        assert!(said.contains("sprat: "), "{bad}: {said}");
+        assert!(bad.is_empty() || said.contains(bad), "{bad}: {said}");
+    }
+    assert!(UDP.parse::<Locator>().is_ok());
+}
