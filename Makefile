@@ -3,12 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-store sim fuzz deny doc clean
+.PHONY: help setup build test demo bench bench-store sim kills fuzz deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
-# Seeds that `make sim` runs, seconds that `make fuzz` spends on each target.
+# Seeds that `make sim` runs, kills of `make kills`, seconds that `make fuzz` spends on each target.
 SEEDS ?= 10000
+KILLS ?= 1000
 FUZZ_SECONDS ?= 60
 
 help: ## list the targets
@@ -34,6 +35,9 @@ bench-store: build ## the store beside its peers, in one run; results in target/
 
 sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)
+
+kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
+	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli --test kill -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)
