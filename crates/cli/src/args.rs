@@ -120,7 +120,7 @@ pub(crate) struct ServerArgs {
     pub(crate) durability: DurabilityArg,
 
     /// Replicas on other servers; this version keeps its log on its own disk, so only 0.
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=0))]
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = parse_replicas)]
     pub(crate) replicas: u8,
 
     /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
@@ -530,6 +530,13 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct ManArgs {
     /// Directory; made if it does not exist.
     pub(crate) dir: PathBuf,
+}
+
+fn parse_replicas(text: &str) -> Result<u8, String> {
+    match text {
+        "0" => Ok(0),
+        _ => Err("this version keeps its log on its own disk and has no replicas on others: only 0".to_owned()),
+    }
 }
 
 /// A time that a measurement can take.

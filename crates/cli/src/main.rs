@@ -35,10 +35,21 @@ fn main() -> ExitCode {
         // A reader that has seen enough, such as `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sprat: {error:#}");
+            eprintln!("sprat: {}", told(&error));
             ExitCode::from(cmd::exit_code(&error))
         }
     }
+}
+
+/// The error with its causes; those that its own words end with already are not said twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
