@@ -144,8 +144,8 @@ impl Writes {
         }
         let lost = unknown - kept;
         Ok(format!(
-            "all {} acknowledged writes are there, byte for byte; of the {unknown} under way {kept} are there whole \
-             and {lost} not at all, as nobody was told of them",
+            "all {} acknowledged writes are there, byte for byte; of the {unknown} that nobody was told of, {kept} are \
+             there whole and {lost} not at all",
             grouped(acknowledged),
         ))
     }
