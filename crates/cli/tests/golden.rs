@@ -1,0 +1,460 @@
+//! What the command line says, word for word: help, mistakes, flows on a live server.
+//!
+//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test golden` writes them anew.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use support::{Ran, ServerProcess, UDP, run, run_with, sprat};
+
+/// Compares a text with the one on file, or writes that.
+#[track_caller]
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let written = fs::create_dir_all(path.parent().expect("a folder")).and_then(|()| fs::write(&path, text));
+        written.expect("the golden folder is writable");
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    if text != expected {
+        let differs = expected.lines().zip(text.lines()).position(|(one, other)| one != other);
+        let line = differs.unwrap_or_else(|| expected.lines().count().min(text.lines().count()));
+        panic!(
+            "{} differs from line {} on:\n  on file: {:?}\n  now:     {:?}\nall of it now:\n{text}\n\
+             if that is right: UPDATE_GOLDEN=1 cargo test -p sprat-cli --test golden",
+            path.display(),
+            line + 1,
+            expected.lines().nth(line),
+            text.lines().nth(line),
+        );
+    }
+}
+
+/// Every command, as its words.
+const COMMANDS: [&[&str]; 24] = [
+    &[],
+    &["server"],
+    &["coordinator"],
+    &["get"],
+    &["put"],
+    &["del"],
+    &["incr"],
+    &["scan"],
+    &["table"],
+    &["table", "create"],
+    &["table", "drop"],
+    &["table", "list"],
+    &["table", "stats"],
+    &["status"],
+    &["import"],
+    &["export"],
+    &["bench"],
+    &["bench", "basic"],
+    &["bench", "echo"],
+    &["bench", "store"],
+    &["demo"],
+    &["sim"],
+    &["completions"],
+    &["man"],
+];
+
+#[test]
+fn help_is_as_written() {
+    for command in COMMANDS {
+        let mut args = command.to_vec();
+        args.push("--help");
+        let help = run(&args);
+        let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+        golden(&format!("{name}.txt"), help.ok());
+        assert!(help.stderr.is_empty());
+    }
+    assert!(run(&["--version"]).ok().starts_with("sprat "));
+    assert_eq!(run(&[]).code, Some(2), "without a command there is help, and a failure");
+}
+
+/// A transcript of commands and what they say.
+struct Transcript {
+    text: String,
+    at: Vec<(String, &'static str)>,
+}
+
+impl Transcript {
+    fn new(at: Vec<(String, &'static str)>) -> Self {
+        Self { text: String::new(), at }
+    }
+
+    /// Replaces what differs from run to run.
+    fn stable(&self, text: &str) -> String {
+        self.at.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to))
+    }
+
+    fn add(&mut self, line: &str, ran: &Ran) {
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout), &ran.stderr);
+        let mut entry = format!("$ sprat {line}\n{out}");
+        if !entry.ends_with('\n') {
+            entry.push_str("(no newline)\n");
+        }
+        for line in err.lines() {
+            writeln!(entry, "! {line}").expect("a string");
+        }
+        match ran.code {
+            Some(0) => entry.push('\n'),
+            Some(code) => writeln!(entry, "exit {code}\n").expect("a string"),
+            None => entry.push_str("killed\n\n"),
+        }
+        self.text += &self.stable(&entry);
+    }
+
+    fn run(&mut self, line: &str) -> Ran {
+        self.run_with(line, b"")
+    }
+
+    fn run_with(&mut self, line: &str, input: &[u8]) -> Ran {
+        let args: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let mut given: Vec<&str> = args.iter().map(String::as_str).collect();
+        if let Some((coordinator, _)) = self.at.iter().find(|(_, name)| *name == "COORDINATOR") {
+            given.extend(["-C", coordinator]);
+        }
+        // The double dash ends the flags: what is ours comes before it.
+        if let Some(dashes) = given.iter().position(|word| *word == "--")
+            && given.len() >= 2
+        {
+            let rest = given.split_off(dashes);
+            let (tail, ours) = rest.split_at(rest.len() - 2);
+            given.extend(ours);
+            given.extend(tail);
+        }
+        let ran = run_with(&given, input);
+        self.add(line, &ran);
+        ran
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let mut transcript = Transcript::new(Vec::new());
+    for line in [
+        "gte users alice",
+        "get",
+        "get users",
+        "get users alice bob",
+        "put users alice tea --if-absent --if-version 3",
+        "put users alice tea -i file",
+        "del users alice --if-version many",
+        "scan users --limit lots",
+        "server --memory lots",
+        "server --durability always",
+        "server --idle never",
+        "server -r 3",
+        "server --with-coordinator",
+        "table rename users people",
+        "bench basic --seconds soon",
+        "sim --seed 1 --seeds 2",
+        "completions tcsh",
+        "get users alice -C nowhere",
+        "get users alice -C tcp:host=127.0.0.1",
+        "get users alice -C fast+ib:host=127.0.0.1,port=1",
+        "get users alice -C tcp:host=127.0.0.1,port=99999",
+        "import users /nowhere/at/all",
+        "import users /nowhere.csv",
+        "import users Cargo.toml",
+        "export users -",
+    ] {
+        transcript.run(line);
+    }
+    golden("mistakes.txt", &transcript.text);
+}
+
+fn live(data: &Path) -> (ServerProcess, Transcript) {
+    let flags = ["-L", UDP, "--memory", "64M", "--disk", "256M"];
+    let server = ServerProcess::start(data, &flags).expect("it starts");
+    let transcript =
+        Transcript::new(vec![(server.coordinator.clone(), "COORDINATOR"), (server.listen.clone(), "SERVER")]);
+    (server, transcript)
+}
+
+#[test]
+fn objects_come_and_go() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, mut transcript) = live(&dir.path().join("data"));
+    for line in [
+        "table list",
+        "get users alice",
+        "table create users",
+        "table create users",
+        "get users alice",
+        "put users alice likes_tea",
+        "get users alice",
+        "get users alice --json",
+        "put users alice likes_coffee --if-absent",
+        "put users bob likes_milk --if-exists",
+        "put users alice likes_coffee --if-version 99",
+        "put users bob likes_milk --if-absent --json",
+        "del users bob --if-version 99",
+        "del users bob",
+        "del users bob",
+        "del users alice --json",
+        "del users alice --json",
+        "table create counters",
+        "incr counters visits",
+        "incr counters visits 41 --json",
+        "incr counters visits -- -50",
+        "incr counters visits 0.5",
+        "incr counters heat 0.5 --double",
+        "incr counters heat -- x",
+        "put counters word tea",
+        "incr counters word",
+        "put users empty ",
+        "get users empty --json",
+        "table list",
+        "table list --json",
+        "table stats users",
+        "table stats users --json",
+        "table drop users",
+        "table drop users",
+        "get users alice",
+        "table list",
+    ] {
+        transcript.run(line);
+    }
+    transcript.run("table create bytes");
+    transcript.run_with("put bytes raw", &[0, 159, 146, 150, 10]);
+    transcript.run("get bytes raw --json");
+    transcript.run("scan bytes");
+    transcript.run("scan bytes --keys");
+    transcript.run("scan bytes --json");
+    transcript.run("scan nothing");
+    let status = transcript.at.clone();
+    golden("objects.txt", &transcript.text);
+
+    let raw = run(&["get", "bytes", "raw", "-C", &server.coordinator]);
+    assert_eq!(raw.stdout, [0, 159, 146, 150, 10], "exactly the bytes");
+    let file = dir.path().join("out");
+    let path = file.to_str().expect("text");
+    assert_eq!(run(&["get", "bytes", "raw", "-o", path, "-C", &server.coordinator]).code, Some(0));
+    assert_eq!(fs::read(&file).expect("written"), [0, 159, 146, 150, 10]);
+    assert_eq!(run(&["put", "bytes", "copy", "-i", path, "-C", &server.coordinator]).code, Some(0));
+    assert_eq!(run(&["get", "bytes", "copy", "-C", &server.coordinator]).stdout, [0, 159, 146, 150, 10]);
+
+    let json = run(&["status", "--json", "-C", &server.coordinator]);
+    let value: serde_json::Value = serde_json::from_str(json.ok()).expect("JSON");
+    let mut shape = String::new();
+    shape_of(&value, "", &mut shape);
+    golden("status-shape.txt", &shape);
+    let text = run(&["status", "-C", &server.coordinator]);
+    let stable = Transcript::new(status).stable(text.ok());
+    assert!(stable.starts_with("coordinator COORDINATOR\nserver 1  SERVER  heard "), "{stable}");
+    assert!(server.stop().success());
+}
+
+/// Every path in a JSON value with the type that is there.
+fn shape_of(value: &serde_json::Value, path: &str, shape: &mut String) {
+    let kind = match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                shape_of(value, &format!("{path}.{name}"), shape);
+            }
+            return;
+        }
+        serde_json::Value::Array(items) => {
+            if let Some(first) = items.first() {
+                shape_of(first, &format!("{path}[]"), shape);
+            }
+            return;
+        }
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "bool",
+        serde_json::Value::Number(_) => "number",
+        serde_json::Value::String(_) => "string",
+    };
+    writeln!(shape, "{path}: {kind}").expect("a string");
+}
+
+#[test]
+fn scans_go_on_where_they_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, _) = live(dir.path());
+    let at = ["-C", &server.coordinator];
+    assert_eq!(run(&["table", "create", "t", "-C", at[1]]).code, Some(0));
+    let lines: String =
+        (0..1000).map(|number| format!("{{\"key\":\"k{number}\",\"value\":\"v{number}\"}}\n")).collect();
+    let file = dir.path().join("in.jsonl");
+    fs::write(&file, lines).expect("written");
+    run(&["import", "t", file.to_str().expect("text"), "-q", "-C", at[1]]).ok();
+    let (mut keys, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut pages = 0;
+    loop {
+        let mut args = vec!["scan", "t", "--keys", "--limit", "100", "-C", at[1]];
+        if let Some(cursor) = &after {
+            args.extend(["--after", cursor]);
+        }
+        let page = run(&args);
+        keys.extend(page.ok().lines().map(str::to_owned));
+        pages += 1;
+        match page.stderr.split("--after ").nth(1) {
+            Some(cursor) => after = Some(cursor.trim().to_owned()),
+            None => break,
+        }
+    }
+    assert!(pages > 2, "{pages} pages");
+    keys.sort();
+    let mut all: Vec<String> = (0..1000).map(|number| format!("k{number}")).collect();
+    all.sort();
+    assert_eq!(keys, all, "every key once");
+    assert!(server.stop().success());
+}
+
+/// Files below a directory: relative path and bytes, sorted.
+fn tree(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = walkdir::WalkDir::new(root)
+        .into_iter()
+        .map(|entry| entry.expect("readable"))
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| {
+            let path = entry.path().strip_prefix(root).expect("below").to_owned();
+            (path, fs::read(entry.path()).expect("readable"))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn sorted_lines(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_tree_comes_back_byte_for_byte() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, _) = live(&dir.path().join("data"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let made = dir.path().join("made");
+    fs::create_dir_all(made.join("deep/er")).expect("made");
+    for (name, bytes) in [
+        ("empty", vec![]),
+        ("a file with spaces, commas \"quotes\"", b"x".to_vec()),
+        ("deep/er/zeros", vec![0; 1 << 20]),
+        ("deep/newline\nin name", b"\r\n\0".to_vec()),
+        ("ümläut", (0..=255).collect()),
+    ] {
+        fs::write(made.join(name), bytes).expect("written");
+    }
+    for (number, source) in [source, made].iter().enumerate() {
+        let table = format!("tree{number}");
+        let out = dir.path().join(format!("out{number}"));
+        let (from, to) = (source.to_str().expect("text"), out.to_str().expect("text"));
+        let imported = run(&["import", &table, from, "--json", "-C", &server.coordinator]);
+        let totals: serde_json::Value = serde_json::from_str(imported.ok()).expect("JSON");
+        assert_eq!(totals["objects"], tree(source).len());
+        assert_eq!(run(&["export", &table, to, "-q", "-C", &server.coordinator]).code, Some(0));
+        assert!(tree(source) == tree(&out), "{from} and {to} differ");
+        let again = run(&["export", &table, to, "-q", "-C", &server.coordinator]);
+        assert_eq!(again.code, Some(1), "nothing is overwritten: {again:?}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn rows_come_back_byte_for_byte() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, _) = live(&dir.path().join("data"));
+    let file = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let export = |table: &str, to: &str, more: &[&str]| {
+        let args: Vec<&str> =
+            ["export", table, to, "-q", "-C", &server.coordinator].into_iter().chain(more.iter().copied()).collect();
+        let ran = run(&args);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.stdout
+    };
+
+    let csv = "id,name,remark\n1,Ann,\"said \"\"hi\"\", twice\"\n2,Bob,\"two\nlines\"\n3,Žofie,\n";
+    fs::write(file("users.csv"), csv).expect("written");
+    run(&["import", "users", &file("users.csv"), "--key", "id", "-q", "-C", &server.coordinator]).ok();
+    assert_eq!(run(&["get", "users", "3", "-C", &server.coordinator]).ok(), "3,Žofie,");
+    export("users", &file("back.csv"), &[]);
+    let back = fs::read_to_string(file("back.csv")).expect("written");
+    let (header, rest) = back.split_once('\n').expect("a header");
+    assert_eq!(header, "id,name,remark");
+    let rows: Vec<&str> = csv.split_once('\n').expect("a header").1.split_inclusive('\n').collect();
+    let mut back_rows: Vec<&str> = rest.split_inclusive('\n').collect();
+    let mut rows_sorted = rows;
+    rows_sorted.sort_unstable();
+    back_rows.sort_unstable();
+    assert_eq!(back_rows, rows_sorted);
+
+    let lines = "{\"uuid\":\"a\",\"n\": 1}\n{\"n\":2.50,\"uuid\":\"b\"}\n  {\"uuid\":\"\\u0063\"}\n";
+    fs::write(file("events.jsonl"), lines).expect("written");
+    run(&["import", "events", &file("events.jsonl"), "--key", "uuid", "-q", "-C", &server.coordinator]).ok();
+    export("events", &file("back.jsonl"), &["--rows"]);
+    let back = fs::read(file("back.jsonl")).expect("written");
+    assert_eq!(sorted_lines(&back), sorted_lines(lines.as_bytes()));
+    let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
+    assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
+
+    // Pairs of any bytes, there and back and there again: in a table's own order, so the files are equal.
+    run(&["table", "create", "any", "-C", &server.coordinator]).ok();
+    for (key, value) in [("plain", &b"text"[..]), ("bytes", &[0, 255, 10, 13]), ("empty", b""), ("quote\"s,", b"\"")] {
+        assert_eq!(run_with(&["put", "any", key, "-C", &server.coordinator], value).code, Some(0));
+    }
+    for format in ["csv", "jsonl"] {
+        let (one, two) = (file(&format!("one.{format}")), file(&format!("two.{format}")));
+        export("any", &one, &[]);
+        let table = format!("any-{format}");
+        run(&["import", &table, &one, "-q", "-C", &server.coordinator]).ok();
+        export(&table, &two, &[]);
+        let (one, two) = (fs::read(one).expect("written"), fs::read(two).expect("written"));
+        assert_eq!(sorted_lines(&one), sorted_lines(&two), "{format}");
+        assert_eq!(run(&["get", &table, "bytes", "-C", &server.coordinator]).stdout, [0, 255, 10, 13]);
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn completions_parse_in_their_shells() {
+    for (shell, check) in [("bash", &["bash", "-n"][..]), ("zsh", &["zsh", "-n"]), ("fish", &["fish", "--no-execute"])]
+    {
+        let script = run(&["completions", shell]);
+        let text = script.ok();
+        for word in ["import", "durability", "coordinator", "buffered"] {
+            assert!(text.contains(word), "{shell} lacks {word}");
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        match Command::new(check[0]).args(&check[1..]).arg(file.path()).stdin(Stdio::null()).output() {
+            Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => eprintln!("not parsed by {shell}, which is not here: {error}"),
+        }
+    }
+}
+
+#[test]
+fn man_pages_are_made_for_every_command() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pages = dir.path().join("man");
+    assert_eq!(run(&["man", pages.to_str().expect("text")]).code, Some(0));
+    for command in COMMANDS {
+        let name = ["sprat"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+        let page =
+            fs::read_to_string(pages.join(format!("{name}.1"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(".TH") && page.contains(".SH NAME"), "{name}");
+    }
+    let file = dir.path().join("file");
+    fs::write(&file, "").expect("written");
+    let refused = run(&["man", file.join("below").to_str().expect("text")]);
+    assert_eq!(refused.code, Some(1));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child =
+        sprat().args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
