@@ -137,6 +137,6 @@ fn full(small: &SmallFilesystem, durability: &str) {
     }
     client.put(table, b"another", b"value").expect("writes are taken again");
     assert!(server.stop().success());
-    println!("{durability}: full after {acknowledged} writes");
+    eprintln!("{durability}: full after {acknowledged} writes");
     fs::remove_dir_all(&data).expect("removed");
 }

@@ -52,7 +52,7 @@ fn what_was_acknowledged_survives_kills() {
     for trial in &trials {
         trial.run();
     }
-    println!("{kills} kills in {:.0} s", started.elapsed().as_secs_f64());
+    eprintln!("{kills} kills in {:.0} s", started.elapsed().as_secs_f64());
 }
 
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl Trial {
     fn tell(&self, writers: &[Writer], account: &Account) {
         let acknowledged: u64 = account.acknowledged;
         let objects = writers.iter().flat_map(|writer| &writer.keys).filter(|owned| owned.certain.is_some()).count();
-        println!(
+        eprintln!(
             "{} over {}: {} kills ({} of them during the start), {acknowledged} answers, {} MB written, {} changes of unknown \
              fate ({} of them kept), {} segments cleaned, {objects} objects at the end: every promise held",
             self.durability,
