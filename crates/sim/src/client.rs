@@ -89,9 +89,16 @@ impl Client {
     ///
     /// # Panics
     /// When the address is taken: the one before must be gone.
-    pub fn new(hub: &Hub, index: usize, address: SocketAddr, life: u64, coordinator: &Locator, random: &mut Random) -> Self {
+    pub fn new(
+        hub: &Hub,
+        index: usize,
+        address: SocketAddr,
+        life: u64,
+        coordinator: &Locator,
+        random: &mut Random,
+    ) -> Self {
         let driver = AnyDriver::from(hub.port(address).expect("the one before is gone"));
-        let seed = random.next();
+        let seed = random.draw();
         let core = Core::over(vec![(TRANSPORT, driver)], coordinator, seed).expect("the transport is there");
         Self {
             core,
@@ -186,9 +193,10 @@ impl Client {
         while self.left > 0 && self.asked.len() < shared.settings.window && now >= self.next_at {
             self.left -= 1;
             self.begin(now, shared);
-            let mean = shared.settings.span.as_nanos() as u64 * shared.settings.clients as u64 / shared.settings.operations;
+            let mean = shared.settings.mean_rest();
             // In bursts, or calls would seldom meet.
-            let rest = if self.random.chance(2, 3) { self.random.below(50_000) } else { self.random.below(6 * mean + 1) };
+            let rest =
+                if self.random.chance(2, 3) { self.random.below(50_000) } else { self.random.below(6 * mean + 1) };
             self.next_at = now + Duration::from_nanos(rest);
         }
         self.core.flush();
@@ -207,7 +215,8 @@ impl Client {
         }
         let table = self.random.pick(shared.tables).id;
         // Few are asked for often.
-        let key = self.random.below(u64::from(shared.settings.keys)).min(self.random.below(u64::from(shared.settings.keys)));
+        let key =
+            self.random.below(u64::from(shared.settings.keys)).min(self.random.below(u64::from(shared.settings.keys)));
         let name = Name { table, key: u16::try_from(key).expect("few keys") };
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
@@ -226,7 +235,7 @@ impl Client {
     }
 
     fn action(&mut self, name: Name, settings: &Settings) -> Action {
-        let number = name.key % 4 == 0;
+        let number = name.key.is_multiple_of(4);
         match self.random.below(if number { 100 } else { 80 }) {
             0..28 => Action::Read,
             28..64 => Action::Write { value: self.value(number, settings), condition: self.condition(name) },
@@ -242,7 +251,7 @@ impl Client {
 
     fn value(&mut self, number: bool, settings: &Settings) -> Value {
         if number && self.random.chance(7, 8) {
-            return Value::Number(i64::from_le_bytes(self.random.next().to_le_bytes()) >> 8);
+            return Value::Number(i64::from_le_bytes(self.random.draw().to_le_bytes()) >> 8);
         }
         self.made += 1;
         let longest = match self.random.below(20) {

@@ -82,7 +82,8 @@ pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
             let at = Nanos(random.below(span));
             let fault = draw(settings, random);
             // A start that fails needs a start.
-            let crash = matches!(fault, Fault::FailStart { .. }).then(|| (at + Duration::from_nanos(1), crash(settings, random)));
+            let crash = matches!(fault, Fault::FailStart { .. })
+                .then(|| (at + Duration::from_nanos(1), crash(settings, random)));
             std::iter::once((at, fault)).chain(crash)
         })
         .collect();
@@ -158,8 +159,17 @@ pub struct Weather {
 impl Weather {
     /// Fair, for now.
     pub fn new(random: &mut Random, reliable: bool) -> Self {
-        let mut weather =
-            Self { random: random.fork(), loss: 0, twice: 0, delay: 0, jitter: 0, cut: BTreeSet::new(), lost: 0, frames: 0, digest: 0 };
+        let mut weather = Self {
+            random: random.fork(),
+            loss: 0,
+            twice: 0,
+            delay: 0,
+            jitter: 0,
+            cut: BTreeSet::new(),
+            lost: 0,
+            frames: 0,
+            digest: 0,
+        };
         weather.clear(reliable);
         weather
     }
@@ -187,7 +197,8 @@ impl Weather {
     fn fate(&mut self, flight: &Flight<'_>) -> Fate {
         self.frames += 1;
         self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
-        if self.cut.contains(&flight.from) || self.cut.contains(&flight.to) || self.random.chance(self.loss, 1_000_000) {
+        if self.cut.contains(&flight.from) || self.cut.contains(&flight.to) || self.random.chance(self.loss, 1_000_000)
+        {
             self.lost += 1;
             return Fate::Drop;
         }

@@ -14,7 +14,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
@@ -22,13 +22,13 @@ impl Random {
     /// A sequence of its own, so that what draws from it does not disturb this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.draw())
     }
 
     /// A number below `end`, which is above zero.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0);
-        self.next() % end
+        self.draw() % end
     }
 
     /// A number from `from` to `to`, both included.

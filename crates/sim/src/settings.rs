@@ -73,7 +73,7 @@ impl Settings {
         Self {
             clients: usize::try_from(random.between(2, 5)).expect("small"),
             window: usize::try_from(random.between(1, 4)).expect("small"),
-            operations: random.between(150, 300),
+            operations: random.between(120, 240),
             span: random.micros(200_000, 1_500_000),
             tables: usize::try_from(random.between(1, 2)).expect("small"),
             keys: u16::try_from(random.between(3, 10)).expect("small"),
@@ -94,5 +94,11 @@ impl Settings {
             },
             faults: random.between(6, 14),
         }
+    }
+
+    /// Time between two operations of a client that spreads its own over the whole span, nanoseconds.
+    pub fn mean_rest(&self) -> u64 {
+        let span = u64::try_from(self.span.as_nanos()).expect("seconds");
+        span * self.clients as u64 / self.operations
     }
 }

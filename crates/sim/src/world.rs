@@ -116,10 +116,11 @@ impl World {
         let weather = Rc::new(RefCell::new(Weather::new(&mut random, settings.network.reliable)));
         let hub = Hub::new(settings.network);
         hub.set_policy(faults::policy(&weather));
-        let server = Server::new(&settings, &hub, address(0), random.next());
+        let server = Server::new(&settings, &hub, address(0), random.draw());
         let faults = faults::plan(&settings, &mut random).into();
         let at = server.address();
-        let coordinator: Locator = format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
+        let coordinator: Locator =
+            format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
         let mut world = Self {
             settings,
             trace,
@@ -134,7 +135,12 @@ impl World {
             crash_at_work: None,
             clients: Vec::new(),
             lives: 0,
-            ballast: TableRecord { id: BALLAST, server: 1, name: "ballast".to_owned(), locator: coordinator.to_string() },
+            ballast: TableRecord {
+                id: BALLAST,
+                server: 1,
+                name: "ballast".to_owned(),
+                locator: coordinator.to_string(),
+            },
             coordinator,
             tables: Vec::new(),
             next_table: 1,
@@ -153,9 +159,9 @@ impl World {
             let client = world.make_client(index);
             world.clients.push(client);
         }
-        let load = world.ballast().map(|(name, value)| {
-            Errand::Call(name, Action::Write { value, condition: Condition::None })
-        });
+        let load = world
+            .ballast()
+            .map(|(name, value)| Errand::Call(name, Action::Write { value, condition: Condition::None }));
         world.clients[0].send(load.collect::<Vec<_>>(), LAST_PATIENCE);
         world
     }
@@ -208,7 +214,8 @@ impl World {
             self.advance()?;
         }
         self.count_server();
-        let checked = check::check(&self.history, server::HASH_SEED, self.settings.keys).map_err(|wrong| wrong.to_string())?;
+        let checked =
+            check::check(&self.history, server::HASH_SEED, self.settings.keys).map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
         let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
@@ -237,7 +244,7 @@ impl World {
         }
         self.mend();
         self.look_after_server()?;
-        let token_seed = self.random.next();
+        let token_seed = self.random.draw();
         if let Some(stopped) = self.server.step(self.now, token_seed) {
             self.note(format_args!("server has stopped"));
             self.summary.stops += 1;

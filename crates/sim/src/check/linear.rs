@@ -95,13 +95,13 @@ impl State {
             (Action::Write { value, condition }, Told::Unknown) => self.given(condition)?.written(value, None),
             (Action::Remove { condition }, Told::Done { version }) => self.given(condition)?.removed(Some(version)),
             (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
-            (Action::Remove { condition }, Told::Absent) => {
-                self.given(condition).filter(|state| state.value.is_none())
-            }
+            (Action::Remove { condition }, Told::Absent) => self.given(condition).filter(|state| state.value.is_none()),
             (Action::Write { condition, .. } | Action::Remove { condition }, Told::Conflict(current)) => {
                 self.refusing(condition, current)
             }
-            (Action::Increment { delta }, Told::Sum { sum, version }) if self.number()?.checked_add(delta) == Some(sum) => {
+            (Action::Increment { delta }, Told::Sum { sum, version })
+                if self.number()?.checked_add(delta) == Some(sum) =>
+            {
                 self.written(Value::Number(sum), Some(version))
             }
             (Action::Increment { delta }, Told::Unknown) => {

@@ -59,8 +59,11 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
         objects.entry(operation.name).or_default().push(*operation);
     }
     for page in &history.pages {
-        let reads = scan::reads(page, hash_seed, keys)
-            .map_err(|what| Violation::Page { scan: page.scan, table: page.table, what })?;
+        let reads = scan::reads(page, hash_seed, keys).map_err(|what| Violation::Page {
+            scan: page.scan,
+            table: page.table,
+            what,
+        })?;
         for read in reads {
             objects.entry(read.name).or_default().push(read);
         }
