@@ -1,11 +1,13 @@
 //! Strangers on the network: the server goes on serving.
 
-use crate::support::{Random, ServerProcess, TCP, UDP, run, run_with};
+use crate::support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, run_with};
 use crate::{SMALL, connect};
-use sprat_client::Client;
+use sprat_client::{Client, Condition, Error, Mode, Options};
 use sprat_net::Locator;
+use sprat_wire::op::Request;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 fn start(data: &std::path::Path, transport: &str) -> ServerProcess {
@@ -121,4 +123,40 @@ fn what_is_too_large_or_unknown_is_refused_in_words() {
     assert_eq!(refused.code, Some(3));
     assert!(refused.stderr.contains("nobody"), "{}", refused.stderr);
     assert!(server.stop().success());
+}
+
+#[test]
+fn what_a_killed_server_leaves_open_ends_in_time() {
+    for transport in [UDP, TCP] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut server = start(dir.path(), transport);
+        let coordinator = server.coordinator.clone();
+        let (told, ended) = channel();
+        let (go_on, killed) = channel();
+        let client = std::thread::spawn(move || {
+            let options = Options { coordinator, timeout: Duration::from_secs(1), waiting: Mode::Sleep };
+            let mut client = Client::connect(&options).expect("a client");
+            let table = client.create_table("t").expect("a table");
+            client.put(table, b"k", b"v").expect("a write");
+            told.send(Ok(())).expect("the test listens");
+            killed.recv().expect("the test tells");
+            let write = Request::Write { table: table.0, key: b"k", value: b"w", condition: Condition::None };
+            let tickets: Vec<_> = (0..20).map(|_| client.submit(&write).expect("submitted")).collect();
+            for ticket in tickets {
+                told.send(client.wait(ticket, |_| ())).expect("the test listens");
+            }
+            told.send(client.get(table, b"k").map(drop)).expect("the test listens");
+            told.send(client.put(table, b"k", b"x").map(drop)).expect("the test listens");
+        });
+        let next = || ended.recv_timeout(PATIENCE).expect("a client waits for ever");
+        assert_eq!(next(), Ok(()));
+        server.kill();
+        go_on.send(()).expect("the client listens");
+        for number in 0..22 {
+            let error = next().expect_err("nobody is there");
+            let honest = error.is_indeterminate() || matches!(error, Error::Timeout { .. });
+            assert!(honest, "operation {number}: {error}");
+        }
+        client.join().expect("no panic");
+    }
 }
