@@ -8,21 +8,19 @@ const SEEDS: u64 = 1000;
 #[test]
 fn a_thousand_histories_can_be() {
     let (summary, failures) = run_seeds(0..SEEDS, 2, |_| {});
-    for failure in &failures {
-        println!("{failure}");
-    }
-    println!("{summary}");
-    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed, see above", failures.len());
+    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failures.len(), told.join("\n"));
     assert_eq!(summary.histories, SEEDS);
     // A simulator that does nothing finds nothing.
     assert!(summary.told * 2 > summary.operations, "most calls end");
-    assert!(summary.crashes > SEEDS && summary.cuts > 0 && summary.cleaned > SEEDS && summary.retransmissions > SEEDS);
+    assert!(summary.crashes > SEEDS && summary.replays > SEEDS && summary.cuts > 0, "{summary}");
+    assert!(summary.cleaned > SEEDS && summary.retransmissions > SEEDS, "{summary}");
     assert!(summary.undecided * 1000 < SEEDS, "{} objects were not decided on", summary.undecided);
 }
 
 #[test]
 fn a_seed_is_a_history() {
-    for seed in 0..20 {
+    for seed in 0..8 {
         let (first, diary) = run(seed).unwrap();
         let (second, again) = run(seed).unwrap();
         let differs = diary.lines().iter().zip(again.lines()).find(|(one, other)| one != other);
