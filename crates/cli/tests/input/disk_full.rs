@@ -1,10 +1,9 @@
 //! A disk that is really full, under a whole server.
 
 use crate::connect;
-use crate::support::{ServerProcess, run};
+use crate::support::{ServerProcess, run, skip};
 use sprat_client::Error;
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -50,15 +49,6 @@ fn tool(command: &mut Command) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-}
-
-/// Says that a test cannot run here, also to `make test`.
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }
 
 fn key(number: usize) -> String {

@@ -213,3 +213,12 @@ pub(crate) fn read_all(path: &Path) -> Vec<u8> {
     std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).expect("it can be read");
     bytes
 }
+
+/// Says that something cannot be tested on this machine, also to `make test`, which reads it out at its end.
+pub(crate) fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
+        let list = std::fs::File::options().create(true).append(true).open(list);
+        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
+    }
+}
