@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use walkdir::WalkDir;
 
 /// Files that a tree should have to be worth it.
-const ENOUGH_FILES: u64 = 10_000;
+const ENOUGH_FILES: usize = 10_000;
 
 /// Files and bytes taken at most: the demo is to be over in two minutes.
 const MAX_FILES: u64 = 60_000;
@@ -77,18 +78,16 @@ impl Tree {
         bail!("no tree of {ENOUGH_FILES} files; name one with --tree ({})", notes.join("; "))
     }
 
-    /// A tree and how many files are taken of it.
-    fn look(root: &Path) -> Result<(Self, u64)> {
-        let mut source = TreeSource::open(root, Large::Skip)?;
+    /// A tree, and its files, counted up to [`ENOUGH_FILES`].
+    fn look(root: &Path) -> Result<(Self, usize)> {
+        let source = TreeSource::open(root, Large::Skip)?;
         let mut tree = Self { root: root.to_owned(), bytes: source.total_bytes().unwrap_or(0), notes: Vec::new() };
         if tree.bytes > MAX_BYTES {
             tree.bytes = MAX_BYTES;
             tree.notes.push(format!("only its first {} MB", MAX_BYTES >> 20));
         }
-        let (mut item, mut files) = (Item::default(), 0);
-        while files < ENOUGH_FILES && source.next(&mut item)? {
-            files += 1;
-        }
+        let entries = WalkDir::new(root).into_iter().flatten();
+        let files = entries.filter(|entry| entry.file_type().is_file()).take(ENOUGH_FILES).count();
         Ok((tree, files))
     }
 }
