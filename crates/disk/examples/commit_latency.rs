@@ -1,6 +1,6 @@
 //! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the current one):
 //! a block written by a `FileDisk`, against appending to a file and calling fdatasync.
-#![allow(clippy::print_stdout)] // it is what the example is for
+#![allow(clippy::print_stdout, reason = "an example prints and measures")] // it is what the example is for
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
 use std::io::Write;
