@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-store sim kills fuzz deny doc clean
+.PHONY: help setup build test demo bench bench-store sim kills fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -41,6 +41,9 @@ kills: ## kill the real server KILLS times (default 1000) while clients write, a
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+sanitize: ## the crates with `unsafe` under the address sanitizer (needs a nightly toolchain)
+	@scripts/sanitize
 
 deny: setup ## licences, bans and origins of the crates we stand on
 	@scripts/deny
