@@ -208,11 +208,12 @@ impl<D: Disk> Backup<D> {
             self.write_header()?;
         }
         self.geometry.incarnation = self.header.incarnation;
+        // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium, least
+        // of all the seal, which is durable by itself and vouches for all of the log before it.
+        self.block_on(Op::Sync)?;
         if let Some(unsealed) = unsealed {
             self.seal(&unsealed)?;
         }
-        // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium.
-        self.block_on(Op::Sync)?;
         // No room to grow is no reason not to read: the failure is kept, and meets the first append.
         let _ = self.prepare();
         Ok(())
