@@ -38,7 +38,8 @@ impl<D: Disk> Master<D> {
         };
         let Some(tables) = &self.assigned.tables else { return Outcome::Retry(BUSY_MICROS) };
         if tables.binary_search(&table).is_err() {
-            return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Reexecute));
+            // Kept: a copy of the request that comes later, when the table may be served, must not be executed any more.
+            return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         }
         if self.waiting.is_full() {
             self.counts.turned_away += 1;
