@@ -93,6 +93,8 @@ pub struct Settings {
     pub wait: Wait,
     /// Clients, each on a connection of its own; one generator thread drives them all.
     pub clients: usize,
+    /// Operations each keeps in flight: 1 waits for every answer. Bounded by 64 in an open load.
+    pub depth: usize,
     /// Whether they wait for answers or for the clock.
     pub pace: Pace,
     /// Time before a cell counts.
@@ -110,6 +112,7 @@ impl Default for Settings {
         Self {
             wait: Wait::Spin,
             clients: 1,
+            depth: 1,
             pace: Pace::Closed,
             warm_up: Duration::from_millis(200),
             duration: Duration::from_secs(1),
@@ -130,6 +133,8 @@ pub struct Basic {
     pub wait: Wait,
     /// Clients.
     pub clients: usize,
+    /// Operations each kept in flight, in a closed load.
+    pub depth: usize,
     /// Whether they waited for answers or for the clock.
     pub pace: Pace,
     /// Its lines: reads, then writes, by size.
@@ -174,6 +179,7 @@ pub fn measure(
             transport: target.transport().to_owned(),
             wait: settings.wait,
             clients: settings.clients,
+            depth: settings.depth,
             pace: settings.pace,
             rows: Vec::new(),
         })
@@ -202,7 +208,7 @@ fn measure_cell(targets: &mut [Box<dyn Target>], settings: &Settings, kind: Kind
         target.set_active(false);
         let plan = Plan {
             clients: settings.clients,
-            depth: if settings.pace == Pace::Closed { 1 } else { OPEN_DEPTH },
+            depth: if settings.pace == Pace::Closed { settings.depth } else { OPEN_DEPTH },
             pace: settings.pace,
             warm_up: settings.warm_up,
             duration: settings.duration,
@@ -308,6 +314,7 @@ impl Basic {
         let Self { target, transport, clients, .. } = self;
         let plural = if *clients == 1 { "" } else { "s" };
         let pace = match self.pace {
+            Pace::Closed if self.depth > 1 => format!(", {} in flight", self.depth),
             Pace::Closed => String::new(),
             Pace::Open { rate, .. } => format!(", {} offered", units::rate(rate)),
         };

@@ -423,6 +423,9 @@ pub(crate) struct BasicArgs {
     /// Clients at once, each with a connection of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_clients)]
     pub(crate) clients: usize,
+    /// Operations each client keeps in flight; 1 waits for every answer.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_depth)]
+    pub(crate) depth: usize,
     /// Clients sleep while they wait, as ordinary ones do, instead of spinning.
     #[arg(long)]
     pub(crate) sleep: bool,
@@ -555,6 +558,10 @@ fn parse_rounds(text: &str) -> Result<usize, String> {
 
 fn parse_clients(text: &str) -> Result<usize, String> {
     counted(text, 1000, "clients")
+}
+
+fn parse_depth(text: &str) -> Result<usize, String> {
+    counted(text, 1000, "operations in flight")
 }
 
 fn bounded(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {

@@ -150,11 +150,13 @@ fn whole(rank: f64) -> u64 {
 /// Writes key number `number` into `key`, padded to its length (20 to 250 bytes): printable, no spaces, all distinct.
 pub fn write_key(number: u64, key: &mut [u8]) {
     assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
-    let mut rest = number;
-    for digit in key.iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+    let (mut rest, mut end) = (number, key.len());
+    while rest > 0 && end > 0 {
+        end -= 1;
+        key[end] = b'0' + u8::try_from(rest % 10).expect("a digit");
         rest /= 10;
     }
+    key[..end].fill(b'0');
     // Numbers of up to 19 digits leave the first byte free; the mark makes keys of the bench known as such.
     if rest == 0 && number < 10_u64.pow(19) {
         key[0] = b'k';

@@ -37,6 +37,8 @@ pub struct Connection {
     ready: Option<Ready>,
     idle: Idle,
     start: Instant,
+    /// The time at the end of the last poll; operations that begin before the next begin then, near enough.
+    now: Nanos,
     swept: Nanos,
     /// The server to stop while others are measured.
     parked: Option<u32>,
@@ -52,12 +54,7 @@ struct Ready {
 ///
 /// # Errors
 /// When nobody answers there.
-pub fn connect(
-    coordinator: &str,
-    connections: usize,
-    sockets: Sockets,
-    waiting: Mode,
-) -> Result<Connection> {
+pub fn connect(coordinator: &str, connections: usize, sockets: Sockets, waiting: Mode) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
     // Before the clients' own clocks, so that their time does not go back when this one takes over.
     let start = Instant::now();
@@ -95,6 +92,7 @@ pub fn connect(
         ready,
         idle: Idle::new(Policy::of(waiting), now)?,
         start,
+        now,
         swept: now,
         parked: None,
     })
@@ -129,8 +127,9 @@ impl Connection {
         Self { parked: Some(pid), ..self }
     }
 
-    fn now(&self) -> Nanos {
-        Nanos(0) + self.start.elapsed()
+    fn read_clock(&mut self) -> Nanos {
+        self.now = Nanos(0) + self.start.elapsed();
+        self.now
     }
 
     fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
@@ -204,7 +203,7 @@ impl Target for Connection {
     }
 
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
-        let (now, table) = (self.now(), self.table);
+        let (now, table) = (self.now, self.table);
         let request = match *op {
             Op::Get { key } => Request::Read { table, key },
             Op::Put { key, value } => Request::Write { table, key, value, condition: Condition::None },
@@ -227,12 +226,13 @@ impl Target for Connection {
             self.cores[index].flush();
             self.is_dirty[index] = false;
         }
-        let (now, before) = (self.now(), done.len());
+        let (now, before) = (self.read_clock(), done.len());
         self.look(now, done)?;
         if done.len() > before {
             self.idle.worked(now);
         } else if !patience.is_zero() {
             self.rest(now, patience)?;
+            self.read_clock();
         }
         Ok(())
     }
@@ -241,5 +241,6 @@ impl Target for Connection {
         if let Some(pid) = self.parked {
             set_stopped(pid, !active);
         }
+        self.read_clock();
     }
 }

@@ -133,7 +133,11 @@ fn moved(filled: &Filled) -> Result<u64> {
     Ok(moved)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of bytes and objects, far below 2^53")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts of bytes and objects, far below 2^53"
+)]
 fn whole(value: f64) -> u64 {
     value as u64
 }
@@ -145,8 +149,10 @@ struct Beside {
     keys: u64,
     random: crate::load::keys::Random,
     value: Vec<u8>,
-    /// Writes as fast as they go at the beginning of each turn.
+    /// Writes as fast as they go before each turn.
     burst: u64,
+    /// What went wrong with writes between turns.
+    trouble: Option<anyhow::Error>,
     started: std::time::Instant,
     sent: u64,
     answered: u64,
@@ -160,6 +166,7 @@ impl Beside {
             writes,
             keys,
             burst,
+            trouble: None,
             random: crate::load::keys::Random::new(7),
             value: vec![0x5A; VALUE_BYTES],
             started: std::time::Instant::now(),
@@ -167,6 +174,40 @@ impl Beside {
             answered: 0,
             done: Vec::new(),
         }
+    }
+}
+
+impl Beside {
+    /// Writes `count` times as fast as it goes, and takes all answers that are due.
+    fn rush(&mut self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            self.write()?;
+        }
+        let until = std::time::Instant::now() + AGEING_LIMIT;
+        while self.sent > self.answered {
+            self.take()?;
+            ensure!(std::time::Instant::now() < until, "writes beside the reads are not answered");
+        }
+        Ok(())
+    }
+
+    /// Begins a write; first takes answers while as many as may be are in flight.
+    fn write(&mut self) -> Result<()> {
+        while self.sent - self.answered >= DEPTH as u64 {
+            self.take()?;
+        }
+        let mut key = [0; 30];
+        crate::load::keys::write_key(self.random.below(self.keys), &mut key);
+        self.sent += u64::from(self.writes.submit(0, &Op::Put { key: &key, value: &self.value }, self.sent)?);
+        Ok(())
+    }
+
+    /// Sends what was begun, and takes the answers that are there.
+    fn take(&mut self) -> Result<()> {
+        self.writes.poll(Duration::ZERO, &mut self.done)?;
+        self.answered += self.done.len() as u64;
+        self.done.clear();
+        Ok(())
     }
 }
 
@@ -189,14 +230,8 @@ impl Target for Beside {
 
     fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()> {
         self.reads.poll(patience, done)?;
-        while self.burst > 0 {
-            self.write()?;
-            self.burst -= 1;
-            if self.burst == 0 {
-                self.started = std::time::Instant::now();
-                self.sent -= self.answered;
-                self.answered = 0;
-            }
+        if let Some(error) = self.trouble.take() {
+            return Err(error);
         }
         let due = whole(self.started.elapsed().as_secs_f64() * f64::from(BESIDE_RATE));
         if self.sent < due && self.sent - self.answered < DEPTH as u64 {
@@ -209,9 +244,14 @@ impl Target for Beside {
     }
 
     fn set_active(&mut self, active: bool) {
-        self.reads.set_active(active);
-        self.started = std::time::Instant::now();
-        self.sent = 0;
-        self.answered = 0;
+        if active {
+            self.reads.set_active(true);
+            self.trouble = self.rush(self.burst).err();
+            self.started = std::time::Instant::now();
+            (self.sent, self.answered) = (0, 0);
+        } else {
+            self.trouble = self.rush(0).err();
+            self.reads.set_active(false);
+        }
     }
 }

@@ -38,7 +38,13 @@ pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     wait(client.get(table, b"anything"))?;
     cpu::pause(Duration::from_millis(500));
     let used = usage::cpu_share(std::process::id(), WATCHED)?;
-    findings.row("CPU of an idle client with a thread of its own", Some(used * 100.0), None, "% of a core", Goal::AtMost(1.0));
+    findings.row(
+        "CPU of an idle client with a thread of its own",
+        Some(used * 100.0),
+        None,
+        "% of a core",
+        Goal::AtMost(1.0),
+    );
     Ok(())
 }
 
@@ -101,7 +107,8 @@ pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()
         "s",
         Goal::Shown,
     );
-    let mut table = Table::new(&["system", "objects", "to first answer", "CPU", "objects a CPU second", "lost of 1000 read"]);
+    let mut table =
+        Table::new(&["system", "objects", "to first answer", "CPU", "objects a CPU second", "lost of 1000 read"]);
     for restart in &found {
         table.row(vec![
             restart.system.clone(),

@@ -48,7 +48,13 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
         "us",
         Goal::RatioAtMost(1.0),
     );
-    findings.row("100 B read p50, fast+udp, both sleeping, vs Redis GET", us(&sleeping, UDP, 0.5), get, "us", Goal::Shown);
+    findings.row(
+        "100 B read p50, fast+udp, both sleeping, vs Redis GET",
+        us(&sleeping, UDP, 0.5),
+        get,
+        "us",
+        Goal::Shown,
+    );
     findings.row("100 B read p99, fast+udp, both spinning", us(&spinning, UDP, 0.99), None, "us", Goal::Shown);
     findings.results(spinning);
     findings.results(sleeping);
@@ -61,7 +67,13 @@ pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()>
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
     let results = scenarios::write_latency(&settings.undisturbed(), &systems, Wait::Spin)?;
     let set = us(&results, "redis", 0.5);
-    findings.row("100 B write p50, memory only, fast+udp, both spinning", us(&results, UDP, 0.5), set, "us", Goal::Shown);
+    findings.row(
+        "100 B write p50, memory only, fast+udp, both spinning",
+        us(&results, UDP, 0.5),
+        set,
+        "us",
+        Goal::Shown,
+    );
     findings.row("100 B write p50, memory only, tcp, both spinning", us(&results, TCP, 0.5), set, "us", Goal::Shown);
     findings.results(results);
     Ok(())

@@ -149,4 +149,3 @@ fn rate(results: &Results, label: &str) -> Option<f64> {
 fn sound<'a>(results: &'a Results, label: &str) -> Option<&'a Series> {
     results.get(label).filter(|series| series.failures() == 0)
 }
-

@@ -58,6 +58,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     let settings = Settings {
         wait: if args.sleep { Wait::Sleep } else { Wait::Spin },
         clients: args.clients,
+        depth: args.depth,
         pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals: Arrivals::Poisson }),
         duration: Duration::from_secs_f64(args.seconds),
         rounds: args.rounds,
@@ -91,6 +92,7 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
         connect: args.connect.clone(),
         vs: Vec::new(),
         clients: args.num_clients,
+        depth: 1,
         sleep: false,
         seconds: 1.0,
         rounds: 3,

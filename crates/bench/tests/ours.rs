@@ -1,0 +1,92 @@
+//! Sprat under the generator's load, against a real server in this process.
+
+use sprat_bench::load::{Plan, Workload, preload, run};
+use sprat_bench::ours::{Connection, Sockets, connect, forget};
+use sprat_bench::target::{Target, Wait};
+use sprat_client::Mode;
+use sprat_store::server::{Durability, Server, ServerOptions};
+use std::time::Duration;
+
+const MEMORY: u64 = 128 << 20;
+const KEYS: u64 = 500;
+const OPERATIONS: u64 = 3_000;
+
+fn server(listen: &str) -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ServerOptions {
+        coordinator: "tcp:host=127.0.0.1,port=0".into(),
+        embedded: true,
+        listen: listen.into(),
+        memory: MEMORY,
+        disk: 3 * MEMORY,
+        data: folder.path().to_owned(),
+        durability: Durability::None,
+        idle: Mode::Adaptive,
+        core: None,
+        metrics: None,
+    };
+    (Server::start(&options).expect("a server"), folder)
+}
+
+fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: Wait) -> u64 {
+    let workload = Workload { read_share: 0.5, ..Workload::reads(KEYS, 100) };
+    preload(target, &workload).expect("filled");
+    let plan = Plan {
+        clients,
+        depth,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_secs(60),
+        max_ops: Some(OPERATIONS),
+        ..Plan::one_client(workload, wait)
+    };
+    let measured = run(target, &plan).expect("a run");
+    assert!(measured.latencies.count() >= OPERATIONS);
+    measured.failures()
+}
+
+#[test]
+fn every_way_to_connect_reads_what_it_wrote() {
+    for listen in ["fast+udp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0"] {
+        let (server, _folder) = server(listen);
+        let coordinator = server.coordinator.to_string();
+        for (connections, sockets, depth, wait) in [
+            (1, Sockets::Each, 1, Wait::Spin),
+            (1, Sockets::Each, 1, Wait::Sleep),
+            (1, Sockets::Each, 512, Wait::Spin),
+            (7, Sockets::Each, 1, Wait::Sleep),
+            (7, Sockets::Each, 3, Wait::Spin),
+            (7, Sockets::One, 3, Wait::Spin),
+        ] {
+            let mut target = connect(&coordinator, connections, sockets, Mode::Sleep).expect("a connection");
+            assert_eq!(target.connections(), connections);
+            assert!(listen.starts_with(target.transport().split(',').next().expect("a name")));
+            assert_eq!(count_failures(&mut target, connections, depth, wait), 0, "{listen} {connections} {depth}");
+        }
+        forget(&coordinator).expect("the table dropped");
+        assert!(forget(&coordinator).is_err(), "there is nothing left to drop");
+        server.stop().expect("an orderly end");
+    }
+}
+
+#[test]
+fn a_key_that_is_missing_is_a_miss_and_no_error() {
+    let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
+    let coordinator = server.coordinator.to_string();
+    let mut target = connect(&coordinator, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
+    let plan = Plan {
+        warm_up: Duration::ZERO,
+        duration: Duration::from_secs(60),
+        max_ops: Some(100),
+        ..Plan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
+    };
+    let measured = run(&mut target, &plan).expect("a run");
+    assert!(measured.misses >= 100 && measured.errors == 0, "{} misses, {} errors", measured.misses, measured.errors);
+    server.stop().expect("an orderly end");
+}
+
+#[test]
+fn nobody_there_is_an_error_within_its_time() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let coordinator = format!("tcp:host=127.0.0.1,port={}", free.port());
+    assert!(connect(&coordinator, 1, Sockets::Each, Mode::Sleep).is_err());
+}
