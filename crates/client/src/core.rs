@@ -44,6 +44,8 @@ pub struct Core {
     calls: Calls,
     coordinator: Target,
     tables: HashMap<u32, Target>,
+    /// The table asked for last, and where it is: most clients use one.
+    last: Option<(u32, Target)>,
     seed: u64,
     turns: u32,
 }
@@ -67,6 +69,7 @@ impl Core {
             calls: Calls::default(),
             coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
             tables: HashMap::new(),
+            last: None,
             seed,
             turns: 0,
         };
@@ -125,7 +128,21 @@ impl Core {
             self.tables.clear(); // they are looked up again by whoever uses them
         }
         self.tables.insert(table.id, target);
+        self.last = None;
         Ok(())
+    }
+
+    /// Where a table is.
+    #[inline]
+    fn place(&mut self, table: u32) -> Result<Target, Error> {
+        if let Some((last, target)) = self.last
+            && last == table
+        {
+            return Ok(target);
+        }
+        let target = *self.tables.get(&table).ok_or(Error::TableDropped(table))?;
+        self.last = Some((table, target));
+        Ok(target)
     }
 
     /// Operations under way.
@@ -148,7 +165,7 @@ impl Core {
             | Request::IncrementI64 { table, .. }
             | Request::IncrementF64 { table, .. }
             | Request::Scan { table, .. }
-            | Request::TableStats { table } => *self.tables.get(&table).ok_or(Error::TableDropped(table))?,
+            | Request::TableStats { table } => self.place(table)?,
             _ => self.coordinator,
         };
         self.submit_to(now, tag, target, request, deadline)

@@ -26,8 +26,8 @@ struct Control([u8; CONTROL_BYTES]);
 pub(crate) struct UdpRx {
     buffer: Box<[u8]>,
     control: Control,
-    /// The call before found nothing.
-    idle: bool,
+    /// The call before came to the end of what there was.
+    drained: bool,
 }
 
 /// What the kernel had: bytes in the buffer, cut into frames of `segment` bytes, the last perhaps shorter.
@@ -39,7 +39,7 @@ struct Received {
 
 impl UdpRx {
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; RECEIVE_BYTES].into(), control: Control([0; CONTROL_BYTES]), idle: true }
+        Self { buffer: vec![0; RECEIVE_BYTES].into(), control: Control([0; CONTROL_BYTES]), drained: true }
     }
 
     /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
@@ -49,16 +49,20 @@ impl UdpRx {
         of: impl Fn(&mut T) -> &mut UdpTx,
         sink: Sink<'_, T>,
     ) -> io::Result<usize> {
-        // After a call that found nothing take one datagram only: its answer leaves before the next look,
+        // After a call that came to the end take one datagram only: its answer leaves before the next look,
         // and a request by itself is not held up by a system call that finds nothing.
-        let batch = if self.idle { 1 } else { RECEIVE_BATCH };
+        let batch = if self.drained { 1 } else { RECEIVE_BATCH };
+        self.drained = false;
         let mut frames = 0;
         for _ in 0..batch {
             let tx = of(holder);
             let received = match self.take(tx) {
                 Ok(Some(received)) => received,
                 Ok(None) => continue,
-                Err(Errno::EAGAIN) => break,
+                Err(Errno::EAGAIN) => {
+                    self.drained = true;
+                    break;
+                }
                 Err(Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL) => {
                     return Err(io::Error::last_os_error());
                 }
@@ -75,7 +79,6 @@ impl UdpRx {
                 frames += 1;
             }
         }
-        self.idle = frames == 0;
         Ok(frames)
     }
 
