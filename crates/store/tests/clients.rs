@@ -21,6 +21,11 @@ fn options(data: &Path, listen: &str) -> ServerOptions {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn pause(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
 fn reach(server: &Server) -> Options {
     Options { coordinator: server.coordinator.to_string(), ..Options::default() }
 }
@@ -72,7 +77,7 @@ fn a_client_outlives_its_server() {
         assert!(matches!(hasty.table("lasting"), Err(Error::Timeout { .. })), "nobody is there");
 
         let restart = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
+            pause(300);
             Server::start(&options).unwrap()
         });
         let object = client.get(table, b"key").unwrap().expect("still there");
@@ -114,7 +119,7 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
     let coordinator = Server::start_coordinator(&at, home.path()).unwrap();
     let second = loop {
         match client.create_table("later") {
-            Err(Error::NoServer(_)) => std::thread::sleep(Duration::from_millis(20)), // it has yet to enlist again
+            Err(Error::NoServer(_)) => pause(20), // it has yet to enlist again
             made => break made.unwrap(),
         }
     };
