@@ -16,6 +16,10 @@ pub const MAX_PENDING: usize = 16_384;
 /// A request's buffer is kept for the next operation up to this size, bytes.
 const KEEP_BYTES: usize = 4096;
 
+/// Longer buffers kept for whichever long operations come next, and the longest such.
+const SPARE_BUFFERS: usize = 4;
+const SPARE_BYTES: usize = 2 << 20;
+
 /// What is known of an operation from its beginning on.
 #[derive(Clone, Copy)]
 pub(crate) struct Pending {
@@ -37,6 +41,7 @@ struct Entry {
 pub(crate) struct Calls {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    spare: Vec<Vec<u8>>,
     /// Operations to begin again, by when.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
@@ -60,6 +65,11 @@ impl Calls {
         assert!(entry.pending.is_none());
         entry.pending = Some(pending);
         entry.backoff = BACKOFF.0;
+        let total = parts.iter().map(|part| part.len()).sum();
+        if total > KEEP_BYTES {
+            entry.request = self.spare.pop().unwrap_or_default();
+            entry.request.reserve_exact(total);
+        }
         for part in parts {
             entry.request.extend_from_slice(part);
         }
@@ -71,7 +81,11 @@ impl Calls {
         let entry = &mut self.entries[index as usize];
         let pending = entry.pending.take().expect("an operation ends once");
         if entry.request.capacity() > KEEP_BYTES {
-            entry.request = Vec::new();
+            let mut request = std::mem::take(&mut entry.request);
+            if self.spare.len() < SPARE_BUFFERS && request.capacity() <= SPARE_BYTES {
+                request.clear();
+                self.spare.push(request);
+            }
         }
         entry.request.clear();
         self.free.push(index);
@@ -144,7 +158,9 @@ fn maybe_executed(failure: &CallFailure) -> bool {
         CallFailure::Deadline { maybe_executed }
         | CallFailure::Unreachable { maybe_executed }
         | CallFailure::Lost { maybe_executed } => maybe_executed,
-        CallFailure::Refused(_) | CallFailure::Overloaded { .. } => false,
+        // Turned away, but a copy of the request may be under way and meet a server that is less busy.
+        CallFailure::Overloaded { .. } => true,
+        CallFailure::Refused(_) => false,
     }
 }
 
