@@ -426,6 +426,6 @@ fn page(
     let next = answer.more.then_some(answer.number);
     let returned = shared.history.moment();
     shared.trace.note(now, format_args!("scan {number} gets {} rows, next {next:?}", rows.len()));
-    shared.history.pages.push(Page { client, scan: number, table, after, next, rows, invoked, returned, ended: now });
+    shared.history.turn_page(Page { client, scan: number, table, after, next, rows, invoked, returned, ended: now });
     next.map(|next| Scan { after: Some(next), tries: 0, ..scan })
 }

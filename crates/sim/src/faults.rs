@@ -4,7 +4,6 @@ use crate::random::{Random, mix};
 use crate::settings::Settings;
 use sprat_disk::Latency;
 use sprat_net::{Fate, Flight, Nanos};
-use sprat_store::backup::Durability;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -23,11 +22,8 @@ pub enum Fault {
         /// It waits until the disk is at work, so that there is something to tear.
         at_work: bool,
     },
-    /// The server is stopped in order, and started again after so long.
-    Stop {
-        /// How long it stays down.
-        down: Duration,
-    },
+    /// The server is stopped in order, and started again after a while.
+    Stop,
     /// At the server's next start its disk fails, at the operation so many away.
     FailStart {
         /// Operations that still work.
@@ -95,7 +91,7 @@ pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
 
 fn crash(settings: &Settings, random: &mut Random) -> Fault {
     // What is buffered survives the process, not a power failure.
-    let process = settings.durability == Durability::Buffered || random.chance(1, 4);
+    let process = settings.spares_power() || random.chance(1, 4);
     Fault::Crash { down: random.micros(100, 100_000), process, at_work: random.chance(2, 3) }
 }
 
@@ -104,7 +100,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let disk_fault = *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]);
     match random.below(24) {
         0..5 => crash(settings, random),
-        5..7 => Fault::Stop { down: random.micros(100, 50_000) },
+        5..7 => Fault::Stop,
         7..9 => Fault::FailStart { after: random.below(12), how: disk_fault },
         9 => Fault::FailDisk { after: random.below(20), how: disk_fault },
         10 => Fault::FillDisk,

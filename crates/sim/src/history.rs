@@ -193,6 +193,8 @@ pub struct History {
     /// Pages in the order in which they were told.
     pub pages: Vec<Page>,
     moments: u64,
+    /// What was asked before this moment may have been lost again, acknowledged or not.
+    lost: u64,
 }
 
 impl History {
@@ -212,14 +214,30 @@ impl History {
         number
     }
 
+    /// Everything asked so far may be lost, or not: whatever was told of it says nothing any more.
+    pub fn lose(&mut self) {
+        self.lost = self.moment();
+        for operation in self.operations.iter_mut().filter(|operation| operation.told != Told::NotDone) {
+            (operation.told, operation.returned) = (Told::Unknown, OPEN);
+        }
+        self.pages.clear();
+    }
+
+    /// A page of a scan is told.
+    pub fn turn_page(&mut self, page: Page) {
+        if page.invoked > self.lost {
+            self.pages.push(page);
+        }
+    }
+
     /// A call is told. When that says nothing for certain, the call stays open.
     pub fn tell(&mut self, now: Nanos, number: usize, told: Told) {
         let moment = self.moment();
         let operation = &mut self.operations[number];
         assert!(operation.returned == OPEN, "told once");
-        (operation.ended, operation.told) = (now, told);
-        if told != Told::Unknown {
-            operation.returned = moment;
+        operation.ended = now;
+        if told == Told::NotDone || (told != Told::Unknown && operation.invoked > self.lost) {
+            (operation.told, operation.returned) = (told, moment);
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub disk_bytes: u64,
     /// What acknowledged writes survive.
     pub durability: Durability,
+    /// Power fails although acknowledged writes are only buffered: they may be lost, and the log must open all the same.
+    pub reckless: bool,
     /// Threads that replay.
     pub replay_threads: usize,
     /// The network.
@@ -69,6 +71,7 @@ impl Settings {
         let full = random.chance(2, 5);
         let share = if full { random.between(50, 66) } else { 0 };
         let ballast = memory as u64 * share / 100 / u64::from(ballast_bytes);
+        let durability = if random.chance(1, 4) { Durability::Buffered } else { Durability::Sync };
         let reliable = random.chance(1, 8);
         Self {
             clients: usize::try_from(random.between(2, 5)).expect("small"),
@@ -84,7 +87,8 @@ impl Settings {
             memory,
             segment_bytes,
             disk_bytes,
-            durability: if random.chance(1, 4) { Durability::Buffered } else { Durability::Sync },
+            durability,
+            reckless: durability == Durability::Buffered && random.chance(1, 2),
             replay_threads: if random.chance(1, 8) { 2 } else { 1 },
             network: HubOptions { mtu: *random.pick(&[1472, 1472, 8972, 60_000]), reliable },
             latency: Latency {
@@ -100,5 +104,10 @@ impl Settings {
     pub fn mean_rest(&self) -> u64 {
         let span = u64::try_from(self.span.as_nanos()).expect("seconds");
         span * self.clients as u64 / self.operations
+    }
+
+    /// Whether the server is spared power failures, as they lose what is only buffered.
+    pub fn spares_power(&self) -> bool {
+        self.durability == Durability::Buffered && !self.reckless
     }
 }

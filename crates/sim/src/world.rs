@@ -248,6 +248,7 @@ impl World {
         if let Some(stopped) = self.server.step(self.now, token_seed) {
             self.note(format_args!("server has stopped"));
             self.summary.stops += 1;
+            self.start_at = Some(self.now + self.random.micros(100, 50_000));
             stopped?;
         }
         if let Some((down, process)) = self.crash_at_work
@@ -296,7 +297,7 @@ impl World {
         if self.care_at.is_some_and(|at| at <= self.now) {
             self.care_at = None;
             if self.server.is_sick() {
-                let process = self.must_spare() || self.random.chance(1, 2);
+                let process = self.settings.spares_power() || self.random.chance(1, 2);
                 self.crash(self.random.clone().micros(100, 20_000), process);
             }
         }
@@ -328,22 +329,20 @@ impl World {
             }
             Start::Failed(reason) => {
                 self.note(format_args!("server fails to start: {reason}"));
-                let process = self.must_spare();
+                let process = self.settings.spares_power();
                 self.crash(Duration::from_millis(1), process);
             }
         }
         Ok(())
     }
 
-    /// Whether a power failure would lose what was acknowledged.
-    fn must_spare(&self) -> bool {
-        self.settings.durability == sprat_store::backup::Durability::Buffered
-    }
-
     fn crash(&mut self, down: Duration, process: bool) {
         self.note(format_args!("server crashes: {}", if process { "killed" } else { "power failure" }));
         self.count_server();
         self.server.crash(process);
+        if self.settings.reckless && !process {
+            self.history.lose();
+        }
         self.summary.crashes += 1;
         self.start_at = Some(self.now + down);
         self.care_at = None;
@@ -371,7 +370,7 @@ impl World {
         match fault {
             Fault::Crash { down, process, at_work: false } => self.crash(down, process),
             Fault::Crash { down, process, at_work: true } => self.crash_at_work = Some((down, process)),
-            Fault::Stop { .. } => {
+            Fault::Stop => {
                 self.count_server();
                 self.server.stop(self.now);
             }
@@ -448,7 +447,7 @@ impl World {
                 self.crash_at_work = None;
                 self.server.spare_disk();
                 self.phase = Phase::Restart;
-                let process = self.must_spare() || self.random.chance(1, 2);
+                let process = self.settings.spares_power() || self.random.chance(1, 2);
                 if self.random.chance(1, 4) && self.server.is_up() && !self.server.is_sick() {
                     self.note(format_args!("last stop"));
                     self.count_server();

@@ -5,6 +5,10 @@ use sprat_sim::{run, run_seeds};
 /// Histories that every test run goes through.
 const SEEDS: u64 = 1000;
 
+/// Seeds that found something once; what they say changes when the simulator does.
+const SEALED_TOO_EARLY: u64 = 358;
+const EXECUTED_LATER: u64 = 144;
+
 #[test]
 fn a_thousand_histories_can_be() {
     let (summary, failures) = run_seeds(0..SEEDS, 2, |_| {});
@@ -33,4 +37,16 @@ fn a_seed_is_a_history() {
 fn seeds_differ() {
     let (one, other) = (run(1).unwrap().1, run(2).unwrap().1);
     assert_ne!(one.hash(), other.hash());
+}
+
+/// A start sealed the log in the name of bytes that only the kernel had, and the power failed before the sync.
+#[test]
+fn a_seal_vouches_only_for_what_is_on_the_medium() {
+    run(SEALED_TOO_EARLY).unwrap();
+}
+
+/// A write was told that its table is not served, and a copy of it was executed when it was.
+#[test]
+fn what_was_not_executed_never_is() {
+    run(EXECUTED_LATER).unwrap();
 }
