@@ -1,9 +1,56 @@
 //! `sim`.
 
+use super::print_line;
 use crate::args::SimArgs;
-use anyhow::{Result, bail};
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use sprat_sim::Failure;
 use std::process::ExitCode;
+use std::time::Instant;
 
-pub(crate) fn sim(_: &SimArgs) -> Result<ExitCode> {
-    bail!("in the making")
+/// Histories run at once.
+const THREADS: usize = 2;
+
+pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
+    match args.seed {
+        Some(seed) => one(seed, args.verbose),
+        None => many(args.seeds, args.verbose),
+    }
+}
+
+/// One history, told in full if asked.
+fn one(seed: u64, verbose: bool) -> Result<ExitCode> {
+    match sprat_sim::run(seed) {
+        Ok((summary, trace)) => {
+            if verbose {
+                trace.lines().iter().try_for_each(|line| print_line(line))?;
+            }
+            print_line(&summary.to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            tell(&failure, verbose)?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn many(seeds: u64, verbose: bool) -> Result<ExitCode> {
+    let started = Instant::now();
+    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} histories  {per_sec}  {eta} left");
+    let bar = ProgressBar::new(seeds).with_style(style.expect("a constant template"));
+    let (summary, failures) = sprat_sim::run_seeds(0..seeds, THREADS, |done| bar.set_position(done));
+    bar.finish_and_clear();
+    failures.iter().try_for_each(|failure| tell(failure, verbose))?;
+    print_line(&summary.to_string())?;
+    let verdict = if failures.is_empty() { "all can be" } else { "some cannot be, see above" };
+    print_line(&format!("{} histories in {:.1} s: {verdict}", summary.histories, started.elapsed().as_secs_f64()))?;
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(failure: &Failure, verbose: bool) -> Result<()> {
+    if verbose {
+        failure.trace.iter().try_for_each(|line| print_line(line))?;
+    }
+    print_line(&failure.to_string())
 }
