@@ -146,6 +146,11 @@ impl Client {
         slot.deadline = deadline;
         slot.due = deadline;
         slot.request.clear();
+        if total > KEEP_BUFFER_BYTES {
+            // Memory that is new to the process costs more than filling it.
+            slot.request = self.incoming.lend();
+            slot.request.reserve_exact(total);
+        }
         for part in parts {
             slot.request.extend_from_slice(part);
         }
@@ -468,7 +473,7 @@ impl Client {
         slot.phase = Phase::Free;
         slot.due = Nanos::NEVER;
         if slot.request.capacity() > KEEP_BUFFER_BYTES {
-            slot.request = Vec::new();
+            self.incoming.give_back(std::mem::take(&mut slot.request));
         }
         session.live &= !(1 << number);
         match result {

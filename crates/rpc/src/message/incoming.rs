@@ -142,6 +142,7 @@ impl Incoming {
         if self.reserved + total > self.limit {
             return None;
         }
+        let bytes = self.lend();
         let index = self.assemblies.insert(Assembly {
             owner,
             total,
@@ -149,7 +150,7 @@ impl Incoming {
             received: 0,
             granted: total.min(UNSCHEDULED_BYTES),
             seen: vec![0; total.div_ceil(fragment).div_ceil(64)],
-            bytes: self.spare.pop().unwrap_or_default(),
+            bytes,
             progress_at: now,
             patience,
             tries: 0,
@@ -204,6 +205,11 @@ impl Incoming {
         self.changed = true;
         self.timers.remove(index);
         assembly.bytes
+    }
+
+    /// A buffer that was given back, empty but with its memory; or a new one.
+    pub(crate) fn lend(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
     }
 
     /// Takes a buffer for another message to use.
