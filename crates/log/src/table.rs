@@ -23,8 +23,8 @@ const HIGH_BITS: u32 = ADDRESS_BITS - 32;
 /// Slots of a line.
 const SLOTS: usize = 10;
 
-/// Entries a hundred lines hold before the table grows: 64 / 6.1 = 10.5 bytes an entry.
-const FILL_PER_100_LINES: usize = 610;
+/// Entries a hundred lines hold before the table grows: 64 / 6.4 = 10 bytes an entry.
+const FILL_PER_100_LINES: usize = 640;
 
 /// Lines of an empty table.
 const FIRST_LINES: usize = 64;
