@@ -311,7 +311,7 @@ impl Client {
             None => self.core.submit(now, tag, request, deadline)?,
         }
         self.core.flush();
-        let table = table_of(request);
+        let table = request.table().unwrap_or_default();
         let coordinator = Rc::clone(&self.coordinator);
         let mut result = None;
         while result.is_none() {
@@ -378,17 +378,4 @@ fn judge<'a>(table: u32, name: &str, server: &str, answer: &Answer<'a>) -> Resul
 
 fn word(answer: &Answer<'_>) -> Option<[u8; 8]> {
     answer.body.try_into().ok()
-}
-
-fn table_of(request: &Request<'_>) -> u32 {
-    match *request {
-        Request::Read { table, .. }
-        | Request::Write { table, .. }
-        | Request::Remove { table, .. }
-        | Request::IncrementI64 { table, .. }
-        | Request::IncrementF64 { table, .. }
-        | Request::Scan { table, .. }
-        | Request::TableStats { table } => table,
-        _ => 0,
-    }
 }

@@ -158,15 +158,9 @@ impl Core {
     /// At once, and then nothing was submitted: limits, an unknown table, [`Error::TooManyPending`].
     #[inline]
     pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
-        let target = match *request {
-            Request::Read { table, .. }
-            | Request::Write { table, .. }
-            | Request::Remove { table, .. }
-            | Request::IncrementI64 { table, .. }
-            | Request::IncrementF64 { table, .. }
-            | Request::Scan { table, .. }
-            | Request::TableStats { table } => self.place(table)?,
-            _ => self.coordinator,
+        let target = match request.table() {
+            Some(table) => self.place(table)?,
+            None => self.coordinator,
         };
         self.submit_to(now, tag, target, request, deadline)
     }

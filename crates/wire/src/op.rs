@@ -310,6 +310,22 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The table whose master it is for; `None` for what is asked of a server as a whole or of a coordinator.
+    #[must_use]
+    #[inline]
+    pub fn table(&self) -> Option<u32> {
+        match *self {
+            Self::Read { table, .. }
+            | Self::Write { table, .. }
+            | Self::Remove { table, .. }
+            | Self::IncrementI64 { table, .. }
+            | Self::IncrementF64 { table, .. }
+            | Self::Scan { table, .. }
+            | Self::TableStats { table } => Some(table),
+            _ => None,
+        }
+    }
+
     /// Whether executing it twice is the same as once, so that it may be sent again when an answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {

@@ -22,19 +22,12 @@ const BUSY_MICROS: u32 = 500;
 impl<D: Disk> Master<D> {
     #[inline]
     pub(super) fn dispatch(&mut self, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
-        let table = match *request {
-            Request::Read { table, .. }
-            | Request::Write { table, .. }
-            | Request::Remove { table, .. }
-            | Request::IncrementI64 { table, .. }
-            | Request::IncrementF64 { table, .. }
-            | Request::Scan { table, .. }
-            | Request::TableStats { table } => table,
-            Request::ServerStats => return self.server_stats(),
-            _ => {
-                let reason = "this is a server of objects; ask the coordinator";
-                return answer_text(&mut self.held.made, Status::WrongRole, reason);
+        let Some(table) = request.table() else {
+            if *request == Request::ServerStats {
+                return self.server_stats();
             }
+            let reason = "this is a server of objects; ask the coordinator";
+            return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
         let Some(tables) = &self.assigned.tables else { return Outcome::Retry(BUSY_MICROS) };
         if tables.binary_search(&table).is_err() {
