@@ -1,7 +1,7 @@
 //! The async client: futures over a thread that does the waiting.
 
 use crate::blocking::Options;
-use crate::core::Core;
+use crate::core::{Core, check};
 use crate::error::Error;
 use crate::types::{Object, Table};
 use sprat_net::{Idle, Locator, Nanos, Policy, Waker as Bell};
@@ -21,8 +21,8 @@ use zerocopy::IntoBytes;
 /// Operations handed over and not yet begun; one more is refused.
 const MAX_QUEUED: usize = 4096;
 
-/// How one answer becomes a result, on the client's thread.
-type Take<T> = Box<dyn FnOnce(&Answer<'_>) -> Result<T, Error> + Send>;
+/// How errors name who answered: the thread does not tell which server it was.
+const SERVER: &str = "the server";
 
 /// Ends an operation with its answer.
 type Finish = Box<dyn FnOnce(&mut Core, Result<Answer<'_>, Error>) + Send>;
@@ -139,7 +139,7 @@ impl AsyncClient {
     fn find(&self, name: &str, request: &Request<'_>) -> Call<Table> {
         let name = name.to_owned();
         self.order(request, move |core, answer| {
-            let answer = judge(&answer?, &name)?;
+            let answer = Error::judge(&answer?, SERVER, 0, &name)?;
             let table = Records::new(answer.body).table();
             let table = table.ok_or_else(|| Error::Protocol { server: "the coordinator".into() })?;
             core.learn(&table)?;
@@ -152,8 +152,8 @@ impl AsyncClient {
         request: &Request<'_>,
         take: impl FnOnce(&Answer<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
-        let take: Take<T> = Box::new(take);
-        self.order(request, move |_, answer| take(&judge(&answer?, "")?))
+        let table = request.table().unwrap_or_default();
+        self.order(request, move |_, answer| take(&Error::judge(&answer?, SERVER, table, "")?))
     }
 
     fn order<T: Send + 'static>(
@@ -171,20 +171,8 @@ impl AsyncClient {
                 waker.wake();
             }
         });
-        let too_large = |bytes| Err(Error::KeyTooLarge(bytes));
-        let refused = match request {
-            Request::Read { key, .. }
-            | Request::Write { key, .. }
-            | Request::Remove { key, .. }
-            | Request::IncrementI64 { key, .. }
-                if key.len() > sprat_wire::MAX_KEY =>
-            {
-                Some(too_large(key.len()))
-            }
-            _ => None,
-        };
-        if let Some(refused) = refused {
-            shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(refused);
+        if let Err(error) = check(request) {
+            shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(error));
             return Call { shared };
         }
         let (header, key, value) = request.parts();
@@ -199,13 +187,6 @@ impl AsyncClient {
             None => self.bell.ring(),
         }
         Call { shared }
-    }
-}
-
-fn judge<'a>(answer: &Answer<'a>, name: &str) -> Result<Answer<'a>, Error> {
-    match answer.status {
-        Status::Ok | Status::NotFound => Ok(*answer),
-        status => Err(Error::of_status(status, answer.number, answer.body, "the server", 0, name)),
     }
 }
 

@@ -260,7 +260,7 @@ impl Client {
     pub fn wait<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
         loop {
             if let Some(kept) = self.kept.remove(&ticket.0) {
-                return self.judge(0, "", &kept?.answer()).map(|answer| take(&answer));
+                return Error::judge(&kept?.answer(), &self.coordinator, 0, "").map(|answer| take(&answer));
             }
             assert!(self.core.pending() > 0, "a ticket is waited for once");
             self.round(None)?;
@@ -316,17 +316,13 @@ impl Client {
         let mut result = None;
         while result.is_none() {
             self.round(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
-                result = Some(answer.and_then(|answer| match judge(table, name, &coordinator, &answer) {
-                    Ok(answer) => Ok(take(&answer)),
-                    Err(error) => Err(error),
-                }));
+                result =
+                    Some(answer.and_then(|answer| {
+                        Error::judge(&answer, &coordinator, table, name).map(|answer| take(&answer))
+                    }));
             })))?;
         }
         result.expect("the loop ended")
-    }
-
-    fn judge<'a>(&self, table: u32, name: &str, answer: &Answer<'a>) -> Result<Answer<'a>, Error> {
-        judge(table, name, &self.coordinator, answer)
     }
 
     /// A turn, and a rest if there was nothing to do.
@@ -368,13 +364,6 @@ impl Client {
 
 /// The answer being waited for: its tag, and who takes it.
 type One<'a> = (u64, &'a mut dyn FnMut(Result<Answer<'_>, Error>));
-
-fn judge<'a>(table: u32, name: &str, server: &str, answer: &Answer<'a>) -> Result<Answer<'a>, Error> {
-    match answer.status {
-        Status::Ok | Status::NotFound => Ok(*answer),
-        status => Err(Error::of_status(status, answer.number, answer.body, server, table, name)),
-    }
-}
 
 fn word(answer: &Answer<'_>) -> Option<[u8; 8]> {
     answer.body.try_into().ok()

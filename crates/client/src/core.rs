@@ -234,7 +234,8 @@ impl Core {
     }
 }
 
-fn check(request: &Request<'_>) -> Result<(), Error> {
+/// What is wrong with a request before anybody is asked.
+pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
     match *request {
         Request::Read { key, .. }
         | Request::Write { key, .. }

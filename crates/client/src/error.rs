@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it.
 
-use sprat_wire::op::Status;
+use sprat_wire::op::{Answer, Status};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -102,8 +102,17 @@ impl Error {
         matches!(self, Self::Indeterminate { .. } | Self::Lost { .. } | Self::WritesStopped(_))
     }
 
+    /// An answer whose status is `Ok` or `NotFound`; of any other, the error. `server` gave it, `table` and `name`
+    /// are what was asked about.
+    pub(crate) fn judge<'a>(answer: &Answer<'a>, server: &str, table: u32, name: &str) -> Result<Answer<'a>, Self> {
+        match answer.status {
+            Status::Ok | Status::NotFound => Ok(*answer),
+            status => Err(Self::of_status(status, answer.number, answer.body, server, table, name)),
+        }
+    }
+
     /// The error for an answer's status other than `Ok` and `NotFound`.
-    pub(crate) fn of_status(status: Status, number: u64, body: &[u8], server: &str, table: u32, name: &str) -> Self {
+    fn of_status(status: Status, number: u64, body: &[u8], server: &str, table: u32, name: &str) -> Self {
         let reason = || String::from_utf8_lossy(body).into_owned();
         match status {
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },

@@ -51,6 +51,12 @@ fn futures_end_on_any_executor() {
         assert!(client.remove(table, b"count", Condition::None).await.unwrap().is_some());
         assert_eq!(client.get(table, &vec![0; 70_000]).await, Err(Error::KeyTooLarge(70_000)));
         assert!(matches!(client.table("none").await, Err(Error::NoSuchTable(_))));
+        let long = "x".repeat(70_000);
+        assert_eq!(client.create_table(&long).await, Err(Error::BadTableName(long)));
+        assert_eq!(
+            client.put(table, b"k", &vec![0; (1 << 20) + 1], Condition::None).await,
+            Err(Error::ValueTooLarge((1 << 20) + 1))
+        );
         let shared = client.clone();
         drop(client);
         assert!(shared.get(table, b"count").await.unwrap().is_none(), "a clone is enough");
