@@ -9,7 +9,6 @@ use sprat_wire::op::{Answer, Condition, Records, Request, Status};
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -249,8 +248,7 @@ impl Runner {
                 continue;
             }
             let deadline = self.core.next_deadline().min(now + LOOK_AROUND);
-            let fds: Vec<BorrowedFd<'_>> = self.core.poll_fds().collect();
-            if self.idle.rest(now, deadline, &fds).is_err() {
+            if self.idle.rest(now, deadline, &self.core.sources()).is_err() {
                 return;
             }
         }

@@ -7,7 +7,6 @@ use sprat_net::{Idle, Locator, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -325,28 +324,26 @@ impl Client {
         result.expect("the loop ended")
     }
 
-    /// A turn, and a rest if there was nothing to do.
+    /// A turn, and a rest if there was nothing to do; the rest first for one that sleeps at once.
     fn round(&mut self, one: Option<One<'_>>) -> Result<(), Error> {
-        let now = self.now();
+        let mut now = self.now();
+        let rest_first = self.idle.sleeps_at_once(now);
+        if rest_first {
+            self.rest(now)?;
+            now = self.now();
+        }
         if self.turn(now, one)? {
             self.idle.worked(now);
-            return Ok(());
+        } else if !rest_first {
+            self.rest(now)?;
         }
-        let deadline = self.core.next_deadline();
-        let mut fds: [Option<BorrowedFd<'_>>; crate::MAX_PORTS] = [None; crate::MAX_PORTS];
-        let mut count = 0;
-        for fd in self.core.poll_fds() {
-            fds[count] = Some(fd);
-            count += 1;
-        }
-        // Without a descriptor only time passes, until an operation is due again.
-        let rested = match fds[0] {
-            Some(first) => {
-                let sources: [BorrowedFd<'_>; crate::MAX_PORTS] = std::array::from_fn(|at| fds[at].unwrap_or(first));
-                self.idle.rest(now, deadline, &sources[..count])
-            }
-            None => self.idle.rest(now, deadline, &[]),
-        };
+        Ok(())
+    }
+
+    /// Waits for something to arrive or become due.
+    fn rest(&mut self, now: Nanos) -> Result<(), Error> {
+        // Without a source only time passes, until an operation is due again.
+        let rested = self.idle.rest(now, self.core.next_deadline(), &self.core.sources());
         rested.map(drop).map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
     }
 

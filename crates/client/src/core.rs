@@ -7,7 +7,7 @@
 use crate::calls::{Calls, Deliver, Pending};
 use crate::error::Error;
 use crate::port::Port;
-use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role};
+use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Request, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::HashMap;
@@ -230,7 +230,19 @@ impl Core {
 
     /// Descriptors to wait on while operations are under way.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.ports.iter().filter(|port| !port.is_idle()).filter_map(|port| port.driver().poll_fd())
+        self.busy_drivers().filter_map(sprat_net::Driver::poll_fd)
+    }
+
+    /// The same to sleep on until the next call, as [`sprat_net::Driver::sources`] has it.
+    #[must_use]
+    pub fn sources(&self) -> Sources<'_> {
+        let mut sources = Sources::default();
+        self.busy_drivers().for_each(|driver| driver.sources(&mut sources));
+        sources
+    }
+
+    fn busy_drivers(&self) -> impl Iterator<Item = &AnyDriver> {
+        self.ports.iter().filter(|port| !port.is_idle()).map(Port::driver)
     }
 }
 

@@ -9,12 +9,11 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use sprat_net::{Driver, Idle, Mode, Nanos, Policy, Tcp, Transmit, Udp};
+use sprat_net::{Driver, Idle, Mode, Nanos, Policy, Sources, Tcp, Transmit, Udp};
 
 const FRAME: usize = 100;
 const TURN: Duration = Duration::from_millis(100);
@@ -27,8 +26,8 @@ trait End {
     /// Looks once for frames, and has a server answer them; returns how many came.
     fn poll(&mut self) -> usize;
     /// Where to sleep.
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn sources(&self) -> Sources<'_> {
+        Sources::default()
     }
 }
 
@@ -109,8 +108,10 @@ impl<D: Driver> End for Ours<D> {
         count
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.driver.poll_fd()
+    fn sources(&self) -> Sources<'_> {
+        let mut sources = Sources::default();
+        self.driver.sources(&mut sources);
+        sources
     }
 }
 
@@ -197,8 +198,7 @@ impl Waiter {
             if count > 0 {
                 idle.worked(now);
             } else {
-                let fds: Vec<_> = end.poll_fd().into_iter().collect();
-                idle.rest(now, now + Duration::from_millis(10), &fds).expect("rests");
+                idle.rest(now, now + Duration::from_millis(10), &end.sources()).expect("rests");
             }
         }
         count

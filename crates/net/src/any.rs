@@ -8,7 +8,7 @@ use crate::driver::Sink;
 use crate::mem;
 use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
-use crate::{Counters, Driver, Mem, MemTx, Transmit};
+use crate::{Counters, Driver, Mem, MemTx, Sources, Transmit};
 
 /// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
 /// `from` one of a driver.
@@ -104,6 +104,13 @@ impl Driver for AnyDriver {
             AnyTx::Udp(tx) => Some(tx.poll_fd()),
             AnyTx::Tcp(tx) => Some(tx.poll_fd()),
             AnyTx::Mem(_) => None,
+        }
+    }
+
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        match &self.tx {
+            AnyTx::Tcp(tx) => tx.sources(sources),
+            _ => sources.extend(self.poll_fd()),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
+use crate::Sources;
+
 /// Largest frame of any driver, bytes: 65,535 of payload behind a packet header of 24.
 /// A driver may take less; [`Transmit::mtu`] tells.
 pub const MAX_FRAME: usize = 65_535 + 24;
@@ -49,6 +51,12 @@ pub trait Driver {
     /// A descriptor that polls readable when a frame may have arrived; `None` if the driver has none
     /// (the simulator), and then only time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What to sleep on until a frame may have arrived, as things stand: good until the driver is used again, and
+    /// sometimes cheaper than [`poll_fd`](Self::poll_fd), which is good for as long as the driver.
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        sources.extend(self.poll_fd());
+    }
 }
 
 /// Takes one received frame: the sending half, the peer it came from, its bytes.

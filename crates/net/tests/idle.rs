@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sprat_net::{Decider, Driver, Idle, Mode, Nanos, Policy, Step, Transmit, Udp};
+use sprat_net::{Decider, Driver, Idle, Mode, Nanos, Policy, Sources, Step, Transmit, Udp};
 
 /// A round of the loop that finds nothing.
 const ROUND: Duration = Duration::from_nanos(200);
@@ -144,6 +144,33 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     assert_eq!(decider.idle(now + micros(20)), Step::Yield);
 }
 
+#[test]
+fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
+    let policy = Policy::default();
+    let mut now = Nanos(1_000_000_000);
+    let mut decider = Decider::new(policy, now);
+    decider.worked(now);
+    let mut yield_for = |decider: &mut Decider, taken: Duration| {
+        now = now + micros(15);
+        assert_eq!(decider.idle(now), Step::Yield);
+        now = now + taken;
+        decider.worked(now);
+        now
+    };
+    // Nobody else wanted the core, or only now and then.
+    for taken in [300, 300, 9000, 9000, 300, 9000].map(Duration::from_nanos) {
+        let now = yield_for(&mut decider, taken);
+        assert!(!decider.sleeps_at_once(now));
+    }
+    yield_for(&mut decider, micros(9));
+    let now = yield_for(&mut decider, micros(9));
+    assert!(decider.sleeps_at_once(now), "three in a row");
+    assert_eq!(decider.idle(now), Step::Sleep);
+    let later = now + policy.robbed_for;
+    decider.worked(later);
+    assert_eq!(decider.idle(later + micros(1)), Step::Spin, "then it tries again");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -192,7 +219,7 @@ fn no_ring_is_lost() {
         if seen > taken.swap(seen, Ordering::SeqCst) {
             idle.worked(clock());
         } else {
-            idle.rest(clock(), Nanos::NEVER, &[]).expect("rests");
+            idle.rest(clock(), Nanos::NEVER, &Sources::default()).expect("rests");
         }
     }
     ringer.join().expect("ends");
@@ -206,11 +233,11 @@ fn stale_rings_do_not_keep_it_awake() {
         idle.waker().ring();
     }
     // One round for the rings, then sleep to the deadline.
-    idle.rest(clock(), Nanos::NEVER, &[]).expect("rests");
+    idle.rest(clock(), Nanos::NEVER, &Sources::default()).expect("rests");
     let deadline = clock() + Duration::from_millis(30);
     let mut rounds = 0;
     while clock() < deadline {
-        idle.rest(clock(), deadline, &[]).expect("rests");
+        idle.rest(clock(), deadline, &Sources::default()).expect("rests");
         rounds += 1;
     }
     assert!(rounds <= 5, "{rounds}");
@@ -238,12 +265,10 @@ fn a_frame_wakes_a_sleeper() {
         let now = clock();
         // From the first round on that may sleep, so that the frame comes before, during or after.
         slept.store(now.0 > 1_000_000, Ordering::SeqCst);
-        idle.rest(
-            now,
-            now + Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 }),
-            &[driver.poll_fd().expect("has one")],
-        )
-        .expect("rests");
+        let patience = Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 });
+        let mut sources = Sources::default();
+        driver.sources(&mut sources);
+        idle.rest(now, now + patience, &sources).expect("rests");
     }
     sender.join().expect("ends");
 }

@@ -1,14 +1,14 @@
 //! Sprat's client under load: [`Core`]s driven by the generator's thread.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use sprat_client::{Client, Condition, Core, Error, MAX_PORTS, Mode, Options};
-use sprat_net::{Idle, Nanos, Policy};
+use sprat_client::{Client, Condition, Core, Error, Mode, Options};
+use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
 use super::{PATIENCE, Sockets, TABLE, set_stopped};
@@ -164,19 +164,12 @@ impl Connection {
     fn rest(&mut self, now: Nanos, patience: Duration) -> Result<()> {
         let due = self.cores.iter().map(Core::next_deadline).min().unwrap_or(Nanos::NEVER);
         let deadline = due.min(now + patience);
-        if let Some(ready) = &self.ready {
-            self.idle.rest(now, deadline, &[ready.epoll.as_fd()])?;
-            return Ok(());
+        let mut sources = Sources::default();
+        match &self.ready {
+            Some(ready) => sources.push(ready.epoll.as_fd()),
+            None => sources = self.cores[0].sources(),
         }
-        let mut sources: [Option<BorrowedFd<'_>>; MAX_PORTS] = [None; MAX_PORTS];
-        let mut count = 0;
-        for fd in self.cores[0].poll_fds() {
-            sources[count] = Some(fd);
-            count += 1;
-        }
-        let Some(first) = sources[0] else { return Ok(()) }; // nothing is under way
-        let sources: [BorrowedFd<'_>; MAX_PORTS] = std::array::from_fn(|at| sources[at].unwrap_or(first));
-        self.idle.rest(now, deadline, &sources[..count])?;
+        self.idle.rest(now, deadline, &sources)?;
         Ok(())
     }
 }
@@ -226,11 +219,16 @@ impl Target for Connection {
             self.cores[index].flush();
             self.is_dirty[index] = false;
         }
-        let (now, before) = (self.read_clock(), done.len());
+        let (mut now, before) = (self.read_clock(), done.len());
+        let rest_first = !patience.is_zero() && self.idle.sleeps_at_once(now);
+        if rest_first {
+            self.rest(now, patience)?;
+            now = self.read_clock();
+        }
         self.look(now, done)?;
         if done.len() > before {
             self.idle.worked(now);
-        } else if !patience.is_zero() {
+        } else if !patience.is_zero() && !rest_first {
             self.rest(now, patience)?;
             self.read_clock();
         }

@@ -13,6 +13,9 @@ const ROBBED_SHARE: u32 = 32;
 /// The longest it sleeps for that.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
+/// Yields in a row that gave the core to another thread, from which on it is taken to be shared.
+const SHARED: u8 = 3;
+
 /// How a node waits for work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
@@ -42,6 +45,9 @@ pub struct Policy {
     /// How long not to spin (nor yield) after that, at least; and 32 times the gap. A sleeper
     /// is woken before threads that only compute; one that spins or yields waits for their turns to end.
     pub robbed_for: Duration,
+    /// A yield that takes as long gave the core to another thread. Three in a row, and it counts as robbed: two
+    /// peers on one core would each spin while the other has work to do.
+    pub shared_after: Duration,
 }
 
 impl Default for Policy {
@@ -53,6 +59,7 @@ impl Default for Policy {
             yield_after: Duration::from_micros(10),
             robbed_after: Duration::from_micros(700),
             robbed_for: Duration::from_millis(20),
+            shared_after: Duration::from_micros(2),
         }
     }
 }
@@ -87,6 +94,10 @@ pub struct Decider {
     /// When the last round was, if it found nothing and ended awake.
     idled: Option<Nanos>,
     yielded: Nanos,
+    /// The last round ended in a yield.
+    yielding: bool,
+    /// Yields in a row that gave the core to another thread.
+    shared: u8,
     /// Until when not to spin, for others need the core.
     robbed_until: Nanos,
 }
@@ -97,11 +108,21 @@ impl Decider {
     /// Begins at `now`, idle.
     #[must_use]
     pub fn new(policy: Policy, now: Nanos) -> Self {
-        Self { policy, worked: now, short_gaps: 0, idled: None, yielded: now, robbed_until: Nanos(0) }
+        Self {
+            policy,
+            worked: now,
+            short_gaps: 0,
+            idled: None,
+            yielded: now,
+            yielding: false,
+            shared: 0,
+            robbed_until: Nanos(0),
+        }
     }
 
     /// A round found work.
     pub fn worked(&mut self, now: Nanos) {
+        self.look_for_sharers(now);
         let gap = now.since(self.worked);
         self.short_gaps = self.short_gaps << 1 | u8::from(gap <= self.policy.spin_most);
         self.worked = now;
@@ -110,13 +131,12 @@ impl Decider {
 
     /// A round found nothing: what now?
     pub fn idle(&mut self, now: Nanos) -> Step {
-        if self.policy.mode == Mode::Sleep {
-            return Step::Sleep;
-        }
         self.look_for_robbers(now);
+        self.look_for_sharers(now);
         let step = self.step(now);
         self.idled = (step != Step::Sleep).then_some(now);
-        if step == Step::Yield {
+        self.yielding = step == Step::Yield;
+        if self.yielding {
             self.yielded = now;
         }
         step
@@ -129,10 +149,10 @@ impl Decider {
     }
 
     fn step(&self, now: Nanos) -> Step {
-        let spin = self.policy.mode == Mode::Spin;
-        if !spin && now < self.robbed_until {
+        if self.sleeps_at_once(now) {
             return Step::Sleep;
         }
+        let spin = self.policy.mode == Mode::Spin;
         let since = now.since(self.worked);
         if since < self.policy.yield_after {
             return Step::Spin;
@@ -145,11 +165,33 @@ impl Decider {
         if now.since(self.yielded) >= every { Step::Yield } else { Step::Spin }
     }
 
+    /// Whether a node with nothing to do sleeps without spinning first.
+    #[must_use]
+    pub fn sleeps_at_once(&self, now: Nanos) -> bool {
+        match self.policy.mode {
+            Mode::Spin => false,
+            Mode::Sleep => true,
+            Mode::Adaptive => now < self.robbed_until,
+        }
+    }
+
     fn look_for_robbers(&mut self, now: Nanos) {
         let Some(before) = self.idled else { return };
         let gap = now.since(before);
         if gap >= self.policy.robbed_after {
             self.robbed_until = now + (gap * ROBBED_SHARE).clamp(self.policy.robbed_for, ROBBED_MOST);
+        }
+    }
+
+    fn look_for_sharers(&mut self, now: Nanos) {
+        if !std::mem::take(&mut self.yielding) {
+            return;
+        }
+        let lent = now.since(self.yielded) >= self.policy.shared_after;
+        self.shared = if lent { self.shared + 1 } else { 0 };
+        if self.shared == SHARED {
+            self.shared = 0;
+            self.robbed_until = self.robbed_until.max(now + self.policy.robbed_for);
         }
     }
 }

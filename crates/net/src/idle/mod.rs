@@ -1,9 +1,10 @@
 //! How a node waits between rounds of its loop.
 
 pub(crate) mod decide;
+pub(crate) mod sources;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,10 +12,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use self::decide::{Decider, Policy, Step};
+use self::sources::{MAX_SOURCES, Sources};
 use crate::Nanos;
-
-/// Descriptors that a node can wait for, its bell not counted.
-pub const MAX_SOURCES: usize = 7;
 
 const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
@@ -61,7 +60,7 @@ impl Waker {
 /// loop {
 ///     if round() {
 ///         idle.worked(clock());
-///     } else if idle.rest(clock(), clock() + std::time::Duration::from_millis(1), &[])? == Step::Sleep {
+///     } else if idle.rest(clock(), clock() + std::time::Duration::from_millis(1), &Default::default())? == Step::Sleep {
 ///         break; // time has passed: look at the clock again
 ///     }
 /// }
@@ -96,16 +95,21 @@ impl Idle {
         self.decider.worked(now);
     }
 
+    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then it may be called without another look
+    /// for work, which would be a system call for nothing: whatever has arrived meanwhile ends the sleep.
+    #[inline]
+    #[must_use]
+    pub fn sleeps_at_once(&self, now: Nanos) -> bool {
+        self.decider.sleeps_at_once(now)
+    }
+
     /// A round found nothing: spins, yields, or sleeps until one of `sources` is readable, the bell rings,
     /// or it is `deadline`. Returns which; may return early for no reason.
     ///
     /// # Errors
     /// Those of `poll`.
-    ///
-    /// # Panics
-    /// With more than [`MAX_SOURCES`] sources.
     #[inline]
-    pub fn rest(&mut self, now: Nanos, deadline: Nanos, sources: &[BorrowedFd<'_>]) -> io::Result<Step> {
+    pub fn rest(&mut self, now: Nanos, deadline: Nanos, sources: &Sources<'_>) -> io::Result<Step> {
         let step = if now >= deadline { Step::Spin } else { self.decider.idle(now) };
         match step {
             Step::Spin => std::hint::spin_loop(),
@@ -116,8 +120,7 @@ impl Idle {
     }
 
     #[cold]
-    fn sleep(&self, now: Nanos, deadline: Nanos, sources: &[BorrowedFd<'_>]) -> io::Result<()> {
-        assert!(sources.len() <= MAX_SOURCES);
+    fn sleep(&self, now: Nanos, deadline: Nanos, sources: &Sources<'_>) -> io::Result<()> {
         let state = &self.bell.state;
         if state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             // Rung since we last slept: what it was for may lie there unseen.
@@ -126,9 +129,10 @@ impl Idle {
         }
         let bell = self.bell.eventfd.as_fd();
         let mut fds: [PollFd<'_>; MAX_SOURCES + 1] =
-            std::array::from_fn(|i| PollFd::from_borrowed_fd(*sources.get(i).unwrap_or(&bell), PollFlags::IN));
-        // The bell stands right behind the sources.
-        let polled = poll(&mut fds[..=sources.len()], timeout(now, deadline).as_ref());
+            std::array::from_fn(|i| PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN));
+        // The bell stands right behind the sources; nobody rings one that only its owner knows.
+        let known = usize::from(Arc::strong_count(&self.bell) > 1);
+        let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {
             // Also when the ring was seen, and answered, before: its second step may come late.

@@ -21,7 +21,7 @@ pub(crate) use self::receive::TcpRx;
 use self::table::Table;
 use crate::driver::Sink;
 use crate::udp::SMALL_FRAME;
-use crate::{Counters, Driver, MAX_FRAME, Transmit};
+use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
 /// Connections of one driver, incoming and outgoing; peers beyond that are turned away.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -34,6 +34,9 @@ const STAGE_BYTES: usize = 48 << 10;
 
 /// Bytes that wait for all of them together.
 const BUFFERED_LIMIT: usize = 128 << 20;
+
+/// Up to this many connections are slept on each by itself.
+const DIRECT_SOURCES: usize = 3;
 
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
@@ -160,6 +163,10 @@ impl Driver for Tcp {
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.tx.poll_fd())
     }
+
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        self.tx.sources(sources);
+    }
 }
 
 impl Transmit for TcpTx {
@@ -235,6 +242,17 @@ impl TcpTx {
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// A few connections themselves: a wake-up through epoll takes longer, and tells the scheduler less. Many by epoll.
+    pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        let listener = self.listener.as_ref().filter(|_| !self.deaf);
+        if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES {
+            sources.push(self.epoll.as_fd());
+        } else {
+            sources.extend(listener.map(AsFd::as_fd));
+            sources.extend(self.table.iter().map(|conn| conn.socket.as_fd()));
+        }
     }
 
     /// Closes connections that have carried nothing since the last call; returns how many.

@@ -40,6 +40,10 @@ impl Table {
         self.live[place]
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.live.iter().filter_map(|&slot| self.slots[slot].as_ref())
+    }
+
     /// The slot of the connection with `peer`.
     pub(super) fn find(&mut self, peer: SocketAddr) -> Option<usize> {
         if let Some((last, slot)) = self.last

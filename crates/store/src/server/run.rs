@@ -1,7 +1,7 @@
 //! The loop of a real node: the clock, the waiting, the end.
 
 use crate::node::{Node, Service};
-use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Waker};
+use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Sources, Waker};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,21 +74,18 @@ impl Runner {
         let now = self.now();
         if node.turn(now)? {
             self.idle.worked(now);
-            return Ok(());
+            if !self.idle.sleeps_at_once(now) {
+                return Ok(());
+            }
         }
         if node.service_mut().work_idle() {
             return Ok(());
         }
         let deadline = node.next_deadline().min(now + LOOK_AROUND).min(until);
-        let port = node.driver().poll_fd();
-        let disk = node.service().poll_fd();
-        match (port, disk) {
-            (Some(port), Some(disk)) => self.idle.rest(now, deadline, &[port, disk]),
-            (Some(port), None) => self.idle.rest(now, deadline, &[port]),
-            (None, Some(disk)) => self.idle.rest(now, deadline, &[disk]),
-            (None, None) => self.idle.rest(now, deadline, &[]),
-        }
-        .map(drop)
+        let mut sources = Sources::default();
+        sources.extend(node.service().poll_fd());
+        node.driver().sources(&mut sources);
+        self.idle.rest(now, deadline, &sources).map(drop)
     }
 }
 

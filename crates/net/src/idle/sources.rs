@@ -1,0 +1,53 @@
+//! What a sleeping node is woken by.
+
+use std::os::fd::BorrowedFd;
+
+/// Descriptors that a node can wait for, its bell not counted.
+pub const MAX_SOURCES: usize = 7;
+
+/// Descriptors of which any one, when it polls readable, ends a sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sources<'a> {
+    fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],
+    len: usize,
+}
+
+impl<'a> Sources<'a> {
+    /// Adds one.
+    ///
+    /// # Panics
+    /// When there are [`MAX_SOURCES`].
+    pub fn push(&mut self, fd: BorrowedFd<'a>) {
+        self.fds[self.len] = Some(fd);
+        self.len += 1;
+    }
+
+    /// How many more there can be.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        MAX_SOURCES - self.len
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether only time and the bell can end the sleep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The one at `index`, if there are so many.
+    pub(super) fn get(&self, index: usize) -> Option<BorrowedFd<'a>> {
+        self.fds.get(index).copied().flatten()
+    }
+}
+
+impl<'a> Extend<BorrowedFd<'a>> for Sources<'a> {
+    fn extend<I: IntoIterator<Item = BorrowedFd<'a>>>(&mut self, fds: I) {
+        fds.into_iter().for_each(|fd| self.push(fd));
+    }
+}
