@@ -1,10 +1,12 @@
 //! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the current one):
-//! a block written by a `FileDisk`, against appending to a file and calling fdatasync.
+//! a block written by a `FileDisk`, alone and beside threads that only compute, against appending to a file and calling
+//! fdatasync.
 #![allow(clippy::print_stdout, reason = "an example prints and measures")] // it is what the example is for
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const COMMITS: usize = 2000;
@@ -18,6 +20,7 @@ fn main() {
         let mut disk = FileDisk::open(&directory.path().join("disk"), access).expect("a file");
         let how = disk.describe().to_owned();
         report(&how, disk_commits(&mut disk));
+        report("  beside a computing thread on every core", beside_computing(|| disk_commits(&mut disk)));
     }
     let mut file = std::fs::File::create(directory.path().join("append")).expect("a file");
     let appends = (0..COMMITS).map(|_| {
@@ -27,6 +30,25 @@ fn main() {
         started.elapsed()
     });
     report("append and fdatasync", appends.collect());
+}
+
+/// Measures while a thread for each core only computes.
+fn beside_computing<T>(measure: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| compute(&stop));
+        }
+        let measured = measure();
+        stop.store(true, Relaxed);
+        measured
+    })
+}
+
+fn compute(stop: &AtomicBool) {
+    while !stop.load(Relaxed) {
+        std::hint::spin_loop();
+    }
 }
 
 /// Commits that fill block after block of a file without holes, as the log does.

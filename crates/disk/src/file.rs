@@ -72,14 +72,16 @@ impl FileDisk {
             Access::Cached => Some("cached on request".to_owned()),
         };
         let file = File::from(file);
-        let separate_sync = access == Access::Direct && refusal.is_some();
+        let durable = access == Access::Direct;
+        let separate_sync = durable && (refusal.is_some() || !has_fua(&file));
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let (engine, engine_name) = match Ring::new(file.try_clone().map_err(io)?, separate_sync) {
             Ok(ring) => (Engine::Ring(Box::new(ring)), "io_uring".to_owned()),
             Err(error) => (Engine::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})")),
         };
         let how = match (refusal, separate_sync) {
-            (None, _) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
+            (None, false) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
+            (None, true) => format!("{engine_name}, O_DIRECT, fdatasync (the device has no forced unit access)"),
             (Some(why), true) => format!("{engine_name}, page cache and fdatasync (no O_DIRECT: {why})"),
             (Some(why), false) => format!("{engine_name}, page cache ({why})"),
         };
@@ -128,6 +130,23 @@ fn go_direct(file: &rustix::fd::OwnedFd) -> Result<(), String> {
     }
     let flags = rustix::fs::fcntl_getfl(file).map_err(|errno| errno.to_string())?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
+}
+
+/// Whether the device of the file makes a write durable by itself: it can be told to (forced unit access), or has no
+/// volatile cache. For any other the kernel follows a write with `RWF_DSYNC` by a flush, from a work queue bound to
+/// the core that the device interrupts: while a thread computes there, a commit of 45 us takes 4 ms, until the
+/// scheduler's next tick. A separate sync is sent from wherever there is room, in 55 us.
+fn has_fua(file: &File) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else { return false };
+    let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    // A partition's queue is its disk's.
+    let says = |name: &str, word: &str| {
+        ["queue", "../queue"]
+            .iter()
+            .filter_map(|queue| std::fs::read_to_string(format!("{device}/{queue}/{name}")).ok())
+            .any(|text| text.trim() == word)
+    };
+    says("fua", "1") || says("write_cache", "write through")
 }
 
 /// Does `op` at once.

@@ -2,14 +2,17 @@
 #![allow(unsafe_code)] // io_uring takes addresses; see each block
 
 use crate::{MAX_IN_FLIGHT, Op};
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Submission entries: one for each operation that may be under way.
-const ENTRIES: u32 = 64;
-const _: () = assert!(ENTRIES as usize == MAX_IN_FLIGHT);
+/// Submission entries: a write and its sync for each operation that may be under way.
+const ENTRIES: u32 = 128;
+const _: () = assert!(ENTRIES as usize == 2 * MAX_IN_FLIGHT);
+
+/// Marks the answer to a sync; the other bits are the slot's index.
+const SYNC: u64 = 1 << 32;
 
 /// What lies in a slot while the kernel works on it.
 struct Slot {
@@ -17,8 +20,47 @@ struct Slot {
     op: Op,
     /// Bytes of a write that are done: the kernel may do a part.
     done: usize,
-    /// A write whose bytes are all with the kernel, and whose separate sync is under way.
-    syncing: bool,
+    /// Answers that are due.
+    due: u8,
+    /// A write that a sync must still follow.
+    unsynced: bool,
+    /// The kernel may not have taken a write and its sync together, and then does not keep their order.
+    parted: bool,
+    /// The first error.
+    error: Option<io::Error>,
+}
+
+impl Slot {
+    /// Takes an answer of the kernel: to the operation, or to the sync linked behind it.
+    fn take(&mut self, sync: bool, result: i32) {
+        self.due -= 1;
+        let Ok(count) = usize::try_from(result) else {
+            let error = io::Error::from_raw_os_error(-result);
+            // A sync is cancelled when the write before it was not whole, which has its own answer.
+            let cancelled = sync && error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error());
+            if !cancelled {
+                self.error.get_or_insert(error);
+            }
+            return;
+        };
+        if sync {
+            self.unsynced &= self.parted || self.left() > 0;
+        } else if let Op::Write { len, .. } = &self.op {
+            self.done += count;
+            assert!(self.done <= *len, "the kernel wrote what was there");
+            if count == 0 {
+                self.error.get_or_insert(io::ErrorKind::WriteZero.into());
+            }
+        }
+    }
+
+    /// Bytes of a write that are still to be written.
+    fn left(&self) -> usize {
+        match &self.op {
+            Op::Write { len, .. } => len - self.done,
+            Op::Sync | Op::Reserve { .. } => 0,
+        }
+    }
 }
 
 /// An io_uring and everything in flight on it. Buffers belong to the ring until the kernel has
@@ -26,7 +68,7 @@ struct Slot {
 pub(crate) struct Ring {
     uring: IoUring,
     file: File,
-    /// Durable writes take a second operation, a data sync: for filesystems without direct I/O.
+    /// Durable writes take a second operation, a data sync.
     separate_sync: bool,
     slots: [Option<Slot>; MAX_IN_FLIGHT],
     in_flight: usize,
@@ -45,37 +87,53 @@ impl Ring {
     /// Begins `op`, which is aligned.
     pub(crate) fn submit(&mut self, ticket: u64, op: Op) {
         let index = self.slots.iter().position(Option::is_none).expect("a free slot: the caller counts");
-        self.slots[index] = Some(Slot { ticket, op, done: 0, syncing: false });
+        let unsynced = self.separate_sync && matches!(op, Op::Write { durable: true, .. });
+        self.slots[index] = Some(Slot { ticket, op, done: 0, due: 0, unsynced, parted: false, error: None });
         self.in_flight += 1;
         self.push(index);
     }
 
-    /// Hands the next step of the slot's operation to the kernel.
+    /// Hands the slot's operation, or what is left of it, to the kernel.
     fn push(&mut self, index: usize) {
-        let slot = self.slots[index].as_ref().expect("an operation in the slot");
+        let slot = self.slots[index].as_mut().expect("an operation in the slot");
         let fd = types::Fd(self.file.as_raw_fd());
+        let sync = || opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
+        let mut then = None;
         let entry = match &slot.op {
-            Op::Write { .. } if slot.syncing => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Op::Write { .. } if slot.left() == 0 => sync().user_data(SYNC),
             Op::Write { buffer, len, offset, durable } => {
                 let bytes = &buffer[slot.done..*len];
                 let flags = if *durable && !self.separate_sync { dsync_flag() } else { 0 };
                 let length = u32::try_from(bytes.len()).expect("a write under 4 GiB");
-                opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset + slot.done as u64).rw_flags(flags).build()
+                let write = opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset + slot.done as u64);
+                let write = write.rw_flags(flags).build();
+                if slot.unsynced {
+                    // The kernel begins the sync when the whole write is done, and cancels it otherwise.
+                    then = Some(sync().user_data(SYNC));
+                    write.flags(squeue::Flags::IO_LINK)
+                } else {
+                    write
+                }
             }
-            Op::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Op::Sync => sync(),
             Op::Reserve { offset, len } => {
                 let keep_size = i32::try_from(rustix::fs::FallocateFlags::KEEP_SIZE.bits()).expect("a small flag");
                 opcode::Fallocate::new(fd, *len).offset(*offset).mode(keep_size).build()
             }
         };
-        let entry = entry.user_data(index as u64);
-        // SAFETY: the entry points into the buffer of `self.slots[index]`, heap memory that neither moves nor
-        // is touched before the slot is emptied: in `poll`, once the kernel has answered, or never
-        // (`drop` waits for the answer, or leaks the slots). The descriptor is open as long as `self`.
-        let pushed = unsafe { self.uring.submission().push(&entry) };
-        pushed.expect("as many entries as slots");
+        for entry in [Some(entry), then].into_iter().flatten() {
+            slot.due += 1;
+            let mark = entry.get_user_data();
+            let entry = entry.user_data(mark | index as u64);
+            // SAFETY: the entry points into the buffer of `self.slots[index]`, heap memory that neither moves nor
+            // is touched before the slot is emptied: in `poll`, once the kernel has answered, or never
+            // (`drop` waits for the answer, or leaks the slots). The descriptor is open as long as `self`.
+            let pushed = unsafe { self.uring.submission().push(&entry) };
+            pushed.expect("as many entries as operations have steps");
+        }
         // An interrupted or refused submission leaves the entry queued: the next `submit` or `wait` takes it along.
         let _ = self.uring.submit();
+        slot.parted = !self.uring.submission().is_empty();
     }
 
     /// The next finished operation: its ticket, itself and its outcome.
@@ -85,33 +143,19 @@ impl Ring {
                 self.resubmit();
                 return None;
             };
-            let index = usize::try_from(answer.user_data()).expect("the index of a slot");
+            let index = usize::try_from(answer.user_data() & !SYNC).expect("the index of a slot");
             let slot = self.slots[index].as_mut().expect("the kernel answers what was asked");
-            let result = match u32::try_from(answer.result()) {
-                Err(_) => Err(io::Error::from_raw_os_error(-answer.result())),
-                Ok(count) => match &slot.op {
-                    Op::Write { len, durable, .. } if !slot.syncing => {
-                        slot.done += count as usize;
-                        assert!(slot.done <= *len, "the kernel wrote what was there");
-                        if count == 0 {
-                            Err(io::ErrorKind::WriteZero.into())
-                        } else if slot.done < *len {
-                            self.push(index);
-                            continue;
-                        } else if *durable && self.separate_sync {
-                            slot.syncing = true;
-                            self.push(index);
-                            continue;
-                        } else {
-                            Ok(())
-                        }
-                    }
-                    _ => Ok(()),
-                },
-            };
+            slot.take(answer.user_data() & SYNC != 0, answer.result());
+            if slot.due > 0 {
+                continue;
+            }
+            if slot.error.is_none() && (slot.left() > 0 || slot.unsynced) {
+                self.push(index);
+                continue;
+            }
             let slot = self.slots[index].take().expect("just seen");
             self.in_flight -= 1;
-            return Some((slot.ticket, slot.op, result));
+            return Some((slot.ticket, slot.op, slot.error.map_or(Ok(()), Err)));
         }
     }
 
