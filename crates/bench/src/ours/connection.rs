@@ -162,13 +162,15 @@ impl Connection {
     }
 
     fn rest(&mut self, now: Nanos, patience: Duration) -> Result<()> {
-        let due = self.cores.iter().map(Core::next_deadline).min().unwrap_or(Nanos::NEVER);
-        let deadline = due.min(now + patience);
         let mut sources = Sources::default();
-        match &self.ready {
-            Some(ready) => sources.push(ready.epoll.as_fd()),
-            None => sources = self.cores[0].sources(),
-        }
+        let due = if let Some(ready) = &self.ready {
+            sources.push(ready.epoll.as_fd());
+            self.swept + SWEEP // to ask each of many would cost more than the rest is worth
+        } else {
+            sources = self.cores[0].sources();
+            self.cores[0].next_deadline()
+        };
+        let deadline = due.min(now + patience);
         self.idle.rest(now, deadline, &sources)?;
         Ok(())
     }

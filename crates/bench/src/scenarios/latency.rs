@@ -56,7 +56,8 @@ pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Res
 /// # Errors
 /// When a system cannot be started or breaks.
 pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability, clients: usize) -> Result<Results> {
-    let plan = Plan { clients, ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), Wait::Sleep)) };
+    let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
+    let plan = Plan { clients, ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait)) };
     let setup = Setup { durability, ..lab.setup.clone() };
     let loaded = load(systems, &setup, clients, &plan)?;
     let promise = match durability {

@@ -45,8 +45,9 @@ pub struct Policy {
     /// How long not to spin (nor yield) after that, at least; and 32 times the gap. A sleeper
     /// is woken before threads that only compute; one that spins or yields waits for their turns to end.
     pub robbed_for: Duration,
-    /// A yield that takes as long gave the core to another thread. Three in a row, and it counts as robbed: two
-    /// peers on one core would each spin while the other has work to do.
+    /// A yield that takes as long gave the core to a thread that spins itself: almost [`yield_after`](Self::yield_after).
+    /// Three in a row, and it counts as robbed: two peers on one core would each spin while the other has work to do.
+    /// The kernel's own threads, which serve the disk, take less.
     pub shared_after: Duration,
 }
 
@@ -59,7 +60,7 @@ impl Default for Policy {
             yield_after: Duration::from_micros(10),
             robbed_after: Duration::from_micros(700),
             robbed_for: Duration::from_millis(20),
-            shared_after: Duration::from_micros(2),
+            shared_after: Duration::from_micros(8),
         }
     }
 }

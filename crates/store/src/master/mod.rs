@@ -3,6 +3,7 @@
 mod body;
 mod inbox;
 mod operations;
+mod pace;
 mod stats;
 mod waiting;
 
@@ -14,6 +15,7 @@ use crate::answers::answer_text;
 use crate::backup::{AppendError, Backup, Failed};
 use crate::node::Service;
 use body::Held;
+use pace::Pace;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::Nanos;
@@ -42,6 +44,7 @@ pub struct Master<D: Disk> {
     assigned: Assigned,
     inbox: Inbox,
     waiting: Waiting,
+    pace: Pace,
     held: Held,
     /// Used again by each scan.
     found: Vec<Ref>,
@@ -62,6 +65,7 @@ impl<D: Disk> Master<D> {
             assigned: Assigned::default(),
             inbox,
             waiting: Waiting::default(),
+            pace: Pace::default(),
             held: Held::default(),
             found: Vec::new(),
             counts: Counts::default(),
@@ -106,7 +110,7 @@ impl<D: Disk> Master<D> {
 
     /// Hands to the disk what it has not got yet, and takes note of what it has done.
     fn replicate(&mut self, now: Nanos) -> Result<bool, String> {
-        let Self { log, backup: Some(backup), .. } = self else { return Ok(false) };
+        let Self { log, backup: Some(backup), pace, .. } = self else { return Ok(false) };
         let mut progressed = false;
         let progress = |progress: crate::backup::Progress| {
             log.mark_durable(progress.segment, progress.up_to as usize, progress.sealed);
@@ -124,7 +128,12 @@ impl<D: Disk> Master<D> {
         for segment in log.take_reclaimable() {
             backup.free(segment);
         }
-        backup.submit(now).map_err(|failed| failed.to_string())?;
+        if !backup.is_committing() {
+            pace.ended(now);
+            if pace.may_begin(now) && backup.submit(now).map_err(|failed| failed.to_string())? {
+                pace.begun(now);
+            }
+        }
         Ok(progressed)
     }
 
@@ -238,7 +247,8 @@ impl<D: Disk> Service for Master<D> {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        self.backup.as_ref().map(Backup::next_deadline)
+        let backup = self.backup.as_ref()?.next_deadline();
+        Some(self.pace.deadline().map_or(backup, |held| held.min(backup)))
     }
 
     fn work_idle(&mut self) -> bool {

@@ -193,6 +193,7 @@ impl<D: Disk> Master<D> {
             return self.writes_stopped();
         }
         self.waiting.push(position, id, reply);
+        self.pace.arrived();
         Outcome::Pending
     }
 
