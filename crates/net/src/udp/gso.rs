@@ -1,7 +1,7 @@
 //! Small frames gathered until the flush, and the runs of them that leave in one call.
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Frames gathered before they are sent unasked.
 const MAX_FRAMES: usize = 256;
@@ -30,6 +30,8 @@ pub(super) const SEGMENT_CONTROL: usize = CMSG_HEADER + size_of::<usize>();
 #[derive(Clone, Copy)]
 struct Staged {
     peer: SocketAddr,
+    /// Tells most peers apart at a glance.
+    mark: u64,
     start: usize,
     len: usize,
     sent: bool,
@@ -80,7 +82,7 @@ impl Stage {
             self.used += part.len();
         }
         assert_eq!(self.used - start, len);
-        self.frames.push(Staged { peer, start, len, sent: false });
+        self.frames.push(Staged { peer, mark: mark(peer), start, len, sent: false });
     }
 
     /// Takes the next run: of `only`, or of whoever's frame is oldest. Frames of one peer keep their order.
@@ -90,10 +92,10 @@ impl Stage {
         }
         let wanted = |frame: &Staged| !frame.sent && only.is_none_or(|peer| frame.peer == peer);
         let first = self.first + self.frames[self.first..].iter().position(wanted)?;
-        let Staged { peer, len: segment, .. } = self.frames[first];
+        let Staged { peer, mark, len: segment, .. } = self.frames[first];
         let mut run = Run { peer, segment, bytes: 0, count: 0, slices: [IoSlice::new(&[]); MAX_SEGMENTS] };
         for frame in &mut self.frames[first..] {
-            if frame.sent || frame.peer != peer {
+            if frame.mark != mark || frame.sent || frame.peer != peer {
                 continue;
             }
             if frame.len > segment || run.bytes + frame.len > RUN_BYTES {
@@ -128,6 +130,18 @@ impl Stage {
             _ => None,
         }
     }
+}
+
+/// The same for the same peer, and seldom for another.
+fn mark(peer: SocketAddr) -> u64 {
+    let ip = match peer.ip() {
+        IpAddr::V4(v4) => u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, e, f, g, h] = v6.segments().map(u64::from);
+            (a ^ e) << 48 ^ (b ^ f) << 32 ^ (c ^ g) << 16 ^ d ^ h
+        }
+    };
+    ip ^ u64::from(peer.port()) << 48
 }
 
 /// The control message by which the kernel cuts a send into segments of `segment` bytes.

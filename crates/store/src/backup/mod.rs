@@ -96,6 +96,10 @@ pub struct Backup<D: Disk> {
     /// Writes under way.
     writing: usize,
     growth: Option<Growth>,
+    /// The growth's next operation, held until a commit has come between.
+    growth_next: Option<Op>,
+    /// A commit's write has ended since the growth's last operation began.
+    written_since_growth: bool,
     /// Something is with the kernel and not known to be on the medium, or a freed frame waits for a sync.
     dirty: bool,
     /// A sync is under way.
@@ -299,7 +303,19 @@ impl<D: Disk> Backup<D> {
         }
         self.advance(now);
         self.grow();
+        self.continue_growth();
         Ok(())
+    }
+
+    /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and whoever writes piece
+    /// upon piece there keeps others out, for the 4 ms after which the kernel sees to it that they get their turn.
+    fn continue_growth(&mut self) {
+        if (!self.is_committing() || self.written_since_growth)
+            && let Some(op) = self.growth_next.take()
+        {
+            self.written_since_growth = false;
+            self.disk.submit(TICKET_GROW, op);
+        }
     }
 
     /// One operation is done.
@@ -322,7 +338,7 @@ impl<D: Disk> Backup<D> {
                     return Err(self.fail(Operation::Grow, offset, error));
                 }
                 match growth.advance(buffer) {
-                    Ok(op) => self.disk.submit(TICKET_GROW, op),
+                    Ok(op) => self.growth_next = Some(op),
                     Err(frames) => {
                         self.frames.add(frames);
                         self.growth = None;
@@ -343,6 +359,7 @@ impl<D: Disk> Backup<D> {
                 }
                 self.pool.give(buffer.expect("a write returns its buffer"));
                 self.writing -= 1;
+                self.written_since_growth = true;
                 Ok(self.written(index))
             }
         }

@@ -189,6 +189,8 @@ impl<D: Disk> Backup<D> {
             queue: VecDeque::new(),
             writing: 0,
             growth: None,
+            growth_next: None,
+            written_since_growth: false,
             dirty: false,
             syncing: false,
             synced_at: Nanos(0),
