@@ -576,12 +576,14 @@ fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
 
 /// Parses `4096`, `64K`, `512M`, `16G`.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        Some((at, 't' | 'T')) => (&text[..at], 40),
-        _ => (text, 0),
+    // 512M, 512MB and 512MiB are the same here.
+    let short = text.trim_end_matches(['b', 'B']).trim_end_matches('i');
+    let (digits, unit) = match short.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&short[..at], 10),
+        Some((at, 'm' | 'M')) => (&short[..at], 20),
+        Some((at, 'g' | 'G')) => (&short[..at], 30),
+        Some((at, 't' | 'T')) => (&short[..at], 40),
+        _ => (short, 0),
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size; write 512M or 16G, say"))?;
     number.checked_mul(1 << unit).ok_or_else(|| format!("{text:?} is more than there can be"))
@@ -602,6 +604,8 @@ mod tests {
         assert_eq!(parse_size("4096"), Ok(4096));
         assert_eq!(parse_size("64k"), Ok(65_536));
         assert_eq!(parse_size("16G"), Ok(16 << 30));
+        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_size("10gb"), Ok(10 << 30));
         assert!(parse_size("many").is_err());
         assert!(parse_size("99999999999T").is_err());
     }

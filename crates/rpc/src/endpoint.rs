@@ -11,6 +11,7 @@ use crate::counters::Counters;
 use crate::handler::{CallError, CallId, ConnectError, Handler, Outcome, RequestId, SessionId};
 use crate::link::{Io, Outbox};
 use crate::random::Random;
+use crate::scout::Scout;
 use crate::server::Server;
 
 /// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler it is used with.
@@ -60,7 +61,9 @@ impl<B: Copy> Endpoint<B> {
         let (mut io, client, server) = self.split(now, tx);
         io.counters.frames_in += 1;
         let mut rest = frame;
+        let mut scout = Scout::new(frame);
         while !rest.is_empty() {
+            scout.advance(handler);
             let packet = match packet::split(rest) {
                 Ok((packet, behind)) => {
                     rest = behind;

@@ -17,6 +17,13 @@ pub trait Handler {
     /// A request has arrived. The payload lies in the driver's receive buffer, if it came in one packet.
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Self::Body>;
 
+    /// A request will come in a moment, from the frame that is being read: whoever keeps much in memory may begin to
+    /// bring near what it will touch. A hint and no more: it may yet turn out to be a repetition, or refused.
+    #[inline]
+    fn expect(&mut self, payload: &[u8]) {
+        let _ = payload;
+    }
+
     /// The memory behind a body. It must be the same bytes until the body is released.
     fn gather(&self, body: Self::Body) -> &[u8];
 

@@ -93,6 +93,7 @@ mod link;
 mod message;
 mod random;
 mod rtt;
+mod scout;
 mod server;
 mod slab;
 mod timer;

@@ -44,6 +44,22 @@ fn small_packets_share_a_frame() {
 }
 
 #[test]
+fn requests_of_one_frame_are_announced_a_few_ahead() {
+    let mut world = World::new(1, 2, Weather::calm(1500), &Config::default());
+    let session = world.connect(0, 1);
+    world.run(Duration::from_millis(1));
+    for op in 0..20 {
+        world.call(0, session, &request(op, Want::Reexecute, 30, 0), LONG);
+    }
+    world.settle();
+    let server = &world.nodes[1].app;
+    assert_eq!(server.executed.len(), 20);
+    // Each but the first, once, in order: the next eight at the beginning, and then one a request.
+    let wanted: Vec<(u64, usize)> = (1..20).map(|op| (op, usize::try_from(op).unwrap().saturating_sub(8))).collect();
+    assert_eq!(server.expected, wanted);
+}
+
+#[test]
 fn every_length_arrives() {
     for mtu in [576, 1500, 65_000] {
         let mut world = World::new(1, 2, Weather::calm(mtu), &Config::default());

@@ -326,6 +326,20 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The table and key of the one object it is for, if it is for one.
+    #[must_use]
+    #[inline]
+    pub fn object(&self) -> Option<(u32, &'a [u8])> {
+        match *self {
+            Self::Read { table, key }
+            | Self::Write { table, key, .. }
+            | Self::Remove { table, key, .. }
+            | Self::IncrementI64 { table, key, .. }
+            | Self::IncrementF64 { table, key, .. } => Some((table, key)),
+            _ => None,
+        }
+    }
+
     /// Whether executing it twice is the same as once, so that it may be sent again when an answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {

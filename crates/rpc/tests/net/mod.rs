@@ -154,6 +154,8 @@ pub enum Want {
 #[derive(Default)]
 pub struct App {
     pub executed: HashMap<u64, u32>,
+    /// What was announced, with how many requests were executed by then.
+    pub expected: Vec<(u64, usize)>,
     pub turned: HashMap<u64, u32>,
     pub bodies: HashMap<u64, Vec<u8>>,
     pub next_body: u64,
@@ -206,6 +208,12 @@ impl Handler for App {
                 Outcome::Pending
             }
             other => panic!("want {other}"),
+        }
+    }
+
+    fn expect(&mut self, payload: &[u8]) {
+        if let Some(op) = payload.first_chunk() {
+            self.expected.push((u64::from_le_bytes(*op), self.executed.len()));
         }
     }
 

@@ -37,6 +37,24 @@ struct Assigned {
     version: u64,
 }
 
+/// Requests between the look at a key's line in the hash table and the look at its entry.
+const NEARER: usize = 4;
+
+/// Hashes of the keys expected last.
+#[derive(Default)]
+struct Expected {
+    hashes: [u64; NEARER],
+    next: usize,
+}
+
+impl Expected {
+    /// Remembers a hash and returns the one of [`NEARER`] calls ago.
+    fn push(&mut self, hash: u64) -> u64 {
+        self.next = (self.next + 1) % NEARER;
+        std::mem::replace(&mut self.hashes[self.next], hash)
+    }
+}
+
 /// The master of the tables assigned to it.
 pub struct Master<D: Disk> {
     log: Log,
@@ -46,6 +64,7 @@ pub struct Master<D: Disk> {
     waiting: Waiting,
     pace: Pace,
     held: Held,
+    expected: Expected,
     /// Used again by each scan.
     found: Vec<Ref>,
     counts: Counts,
@@ -67,6 +86,7 @@ impl<D: Disk> Master<D> {
             waiting: Waiting::default(),
             pace: Pace::default(),
             held: Held::default(),
+            expected: Expected::default(),
             found: Vec::new(),
             counts: Counts::default(),
             removed_at: 0,
@@ -198,6 +218,17 @@ impl<D: Disk> Handler for Master<D> {
                 self.counts.malformed += 1;
                 answer_text(&mut self.held.made, Status::Malformed, &malformed.to_string())
             }
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, payload: &[u8]) {
+        if let Ok(request) = Request::parse(payload)
+            && let Some((table, key)) = request.object()
+        {
+            let hash = self.log.hash(table, key);
+            self.log.prefetch(hash);
+            self.log.prefetch_entry(self.expected.push(hash));
         }
     }
 
