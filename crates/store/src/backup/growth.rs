@@ -3,8 +3,9 @@
 //! Space is set aside first, so that a full disk shows before anyone depends on it, without changing the
 //! file's size; then zeroes are written, a piece at a time between commits, because a block that was never
 //! written costs its first writer a change of the filesystem's metadata, and with it a journal commit,
-//! within every durable write; then one sync makes all of it permanent. A crash on the way leaves a
-//! shorter file, which the next start continues.
+//! within every durable write; then one sync makes all of it permanent, and the file's header tells how long it is
+//! now, so that one cut short later is noticed. A crash on the way leaves a shorter file, which the next start
+//! continues.
 
 use sprat_disk::{AlignedBuf, Op};
 use std::ops::Range;
@@ -21,6 +22,16 @@ enum Step {
     /// Writing zeroes; where the piece under way begins and how long it is.
     Zero(u64, usize),
     Sync,
+    Header,
+}
+
+/// What a growing file needs next.
+pub(super) enum Next {
+    Do(Op),
+    /// A header that tells of so many frames.
+    Header(u32),
+    /// Nothing: these frames are ready.
+    Ready(Range<u32>),
 }
 
 /// The file growing by some frames.
@@ -44,28 +55,33 @@ impl Growth {
     pub(super) fn offset(&self) -> u64 {
         match self.step {
             Step::Reserve | Step::Sync => self.bytes.start,
+            Step::Header => 0,
             Step::Zero(offset, _) => offset,
         }
     }
 
-    /// The step is done, its buffer back: the next one, or the frames that are ready now.
-    pub(super) fn advance(&mut self, buffer: Option<AlignedBuf>) -> Result<Op, Range<u32>> {
+    /// The step is done, its buffer back: what comes next.
+    pub(super) fn advance(&mut self, buffer: Option<AlignedBuf>) -> Next {
         let from = match self.step {
             Step::Reserve => self.bytes.start,
             Step::Zero(offset, len) => {
                 self.zeroes = buffer;
                 offset + len as u64
             }
-            Step::Sync => return Err(self.frames.clone()),
+            Step::Sync => {
+                self.step = Step::Header;
+                return Next::Header(self.frames.end);
+            }
+            Step::Header => return Next::Ready(self.frames.clone()),
         };
         let left = self.bytes.end - from;
         if left == 0 {
             self.step = Step::Sync;
-            return Ok(Op::Sync);
+            return Next::Do(Op::Sync);
         }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
         self.step = Step::Zero(from, len);
         let buffer = self.zeroes.take().expect("the zeroes come back with every write");
-        Ok(Op::Write { buffer, len, offset: from, durable: false })
+        Next::Do(Op::Write { buffer, len, offset: from, durable: false })
     }
 }

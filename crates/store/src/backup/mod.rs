@@ -50,7 +50,7 @@ pub use open::OpenError;
 pub use report::{Corruption, Cut, Garbage, ReplayReport, ReplayedSegment};
 
 use frames::Frames;
-use growth::{GROW_FRAMES, Growth};
+use growth::{GROW_FRAMES, Growth, Next};
 use replica::{Geometry, Pool, Replica};
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
@@ -338,8 +338,13 @@ impl<D: Disk> Backup<D> {
                     return Err(self.fail(Operation::Grow, offset, error));
                 }
                 match growth.advance(buffer) {
-                    Ok(op) => self.growth_next = Some(op),
-                    Err(frames) => {
+                    Next::Do(op) => self.growth_next = Some(op),
+                    Next::Header(frames) => {
+                        self.header.frames = frames;
+                        self.header.incarnation += 1;
+                        self.growth_next = Some(self.header_write());
+                    }
+                    Next::Ready(frames) => {
                         self.frames.add(frames);
                         self.growth = None;
                     }
@@ -479,13 +484,19 @@ impl<D: Disk> Backup<D> {
         self.disk.wait().map_err(|error| self.fail(Operation::Wait, 0, error))
     }
 
-    /// Writes the file header, durably, over the older copy. Blocks; nothing else may be under way.
+    /// Writes the file header, durably. Blocks; nothing else may be under way.
     fn write_header(&mut self) -> Result<(), Failed> {
+        let write = self.header_write();
+        self.block_on(write)
+    }
+
+    /// A durable write of the file header over its older copy.
+    fn header_write(&self) -> Op {
         let mut buffer = sprat_disk::AlignedBuf::zeroed(sprat_disk::BLOCK_BYTES);
         buffer.copy_from_slice(&self.header.encode());
         let copy = u64::from(self.header.incarnation) % FILE_HEADERS as u64;
         let (len, offset) = (buffer.len(), copy * sprat_disk::BLOCK_BYTES as u64);
-        self.block_on(Op::Write { buffer, len, offset, durable: true })
+        Op::Write { buffer, len, offset, durable: true }
     }
 
     /// Does one operation of opening or closing; nothing else may be under way.

@@ -184,13 +184,16 @@ fn another_servers_log_is_refused() {
 
 #[test]
 fn a_file_cut_short_is_refused() {
-    let contents = build(5, true).contents;
-    let frames = (contents.len() as u64 - FRAMES_OFFSET) / u64::from(FRAME);
-    for kept in 0..frames {
-        let end = FRAMES_OFFSET + kept * u64::from(FRAME) + 4096;
-        let control = disk_with(&contents[..usize::try_from(end).unwrap()]);
-        let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
-        assert!(matches!(error, OpenError::Short { .. }), "{error}");
+    // Also in its first life, before anything but the file's growth has written a header.
+    for closed in [true, false] {
+        let contents = build(5, closed).contents;
+        let frames = (contents.len() as u64 - FRAMES_OFFSET) / u64::from(FRAME);
+        for kept in 0..frames {
+            let end = FRAMES_OFFSET + kept * u64::from(FRAME) + 4096;
+            let control = disk_with(&contents[..usize::try_from(end).unwrap()]);
+            let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
+            assert!(matches!(error, OpenError::Short { .. }), "{error}");
+        }
     }
 }
 
