@@ -368,7 +368,9 @@ impl Log {
             }
         }
         let replicating = self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
-        let waiting = replicating || self.memory.pins > 0;
+        // Segments that go once the head which does not list them any more is durable.
+        let leaving = self.heads.iter().any(|&slot| !self.memory.segment(slot).drops.is_empty());
+        let waiting = replicating || leaving || self.memory.pins > 0;
         Err(if waiting { Full::Replication } else { Full::Memory })
     }
 
@@ -394,26 +396,22 @@ impl Log {
             return Err(NoRoom::Disk);
         }
         let id = self.memory.next_id;
-        let drops = self.list_durable_survivors();
         let slot = self.memory.add(id, Role::Head, self.position);
-        let segment = self.memory.segment_mut(slot);
-        segment.listed = true;
-        segment.drops = drops;
-        let digest = if tracked {
-            self.memory.by_id.iter().filter(|&(_, &slot)| self.memory.segment(slot).listed).map(|(&id, _)| id).collect()
-        } else {
-            Vec::new()
-        };
+        self.memory.segment_mut(slot).listed = true;
+        let batches = self.durable_batches();
+        let digest = if tracked { self.digest(batches) } else { Vec::new() };
         let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
         match self.append_header(slot, &header, floor) {
             Ok(len) => {
-                self.memory.segment_mut(slot).header_len = len;
+                // Only now: were they listed by a head that there is no room for, a tombstone in the present one would
+                // name a survivor that a crash leaves unlisted, and what it buries rise again.
+                let drops = self.list(batches);
+                let segment = self.memory.segment_mut(slot);
+                (segment.header_len, segment.drops) = (len, drops);
                 self.position += len as u64;
             }
             Err(no_room) => {
-                let drops = std::mem::take(&mut self.memory.segment_mut(slot).drops);
                 self.memory.abandon(slot);
-                self.cleaner.dropped_again(drops);
                 return Err(no_room);
             }
         }

@@ -5,8 +5,8 @@
 
 use crate::log::{Log, Ref, hash_at};
 
-/// Chains looked at by one call, so that a small table in a large log does not hold up others.
-pub const SCAN_CHAINS: usize = 512;
+/// Chains looked at by one call, some 20 us, so that a small table in a large log does not hold up others.
+pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
     /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for `None`), in order, and returns
@@ -34,6 +34,8 @@ impl Log {
         let mut chain: Vec<(u64, Ref)> = Vec::new();
         for _ in 0..SCAN_CHAINS {
             let hash = from.reverse_bits();
+            let end = from | u64::MAX >> self.table.depth(hash);
+            self.table.prefetch(end.wrapping_add(1).reverse_bits());
             let near = |address: usize| crate::arena::prefetch(&self.memory.bytes[address]);
             chain.clear();
             self.table.visit(hash, near, |address| {
@@ -56,7 +58,6 @@ impl Log {
                 objects += 1;
                 last = Some(reversed);
             }
-            let end = from | u64::MAX >> self.table.depth(hash);
             from = end.checked_add(1)?;
             if bytes >= limit_bytes || objects >= limit_objects {
                 return Some(end);

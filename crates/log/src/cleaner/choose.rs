@@ -12,7 +12,10 @@ pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 const SOURCES_MAX: usize = 32;
 
 /// Survivors' worth of live bytes that one combination moves at most.
-const SURVIVORS_MAX: usize = 3;
+pub(super) const SURVIVORS_MAX: usize = 3;
+
+/// Segments on disk that a combination needs at least: a survivor, and the head that lists it.
+pub(super) const LEAST_ROOM: usize = 2;
 
 /// Compaction in idle time wants at least this share of a segment's memory back.
 const IDLE_GAIN: usize = 16;
@@ -25,6 +28,11 @@ impl Log {
     pub(super) fn disk_is_short(&self) -> bool {
         let most = self.config.max_segments_on_disk;
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
+    }
+
+    /// Segments that the disk still has room for.
+    pub(super) fn disk_room(&self) -> usize {
+        self.config.max_segments_on_disk.saturating_sub(self.memory.by_id.len())
     }
 
     /// Whether tombstones take so much memory that the segments which they guard against should go.
@@ -78,8 +86,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Segments to combine, none if it would not help.
-    pub(super) fn choose_combination(&mut self, forced: bool) -> Vec<u32> {
+    /// Segments to combine, of at most `most` live bytes; none if it would not help.
+    pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
         if !short && !pile && !forced {
@@ -108,7 +116,7 @@ impl Log {
         let (mut live, mut seglets) = (0, 0);
         for (_, _, slot) in order {
             let segment = self.memory.segment(slot);
-            if live + segment.live > SURVIVORS_MAX * segment_bytes {
+            if live + segment.live > most {
                 break;
             }
             live += segment.live;
@@ -129,7 +137,8 @@ impl Log {
 
     /// Seals a head that is full of dead entries, so that it can be cleaned.
     pub(super) fn roll_dead_head(&mut self) -> bool {
-        if self.head == NO_SLOT {
+        let disk = self.config.durability == Durability::Volatile || self.disk_room() > LEAST_ROOM;
+        if self.head == NO_SLOT || !disk {
             return false;
         }
         let head = self.memory.segment(self.head);

@@ -1,5 +1,6 @@
 //! Level 2: moves the live entries of several segments to survivors, so that their replicas may go.
 
+use super::choose::{LEAST_ROOM, SURVIVORS_MAX};
 use super::{Budget, NO_VISITS};
 use crate::config::{CLEANER_SEGMENTS, Durability};
 use crate::log::{Log, NO_SLOT};
@@ -106,13 +107,11 @@ impl Log {
     }
 
     fn begin_combination(&mut self, forced: bool) -> Option<Combination> {
-        let tracked = self.config.durability == Durability::Tracked;
-        let disk = self.memory.by_id.len() + CLEANER_SEGMENTS <= self.config.max_segments_on_disk;
         // While a log is restored, there is no head yet that could list survivors.
-        if self.head == NO_SLOT || self.cleaner.batches.len() >= BATCHES_MAX || (tracked && !disk) {
+        if self.head == NO_SLOT || self.cleaner.batches.len() >= BATCHES_MAX {
             return None;
         }
-        let sources = self.choose_combination(forced);
+        let sources = self.choose_combination(forced, self.most_combined()?);
         if sources.is_empty() {
             return None;
         }
@@ -126,6 +125,21 @@ impl Log {
         let birth = u64::try_from(sum / weight).expect("a mean is no more than the greatest");
         let (cleaned, survivors) = (Vec::new(), Vec::new());
         Some(Combination { sources: sources.into(), cleaned, survivor: NO_SLOT, survivors, birth })
+    }
+
+    /// Bytes that a combination may move: `None` when there is not even room on disk for one survivor, and the head that
+    /// lists it. A crash may leave that little; a survivor's half is sure to fit into one.
+    fn most_combined(&self) -> Option<usize> {
+        let segment_bytes = self.config.segment_bytes;
+        let room = match self.config.durability {
+            Durability::Volatile => CLEANER_SEGMENTS,
+            Durability::Tracked => self.disk_room(),
+        };
+        match room {
+            CLEANER_SEGMENTS.. => Some(SURVIVORS_MAX * segment_bytes),
+            LEAST_ROOM.. if self.cleaner.batches.is_empty() => Some(segment_bytes / 2),
+            _ => None,
+        }
     }
 
     /// Takes room for an entry in a survivor.
@@ -197,12 +211,34 @@ impl Log {
         }
     }
 
-    /// Lets the survivors of finished combinations take the places of what was cleaned into them, as far as they are
-    /// durable; returns the segments that the next digest leaves out.
-    pub(crate) fn list_durable_survivors(&mut self) -> Vec<u64> {
-        let mut drops = std::mem::take(&mut self.cleaner.drops);
-        while self.first_batch_is_durable() {
-            let batch = self.cleaner.batches.pop_front().expect("there is a first");
+    /// Finished combinations, oldest first, whose survivors are durable.
+    pub(crate) fn durable_batches(&self) -> usize {
+        let durable = |batch: &&Batch| batch.survivors.iter().all(|&slot| self.memory.segment(slot).wholly_durable());
+        self.cleaner.batches.iter().take_while(durable).count()
+    }
+
+    /// Ids of the segments that a head opened now lists: with the survivors of the first `batches` finished combinations
+    /// in place of what was cleaned into them.
+    pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
+        let ready = self.cleaner.batches.iter().take(batches);
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        for batch in ready {
+            gone.extend(&batch.cleaned);
+            come.extend(batch.survivors.iter().map(|&slot| self.memory.segment(slot).id));
+        }
+        gone.sort_unstable();
+        come.sort_unstable();
+        let listed = |id: u64, slot: u32| {
+            (self.memory.segment(slot).listed && gone.binary_search(&id).is_err()) || come.binary_search(&id).is_ok()
+        };
+        self.memory.by_id.iter().filter(|&(&id, &slot)| listed(id, slot)).map(|(&id, _)| id).collect()
+    }
+
+    /// A head now lists the survivors of the first `batches` finished combinations; returns the segments that go once it is
+    /// durable.
+    pub(crate) fn list(&mut self, batches: usize) -> Vec<u64> {
+        let mut drops = Vec::new();
+        for batch in self.cleaner.batches.drain(..batches) {
             for slot in batch.survivors {
                 let segment = self.memory.segment_mut(slot);
                 segment.listed = true;
@@ -217,13 +253,8 @@ impl Log {
         drops
     }
 
-    fn first_batch_is_durable(&self) -> bool {
-        let Some(batch) = self.cleaner.batches.front() else { return false };
-        batch.survivors.iter().all(|&slot| self.memory.segment(slot).wholly_durable())
-    }
-
     /// Opens a new head before its time if a finished combination waits for nothing else.
     pub(super) fn roll_for_batches(&mut self) -> bool {
-        self.first_batch_is_durable() && self.head != NO_SLOT && self.open_head(true).is_ok()
+        self.durable_batches() > 0 && self.head != NO_SLOT && self.open_head(true).is_ok()
     }
 }

@@ -72,8 +72,6 @@ pub(crate) struct Cleaner {
     pub(super) combination: Option<combine::Combination>,
     /// Finished combinations that no digest tells of yet, oldest first.
     pub(super) batches: std::collections::VecDeque<combine::Batch>,
-    /// Segments that the next head's digest does not list any more.
-    pub(super) drops: Vec<u64>,
     /// How far the purge of dropped tables is: hashes, bits reversed, from here on are to be done.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
@@ -83,11 +81,6 @@ pub(crate) struct Cleaner {
 impl Cleaner {
     pub(crate) fn purge_from_start(&mut self) {
         self.purge = Some(0);
-    }
-
-    /// The drops of a head that could not be opened: the next one's.
-    pub(crate) fn dropped_again(&mut self, drops: Vec<u64>) {
-        self.drops = drops;
     }
 
     /// Whether there are cleaned segments that wait for the disk.
