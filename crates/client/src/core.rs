@@ -12,7 +12,6 @@ use sprat_wire::op::{Answer, Request, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -228,21 +227,14 @@ impl Core {
         self.ports.iter().map(Port::counters)
     }
 
-    /// Descriptors to wait on while operations are under way.
-    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.busy_drivers().filter_map(sprat_net::Driver::poll_fd)
-    }
-
-    /// The same to sleep on until the next call, as [`sprat_net::Driver::sources`] has it.
+    /// What to sleep on while operations are under way, until the next call: see [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let mut sources = Sources::default();
-        self.busy_drivers().for_each(|driver| driver.sources(&mut sources));
+        for port in self.ports.iter().filter(|port| !port.is_idle()) {
+            port.driver().sources(&mut sources);
+        }
         sources
-    }
-
-    fn busy_drivers(&self) -> impl Iterator<Item = &AnyDriver> {
-        self.ports.iter().filter(|port| !port.is_idle()).map(Port::driver)
     }
 }
 

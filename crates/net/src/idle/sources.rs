@@ -40,6 +40,11 @@ impl<'a> Sources<'a> {
         self.len == 0
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = BorrowedFd<'a>> + '_ {
+        self.fds.iter().copied().flatten()
+    }
+
     /// The one at `index`, if there are so many.
     pub(super) fn get(&self, index: usize) -> Option<BorrowedFd<'a>> {
         self.fds.get(index).copied().flatten()
