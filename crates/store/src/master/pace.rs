@@ -62,3 +62,69 @@ impl Pace {
         self.holding.then_some(self.hold_until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Nanos {
+        Nanos(micros * 1000)
+    }
+
+    /// Commits what has arrived, from one time to another.
+    fn commit(pace: &mut Pace, from: u64, to: u64) {
+        assert!(pace.may_begin(at(from)));
+        pace.begun(at(from));
+        pace.ended(at(to));
+    }
+
+    #[test]
+    fn a_lonely_writer_is_never_held() {
+        let mut pace = Pace::default();
+        for round in 0..100 {
+            pace.arrived();
+            commit(&mut pace, round * 60, round * 60 + 50);
+        }
+        assert_eq!(pace.deadline(), None);
+    }
+
+    #[test]
+    fn a_commit_waits_for_those_just_answered_but_not_long() {
+        let mut pace = Pace::default();
+        for round in 0..50 {
+            (0..2).for_each(|_| pace.arrived());
+            commit(&mut pace, round * 60, round * 60 + 50);
+        }
+        // One of the two is back.
+        let now = 50 * 60;
+        pace.arrived();
+        assert!(!pace.may_begin(at(now - 5)), "held");
+        let deadline = pace.deadline().expect("held, until then");
+        assert!(deadline > at(now - 5) && deadline <= at(now - 10) + HOLD_MOST);
+        assert!(pace.may_begin(deadline), "the other does not come");
+        assert_eq!(pace.deadline(), None);
+        assert!(!pace.may_begin(at(now - 5)));
+        pace.arrived();
+        assert!(pace.may_begin(at(now - 5)), "both are back");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_held() {
+        let mut pace = Pace::default();
+        (0..9).for_each(|_| pace.arrived());
+        commit(&mut pace, 0, 50);
+        assert!(pace.may_begin(at(51)));
+    }
+
+    #[test]
+    fn a_slow_disk_does_not_hold_for_long() {
+        let mut pace = Pace::default();
+        for round in 0..100 {
+            (0..2).for_each(|_| pace.arrived());
+            commit(&mut pace, round * 20_000, round * 20_000 + 10_000);
+        }
+        pace.arrived();
+        let ended = 99 * 20_000 + 10_000;
+        assert!(!pace.may_begin(at(ended + 49)) && pace.may_begin(at(ended + 50)));
+    }
+}
