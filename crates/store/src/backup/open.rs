@@ -201,6 +201,10 @@ impl<D: Disk> Backup<D> {
 
     /// Makes the file that was read fit for writing.
     fn recover(&mut self, current: &Current, unsealed: Option<Unsealed>) -> Result<(), OpenError> {
+        // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium. Not the
+        // header, which tells of the frames, and least of all the seal, which is durable by itself and vouches for all of
+        // the log before it.
+        self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;
         let first = next_incarnation(current);
@@ -210,9 +214,6 @@ impl<D: Disk> Backup<D> {
             self.write_header()?;
         }
         self.geometry.incarnation = self.header.incarnation;
-        // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium, least
-        // of all the seal, which is durable by itself and vouches for all of the log before it.
-        self.block_on(Op::Sync)?;
         if let Some(unsealed) = unsealed {
             self.seal(&unsealed)?;
         }
