@@ -240,16 +240,12 @@ impl Core {
 
 /// What is wrong with a request before anybody is asked.
 pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
+    if let Some((_, key)) = request.object()
+        && key.len() > MAX_KEY
+    {
+        return Err(Error::KeyTooLarge(key.len()));
+    }
     match *request {
-        Request::Read { key, .. }
-        | Request::Write { key, .. }
-        | Request::Remove { key, .. }
-        | Request::IncrementI64 { key, .. }
-        | Request::IncrementF64 { key, .. }
-            if key.len() > MAX_KEY =>
-        {
-            Err(Error::KeyTooLarge(key.len()))
-        }
         Request::Write { value, .. } if value.len() > MAX_VALUE => Err(Error::ValueTooLarge(value.len())),
         Request::CreateTable { name } | Request::DropTable { name } | Request::FindTable { name }
             if !(1..=MAX_TABLE_NAME).contains(&name.len()) =>

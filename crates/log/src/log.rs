@@ -392,7 +392,7 @@ impl Log {
     pub(crate) fn open_head(&mut self, reserves: bool) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
         let (segments, floor) = if reserves { (0, 0) } else { (CLEANER_SEGMENTS, self.reserve) };
-        if tracked && self.memory.by_id.len() + segments >= self.config.max_segments_on_disk {
+        if self.disk_room() <= segments {
             return Err(NoRoom::Disk);
         }
         let id = self.memory.next_id;

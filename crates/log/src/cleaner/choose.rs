@@ -30,9 +30,12 @@ impl Log {
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
     }
 
-    /// Segments that the disk still has room for.
-    pub(super) fn disk_room(&self) -> usize {
-        self.config.max_segments_on_disk.saturating_sub(self.memory.by_id.len())
+    /// Segments that the disk still has room for; without a disk, any number.
+    pub(crate) fn disk_room(&self) -> usize {
+        match self.config.durability {
+            Durability::Volatile => usize::MAX,
+            Durability::Tracked => self.config.max_segments_on_disk.saturating_sub(self.memory.by_id.len()),
+        }
     }
 
     /// Whether tombstones take so much memory that the segments which they guard against should go.
@@ -137,8 +140,7 @@ impl Log {
 
     /// Seals a head that is full of dead entries, so that it can be cleaned.
     pub(super) fn roll_dead_head(&mut self) -> bool {
-        let disk = self.config.durability == Durability::Volatile || self.disk_room() > LEAST_ROOM;
-        if self.head == NO_SLOT || !disk {
+        if self.head == NO_SLOT || self.disk_room() <= LEAST_ROOM {
             return false;
         }
         let head = self.memory.segment(self.head);

@@ -131,11 +131,7 @@ impl Log {
     /// lists it. A crash may leave that little; a survivor's half is sure to fit into one.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
-        let room = match self.config.durability {
-            Durability::Volatile => CLEANER_SEGMENTS,
-            Durability::Tracked => self.disk_room(),
-        };
-        match room {
+        match self.disk_room() {
             CLEANER_SEGMENTS.. => Some(SURVIVORS_MAX * segment_bytes),
             LEAST_ROOM.. if self.cleaner.batches.is_empty() => Some(segment_bytes / 2),
             _ => None,
@@ -160,7 +156,7 @@ impl Log {
 
     fn open_survivor(&mut self, job: &mut Combination) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
-        if tracked && self.memory.by_id.len() >= self.config.max_segments_on_disk {
+        if self.disk_room() == 0 {
             return Err(NoRoom::Disk);
         }
         let id = self.memory.next_id;
