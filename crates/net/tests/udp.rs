@@ -94,6 +94,32 @@ fn peers_get_their_own_frames_in_order() {
 }
 
 #[test]
+fn many_peers_get_one_frame_each_in_one_call() {
+    let mut client = Udp::bind(at(LOOPBACKS[0])).expect("binds");
+    let mut servers: Vec<_> = (0..20).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
+    // Broadcasting is refused to a socket that did not ask for it: the call ends there, and must go on behind.
+    let refused = [(7, at("255.255.255.255:9")), (13, at("255.255.255.255:10"))];
+    for (number, server) in (0..).zip(&servers) {
+        for (_, broadcast) in refused.iter().filter(|(before, _)| *before == number) {
+            send(client.tx(), *broadcast, &frame(number, 100));
+        }
+        send(client.tx(), server.local_addr(), &frame(number, 100));
+    }
+    client.tx().flush();
+    for (number, server) in (0..).zip(&mut servers) {
+        let mut got = Vec::new();
+        until("the frame is there", || {
+            got.extend(take(server));
+            !got.is_empty()
+        });
+        assert_eq!(got, [(client.local_addr(), frame(number, 100))]);
+    }
+    let counters = client.counters();
+    assert_eq!((counters.frames_out, counters.dropped_unreachable, counters.dropped()), (20, 2, 2));
+    assert_eq!(counters.sends, 5, "a call up to each refusal, one that is refused, one for the rest");
+}
+
+#[test]
 fn frames_that_cannot_go_are_counted() {
     let (mut client, mut server, to) = pair(LOOPBACKS[0]);
     client.tx().send(to, &[]);

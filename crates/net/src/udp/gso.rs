@@ -12,6 +12,9 @@ const STAGE_BYTES: usize = 128 << 10;
 /// Segments that the kernel takes in one call (its `UDP_MAX_SEGMENTS`, as old kernels have it).
 pub(super) const MAX_SEGMENTS: usize = 64;
 
+/// Frames to as many peers that leave in one call.
+pub(super) const MAX_LONE: usize = 32;
+
 /// Bytes of a run. Packets of 64 KB and more, headers included, are cut by the kernel at once, at three times
 /// the cost; 62 bytes are Ethernet's, IPv6's and UDP's headers.
 const RUN_BYTES: usize = (64 << 10) - 1 - 62;
@@ -110,6 +113,22 @@ impl Stage {
             }
         }
         Some(run)
+    }
+
+    /// The frames, when there are several and each is to another peer, as when many peers are answered at once.
+    /// They count as sent.
+    pub(super) fn lone(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
+        if !(2..=MAX_LONE).contains(&self.frames.len()) || self.first > 0 {
+            return None;
+        }
+        let lone = |(at, frame): (usize, &Staged)| {
+            !frame.sent && self.frames[..at].iter().all(|other| other.mark != frame.mark)
+        };
+        if !self.frames.iter().enumerate().all(lone) {
+            return None;
+        }
+        self.frames.iter_mut().for_each(|frame| frame.sent = true);
+        Some(self.frames.iter().map(|frame| (frame.peer, &self.bytes[frame.start..][..frame.len])))
     }
 
     /// Makes room again, when all has been sent.

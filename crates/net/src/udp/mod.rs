@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, sendto, sockopt};
+use rustix::net::addr::SocketAddrArg as _;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendto, sockopt};
 use socket2::{Domain, MsgHdr, Protocol, SockAddr, Socket, Type};
 
-use self::gso::{Run, Stage, segment_control};
+use self::gso::{MAX_LONE, Run, Stage, segment_control};
 pub(crate) use self::receive::UdpRx;
 use self::route::{MAX_DATAGRAM, Routes};
 use crate::driver::Sink;
@@ -162,6 +163,8 @@ impl Transmit for UdpTx {
     fn flush(&mut self) {
         if let Some((peer, frame)) = self.stage.single() {
             self.port.send_one(peer, frame);
+        } else if let Some(frames) = self.stage.lone() {
+            self.port.send_lone(frames);
         } else {
             while let Some(run) = self.stage.next_run(None) {
                 self.port.send_run(&run);
@@ -223,6 +226,42 @@ impl Port {
     fn send_one(&mut self, peer: SocketAddr, frame: &[u8]) {
         let result = retry(|| Ok(sendto(&self.socket, frame, SendFlags::empty(), &peer)?));
         self.settle(result, peer, 1, frame.len());
+    }
+
+    /// Sends frames to as many peers in one call.
+    fn send_lone<'a>(&mut self, frames: impl Iterator<Item = (SocketAddr, &'a [u8])>) {
+        let mut peers = [(SocketAddr::from(([0; 4], 0)), 0); MAX_LONE];
+        let mut addresses: [_; MAX_LONE] = std::array::from_fn(|_| peers[0].0.as_any());
+        let mut slices = [[IoSlice::new(&[])]; MAX_LONE];
+        let mut count = 0;
+        for (peer, frame) in frames {
+            peers[count] = (peer, frame.len());
+            addresses[count] = peer.as_any();
+            slices[count] = [IoSlice::new(frame)];
+            count += 1;
+        }
+        let mut controls: [_; MAX_LONE] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+        let mut controls = controls.iter_mut();
+        let mut messages: [_; MAX_LONE] = std::array::from_fn(|at| {
+            MMsgHdr::new_with_addr(&addresses[at], &slices[at], controls.next().expect("as many"))
+        });
+        let mut sent = 0;
+        while sent < count {
+            match sendmmsg(&self.socket, &mut messages[sent..count], SendFlags::empty()) {
+                Ok(more) => {
+                    let bytes = peers[sent..sent + more].iter().map(|(_, bytes)| bytes).sum();
+                    self.settle(Ok(bytes), peers[sent].0, more, bytes);
+                    sent += more;
+                }
+                Err(Errno::INTR) => {}
+                // The first that is left is the one that failed.
+                Err(error) => {
+                    let (peer, bytes) = peers[sent];
+                    self.settle(Err(error.into()), peer, 1, bytes);
+                    sent += 1;
+                }
+            }
+        }
     }
 
     /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than this path
