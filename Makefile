@@ -19,7 +19,7 @@ setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run a
 	@scripts/setup
 
 build: setup ## build the `sprat` binary, optimised
-	cargo build --release --locked --bin sprat
+	cargo build --release --locked --bin sprat $$(scripts/features)
 
 test: ## everything that must hold: format, lints, dependencies, a short fuzz run, all tests
 	@scripts/test
@@ -37,7 +37,7 @@ sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
-	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli --test kill -- --nocapture
+	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test kill -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)

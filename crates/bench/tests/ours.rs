@@ -3,7 +3,7 @@
 use sprat_bench::load::{Plan, Workload, preload, run};
 use sprat_bench::ours::{Connection, Sockets, connect, forget};
 use sprat_bench::target::{Target, Wait};
-use sprat_client::Mode;
+use sprat_client::{Mode, Options};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::time::Duration;
 
@@ -44,11 +44,15 @@ fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: W
     measured.failures()
 }
 
+fn reach(coordinator: String) -> Options {
+    Options { coordinator, timeout: Duration::from_secs(5), ..Options::default() }
+}
+
 #[test]
 fn every_way_to_connect_reads_what_it_wrote() {
     for listen in ["fast+udp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0"] {
         let (server, _folder) = server(listen);
-        let coordinator = server.coordinator.to_string();
+        let options = reach(server.coordinator.to_string());
         for (connections, sockets, depth, wait) in [
             (1, Sockets::Each, 1, Wait::Spin),
             (1, Sockets::Each, 1, Wait::Sleep),
@@ -57,13 +61,13 @@ fn every_way_to_connect_reads_what_it_wrote() {
             (7, Sockets::Each, 3, Wait::Spin),
             (7, Sockets::One, 3, Wait::Spin),
         ] {
-            let mut target = connect(&coordinator, connections, sockets, Mode::Sleep).expect("a connection");
+            let mut target = connect(&options, connections, sockets, Mode::Sleep).expect("a connection");
             assert_eq!(target.connections(), connections);
             assert!(listen.starts_with(target.transport().split(',').next().expect("a name")));
             assert_eq!(count_failures(&mut target, connections, depth, wait), 0, "{listen} {connections} {depth}");
         }
-        forget(&coordinator).expect("the table dropped");
-        assert!(forget(&coordinator).is_err(), "there is nothing left to drop");
+        forget(&options).expect("the table dropped");
+        assert!(forget(&options).is_err(), "there is nothing left to drop");
         server.stop().expect("an orderly end");
     }
 }
@@ -71,8 +75,8 @@ fn every_way_to_connect_reads_what_it_wrote() {
 #[test]
 fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
-    let coordinator = server.coordinator.to_string();
-    let mut target = connect(&coordinator, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
+    let options = reach(server.coordinator.to_string());
+    let mut target = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
     let plan = Plan {
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(60),
@@ -88,5 +92,5 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
 fn nobody_there_is_an_error_within_its_time() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
     let coordinator = format!("tcp:host=127.0.0.1,port={}", free.port());
-    assert!(connect(&coordinator, 1, Sockets::Each, Mode::Sleep).is_err());
+    assert!(connect(&reach(coordinator), 1, Sockets::Each, Mode::Sleep).is_err());
 }

@@ -1,7 +1,9 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sprat_client::{Mode, Options};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -73,9 +75,25 @@ pub(crate) struct Connect {
     )]
     pub(crate) coordinator: String,
 
+    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
+    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", global = true)]
+    pub(crate) local: Option<String>,
+
     /// Give up on an operation after this long, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10_000, global = true)]
     pub(crate) timeout: u64,
+}
+
+impl Connect {
+    /// The same for a client, which waits by sleeping: a command is one of many on the machine.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            coordinator: self.coordinator.clone(),
+            local: self.local.clone(),
+            timeout: Duration::from_millis(self.timeout),
+            waiting: Mode::Sleep,
+        }
+    }
 }
 
 /// Where a coordinator listens unless told.

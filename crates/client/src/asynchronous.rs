@@ -4,7 +4,7 @@ use crate::blocking::Options;
 use crate::core::{Core, check};
 use crate::error::Error;
 use crate::types::{Object, Table};
-use sprat_net::{Idle, Locator, Nanos, Policy, Waker as Bell};
+use sprat_net::{Idle, Nanos, Policy, Waker as Bell};
 use sprat_wire::op::{Answer, Condition, Records, Request, Status};
 use std::collections::HashMap;
 use std::future::Future;
@@ -70,16 +70,16 @@ impl AsyncClient {
     /// # Errors
     /// [`Error::Endpoint`] when the locator is of no use or no thread can be had.
     pub fn connect(options: &Options) -> Result<Self, Error> {
-        let locator: Locator =
-            options.coordinator.parse().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
+        let (coordinator, local) = options.locators()?;
         let (orders, inbox) = sync_channel(MAX_QUEUED);
         let (report, opened) = sync_channel(1);
         let options = options.clone();
         let run = move || {
-            let opened = Core::new(&locator, RandomState::new().hash_one(std::process::id())).and_then(|core| {
-                let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
-                Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
-            });
+            let opened =
+                Core::new(&coordinator, local, RandomState::new().hash_one(std::process::id())).and_then(|core| {
+                    let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
+                    Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
+                });
             match opened {
                 Ok((core, idle)) => {
                     let bell = idle.waker();
@@ -248,7 +248,7 @@ impl Runner {
                 continue;
             }
             let deadline = self.core.next_deadline().min(now + LOOK_AROUND);
-            if self.idle.rest(now, deadline, &self.core.sources()).is_err() {
+            if self.idle.rest(now, || (deadline, self.core.sources())).is_err() {
                 return;
             }
         }

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// Locator of the coordinator.
     pub coordinator: String,
+    /// Locator of our own end, for transports that know no operating system to ask: `fast+dpdk`, with the device.
+    pub local: Option<String>,
     /// How long an operation may take in all, repeats included.
     pub timeout: Duration,
     /// What the calling thread does while it waits.
@@ -25,9 +27,20 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             coordinator: "tcp:host=127.0.0.1,port=11100".into(),
+            local: None,
             timeout: Duration::from_secs(10),
             waiting: Mode::Adaptive,
         }
+    }
+}
+
+impl Options {
+    /// The locators as such.
+    pub(crate) fn locators(&self) -> Result<(Locator, Option<Locator>), Error> {
+        let parse = |text: &str| {
+            text.parse::<Locator>().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))
+        };
+        Ok((parse(&self.coordinator)?, self.local.as_deref().map(parse).transpose()?))
     }
 }
 
@@ -73,9 +86,8 @@ impl Client {
     /// # Errors
     /// [`Error::Endpoint`] when the locator is of no use.
     pub fn connect(options: &Options) -> Result<Self, Error> {
-        let locator: Locator =
-            options.coordinator.parse().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
-        let core = Core::new(&locator, RandomState::new().hash_one(std::process::id()))?;
+        let (coordinator, local) = options.locators()?;
+        let core = Core::new(&coordinator, local, RandomState::new().hash_one(std::process::id()))?;
         let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
             .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
         Ok(Self {
@@ -343,7 +355,7 @@ impl Client {
     /// Waits for something to arrive or become due.
     fn rest(&mut self, now: Nanos) -> Result<(), Error> {
         // Without a source only time passes, until an operation is due again.
-        let rested = self.idle.rest(now, self.core.next_deadline(), &self.core.sources());
+        let rested = self.idle.rest(now, || (self.core.next_deadline(), self.core.sources()));
         rested.map(drop).map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
     }
 

@@ -42,6 +42,8 @@ pub struct Core {
     ports: Vec<Port>,
     calls: Calls,
     coordinator: Target,
+    /// Our own end, of transports that must be told.
+    local: Option<Locator>,
     tables: HashMap<u32, Target>,
     /// The table asked for last, and where it is: most clients use one.
     last: Option<(u32, Target)>,
@@ -50,12 +52,16 @@ pub struct Core {
 }
 
 impl Core {
-    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet.
+    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet. `local` is its own end, for a
+    /// transport that has to be told what it is: see [`Role::Connect`].
     ///
     /// # Errors
     /// [`Error::Endpoint`] when the coordinator's transport cannot be opened or its name is unknown.
-    pub fn new(coordinator: &Locator, seed: u64) -> Result<Self, Error> {
-        Self::over(Vec::new(), coordinator, seed)
+    pub fn new(coordinator: &Locator, local: Option<Locator>, seed: u64) -> Result<Self, Error> {
+        let mut core = Self::empty(seed);
+        core.local = local;
+        core.coordinator = core.target(coordinator)?;
+        Ok(core)
     }
 
     /// As [`new`](Self::new), with a driver that is open already: for the simulator.
@@ -63,20 +69,25 @@ impl Core {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinator: &Locator, seed: u64) -> Result<Self, Error> {
-        let mut core = Self {
-            ports: Vec::new(),
-            calls: Calls::default(),
-            coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
-            tables: HashMap::new(),
-            last: None,
-            seed,
-            turns: 0,
-        };
+        let mut core = Self::empty(seed);
         for (transport, driver) in drivers {
             core.add_port(transport, driver);
         }
         core.coordinator = core.target(coordinator)?;
         Ok(core)
+    }
+
+    fn empty(seed: u64) -> Self {
+        Self {
+            ports: Vec::new(),
+            calls: Calls::default(),
+            coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
+            local: None,
+            tables: HashMap::new(),
+            last: None,
+            seed,
+            turns: 0,
+        }
     }
 
     fn add_port(&mut self, transport: &'static str, driver: AnyDriver) {
@@ -101,8 +112,8 @@ impl Core {
             Some(port) => port,
             None if self.ports.len() >= MAX_PORTS => return Err(endpoint(&"too many kinds of transport in use")),
             None => {
-                let driver =
-                    AnyDriver::open(locator, Role::Connect).map_err(|cause| Error::Endpoint(cause.to_string()))?;
+                let driver = AnyDriver::open(locator, Role::Connect(self.local.as_ref()))
+                    .map_err(|cause| Error::Endpoint(cause.to_string()))?;
                 self.add_port(transport, driver);
                 self.ports.len() - 1
             }

@@ -198,7 +198,7 @@ impl Waiter {
             if count > 0 {
                 idle.worked(now);
             } else {
-                idle.rest(now, now + Duration::from_millis(10), &end.sources()).expect("rests");
+                idle.rest(now, || (now + Duration::from_millis(10), end.sources())).expect("rests");
             }
         }
         count

@@ -4,11 +4,13 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
+#[cfg(feature = "dpdk")]
+use crate::dpdk::{Dpdk, DpdkRx, DpdkTx};
 use crate::driver::Sink;
 use crate::mem;
 use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
-use crate::{Counters, Driver, Mem, MemTx, Sources, Transmit};
+use crate::{Counters, Driver, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
 
 /// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
 /// `from` one of a driver.
@@ -28,6 +30,9 @@ pub enum AnyTx {
     Tcp(TcpTx),
     /// Of [`Mem`].
     Mem(MemTx),
+    /// Of [`Dpdk`].
+    #[cfg(feature = "dpdk")]
+    Dpdk(DpdkTx),
 }
 
 /// The receiving half. Always of the same driver as the sending half beside it.
@@ -35,6 +40,8 @@ enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),
     Mem,
+    #[cfg(feature = "dpdk")]
+    Dpdk(DpdkRx),
 }
 
 impl From<Udp> for AnyDriver {
@@ -59,7 +66,35 @@ impl From<Mem> for AnyDriver {
     }
 }
 
+#[cfg(feature = "dpdk")]
+impl From<Dpdk> for AnyDriver {
+    fn from(driver: Dpdk) -> Self {
+        let (tx, rx) = driver.into_parts();
+        let local = tx.local_addr();
+        Self { tx: AnyTx::Dpdk(tx), rx: AnyRx::Dpdk(rx), local }
+    }
+}
+
 impl AnyDriver {
+    /// The locator by which others reach a driver that was opened at `locator`.
+    #[must_use]
+    pub fn advertised(&self, locator: &Locator) -> Locator {
+        let mut told = locator.at(self.local);
+        if let (Some(mac), Transport::FastDpdk(bypass)) = (self.mac(), &mut told.transport) {
+            bypass.mac = Some(mac);
+        }
+        told
+    }
+
+    /// The hardware address, of drivers that have one.
+    fn mac(&self) -> Option<Mac> {
+        match &self.tx {
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(tx) => Some(tx.mac()),
+            _ => None,
+        }
+    }
+
     /// What the driver has counted.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -67,6 +102,8 @@ impl AnyDriver {
             AnyTx::Udp(tx) => tx.counters(),
             AnyTx::Tcp(tx) => tx.counters(),
             AnyTx::Mem(tx) => tx.counters(),
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(tx) => tx.counters(),
         }
     }
 
@@ -75,7 +112,7 @@ impl AnyDriver {
     pub fn close_idle(&mut self) -> usize {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.close_idle(),
-            AnyTx::Udp(_) | AnyTx::Mem(_) => 0,
+            _ => 0,
         }
     }
 }
@@ -96,6 +133,8 @@ impl Driver for AnyDriver {
             AnyRx::Udp(rx) => rx.receive(&mut self.tx, AnyTx::udp, sink),
             AnyRx::Tcp(rx) => rx.receive(&mut self.tx, AnyTx::tcp, sink),
             AnyRx::Mem => mem::receive(&mut self.tx, AnyTx::mem, sink),
+            #[cfg(feature = "dpdk")]
+            AnyRx::Dpdk(rx) => Ok(rx.receive(&mut self.tx, AnyTx::dpdk, sink)),
         }
     }
 
@@ -104,12 +143,16 @@ impl Driver for AnyDriver {
             AnyTx::Udp(tx) => Some(tx.poll_fd()),
             AnyTx::Tcp(tx) => Some(tx.poll_fd()),
             AnyTx::Mem(_) => None,
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(_) => None,
         }
     }
 
     fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         match &self.tx {
             AnyTx::Tcp(tx) => tx.sources(sources),
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(tx) => tx.sources(sources),
             _ => sources.extend(self.poll_fd()),
         }
     }
@@ -130,6 +173,14 @@ impl AnyTx {
         }
     }
 
+    #[cfg(feature = "dpdk")]
+    fn dpdk(&mut self) -> &mut DpdkTx {
+        match self {
+            Self::Dpdk(tx) => tx,
+            _ => unreachable!("halves are of one driver"),
+        }
+    }
+
     fn mem(&mut self) -> &mut MemTx {
         match self {
             Self::Mem(tx) => tx,
@@ -144,6 +195,8 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.mtu(peer),
             Self::Tcp(tx) => tx.mtu(peer),
             Self::Mem(tx) => tx.mtu(peer),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(tx) => tx.mtu(peer),
         }
     }
 
@@ -152,6 +205,8 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.reliable(),
             Self::Tcp(tx) => tx.reliable(),
             Self::Mem(tx) => tx.reliable(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(tx) => tx.reliable(),
         }
     }
 
@@ -160,6 +215,8 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.send(peer, parts),
             Self::Tcp(tx) => tx.send(peer, parts),
             Self::Mem(tx) => tx.send(peer, parts),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(tx) => tx.send(peer, parts),
         }
     }
 
@@ -168,6 +225,8 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.flush(),
             Self::Tcp(tx) => tx.flush(),
             Self::Mem(tx) => tx.flush(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(tx) => tx.flush(),
         }
     }
 }

@@ -24,6 +24,10 @@ pub struct Counters {
     pub dropped_other: u64,
     /// Datagrams that came truncated or empty, and stream lengths that no frame has.
     pub malformed: u64,
+    /// Frames that were for somebody else, or of a kind that means nothing to us. Of drivers that see whole frames.
+    pub foreign: u64,
+    /// Frames whose checksums do not fit. Of drivers that see whole frames.
+    pub corrupt: u64,
     /// Errors of single peers that showed while receiving.
     pub receive_errors: u64,
     /// Calls of the kernel to send (or to the hub, one a frame).

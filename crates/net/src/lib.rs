@@ -8,12 +8,17 @@
 //! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own time.
 //! - [`Idle`] decides, between two rounds of a node's loop, whether to spin, yield or sleep.
 //!
-//! The crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
+//! - [`ether`] is a host on Ethernet, for drivers that bypass the kernel; `dpdk` (a feature) is one.
+//!
+//! But for that driver the crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
 //! those two lack (`UDP_GRO` and its control message), `nix`.
 
 mod any;
 mod counters;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod driver;
+pub mod ether;
 mod idle;
 mod locator;
 mod mem;
@@ -28,7 +33,7 @@ pub use driver::{Driver, MAX_FRAME, Sink, Transmit};
 pub use idle::decide::{Decider, Mode, Policy, Step};
 pub use idle::sources::{MAX_SOURCES, Sources};
 pub use idle::{Idle, Waker};
-pub use locator::{Fault, Host, Locator, LocatorError, Mac, Transport};
+pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Mac, Transport};
 pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
 pub use open::{OpenError, Role};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};

@@ -5,15 +5,16 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
-use crate::{AnyDriver, Locator, Tcp, Transport, Udp};
+use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 
 /// What a driver is opened for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Role {
+pub enum Role<'a> {
     /// To be reached at the locator.
     Listen,
-    /// To reach services such as the locator's: own address and port are the system's choice.
-    Connect,
+    /// To reach services such as the locator's: own address and port are the system's choice, unless this locator, of
+    /// the same transport, says what they are. Of `fast+dpdk` it also names the device; otherwise that is the first.
+    Connect(Option<&'a Locator>),
 }
 
 /// Why a driver could not be opened. Says which, why, and what to do.
@@ -35,36 +36,60 @@ impl AnyDriver {
     /// # Errors
     /// [`OpenError`]: the name is unknown, the address taken, forbidden or another machine's, or the
     /// transport not built in.
-    pub fn open(locator: &Locator, role: Role) -> Result<Self, OpenError> {
-        let fail = |cause: io::Error, mend| OpenError { locator: locator.to_string(), cause, mend };
-        if let Transport::FastDpdk { .. } = locator.transport {
-            let cause = io::Error::new(io::ErrorKind::Unsupported, "the fast+dpdk driver is not built in yet");
-            return Err(fail(cause, "use `fast+udp:host=..,port=..` in its place"));
-        }
-        let addresses = locator.resolve().map_err(|cause| fail(cause, "check the host's name, or give its address"))?;
+    pub fn open(locator: &Locator, role: Role<'_>) -> Result<Self, OpenError> {
+        let own = match role {
+            Role::Connect(Some(own)) if own.transport.name() == locator.transport.name() => own,
+            _ => locator,
+        };
+        let fail = |cause: io::Error, mend| OpenError { locator: own.to_string(), cause, mend };
+        let addresses = own.resolve().map_err(|cause| fail(cause, "check the host's name, or give its address"))?;
+        let given = role == Role::Listen || !std::ptr::eq(own, locator);
         let mut last = None;
         for address in addresses {
-            match open(&locator.transport, address, role) {
+            let opened = match &own.transport {
+                Transport::FastDpdk(bypass) => bypass_kernel(bypass, address, given),
+                _ if given => open(&own.transport, address, role),
+                _ => open(&own.transport, unspecified(address), role),
+            };
+            match opened {
                 Ok(driver) => return Ok(driver),
                 Err(cause) => last = Some(cause),
             }
         }
         let cause = last.expect("resolve gives at least one address");
-        let mend = mend(&cause);
+        let mend = match &own.transport {
+            Transport::FastDpdk(_) => mend_of_bypass(&cause),
+            _ => mend(&cause),
+        };
         Err(fail(cause, mend))
     }
 }
 
-fn open(transport: &Transport, address: SocketAddr, role: Role) -> io::Result<AnyDriver> {
-    let own = match role {
-        Role::Listen => address,
-        Role::Connect => unspecified(address),
-    };
+fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<AnyDriver> {
     Ok(match (transport, role) {
         (Transport::Tcp, Role::Listen) => AnyDriver::from(Tcp::listen(own)?),
-        (Transport::Tcp, Role::Connect) => AnyDriver::from(Tcp::connect_only()?),
-        (Transport::FastUdp | Transport::FastDpdk { .. }, _) => AnyDriver::from(Udp::bind(own)?),
+        (Transport::Tcp, Role::Connect(_)) => AnyDriver::from(Tcp::connect_only()?),
+        (Transport::FastUdp | Transport::FastDpdk(_), _) => AnyDriver::from(Udp::bind(own)?),
     })
+}
+
+#[cfg(feature = "dpdk")]
+fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool) -> io::Result<AnyDriver> {
+    use crate::dpdk::{Address, Dpdk};
+    match given {
+        // The locator is the peer's: of ours nothing is known.
+        false => Ok(Dpdk::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?.into()),
+        true if address.ip().is_unspecified() => {
+            let reason = "a host that bypasses the kernel needs an address of its own";
+            Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason))
+        }
+        true => Ok(Dpdk::open(bypass, Address::Own(address))?.into()),
+    }
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn bypass_kernel(_: &Bypass, _: SocketAddr, _: bool) -> io::Result<AnyDriver> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"))
 }
 
 /// Any address and port of the family of `address`.
@@ -72,6 +97,15 @@ fn unspecified(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+fn mend_of_bypass(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::Unsupported => "build it with `--features dpdk`, or use `fast+udp:host=..,port=..` in its place",
+        io::ErrorKind::AddrNotAvailable => "write the host's address on that network",
+        io::ErrorKind::PermissionDenied => "run as root, or give the user the device and huge pages (docs/bypass.md)",
+        _ => "docs/bypass.md tells which devices there are and what they take",
     }
 }
 

@@ -219,7 +219,7 @@ fn no_ring_is_lost() {
         if seen > taken.swap(seen, Ordering::SeqCst) {
             idle.worked(clock());
         } else {
-            idle.rest(clock(), Nanos::NEVER, &Sources::default()).expect("rests");
+            idle.rest(clock(), || (Nanos::NEVER, Sources::default())).expect("rests");
         }
     }
     ringer.join().expect("ends");
@@ -233,11 +233,11 @@ fn stale_rings_do_not_keep_it_awake() {
         idle.waker().ring();
     }
     // One round for the rings, then sleep to the deadline.
-    idle.rest(clock(), Nanos::NEVER, &Sources::default()).expect("rests");
+    idle.rest(clock(), || (Nanos::NEVER, Sources::default())).expect("rests");
     let deadline = clock() + Duration::from_millis(30);
     let mut rounds = 0;
     while clock() < deadline {
-        idle.rest(clock(), deadline, &Sources::default()).expect("rests");
+        idle.rest(clock(), || (deadline, Sources::default())).expect("rests");
         rounds += 1;
     }
     assert!(rounds <= 5, "{rounds}");
@@ -268,7 +268,7 @@ fn a_frame_wakes_a_sleeper() {
         let patience = Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 });
         let mut sources = Sources::default();
         driver.sources(&mut sources);
-        idle.rest(now, now + patience, &sources).expect("rests");
+        idle.rest(now, || (now + patience, sources)).expect("rests");
     }
     sender.join().expect("ends");
 }

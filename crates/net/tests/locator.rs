@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use sprat_net::{AnyDriver, Driver, Fault, Host, Locator, Mac, Role, Transport};
+use sprat_net::{AnyDriver, Bypass, Driver, Fault, Host, Locator, Mac, Role, Transport};
 
 fn parse(text: &str) -> Locator {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
@@ -22,12 +22,17 @@ fn hosts() -> impl Strategy<Value = Host> {
 }
 
 fn transports() -> impl Strategy<Value = Transport> {
-    prop_oneof![
-        Just(Transport::Tcp),
-        Just(Transport::FastUdp),
-        (any::<[u8; 6]>(), proptest::option::of("[a-z0-9_.:-]{1,20}"))
-            .prop_map(|(mac, dev)| Transport::FastDpdk { mac: Mac(mac), dev }),
-    ]
+    prop_oneof![Just(Transport::Tcp), Just(Transport::FastUdp), bypasses().prop_map(Transport::FastDpdk),]
+}
+
+fn bypasses() -> impl Strategy<Value = Bypass> {
+    use proptest::option::of;
+    let device = "[a-z0-9_.:-]{1,20}(,[a-z-]{3,8}x=[a-z0-9/._-]{1,20}){0,3}";
+    let gateway = of(any::<Ipv4Addr>().prop_map(Into::into));
+    let devices = proptest::collection::vec(device, 0..3);
+    let numbers = (of(0u8..=128), of(1u16..4095), of(1280u16..));
+    (of(any::<[u8; 6]>().prop_map(Mac)), numbers, gateway, devices)
+        .prop_map(|(mac, (prefix, vlan, mtu), gateway, devices)| Bypass { mac, prefix, gateway, vlan, mtu, devices })
 }
 
 proptest! {
@@ -59,8 +64,19 @@ fn published_locators_parse() {
     assert_eq!(coordinator.port, 12246);
     let server = parse("fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
     let mac = Mac([0x94, 0xDE, 0x80, 0xAB, 0x01, 0x79]);
-    assert_eq!(server.transport, Transport::FastDpdk { mac, dev: None });
+    assert_eq!(server.transport, Transport::FastDpdk(Bypass { mac: Some(mac), ..Bypass::default() }));
     assert_eq!(server.to_string(), "fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
+}
+
+#[test]
+fn devices_have_arguments_of_their_own() {
+    let server =
+        parse("fast+dpdk:host=10.0.0.1,dev=net_memif0,role=server,socket=/tmp/a.sock,port=7,dev=0000:01:00.0,mtu=9000");
+    let Transport::FastDpdk(bypass) = &server.transport else { panic!("{server}") };
+    assert_eq!(bypass.devices, ["net_memif0,role=server,socket=/tmp/a.sock", "0000:01:00.0"]);
+    assert_eq!((server.port, bypass.mtu), (7, Some(9000)));
+    let told = server.at(([10, 0, 0, 2], 8).into());
+    assert_eq!(told.to_string(), "fast+dpdk:host=10.0.0.2,port=8", "others need not know of our devices");
 }
 
 #[test]
@@ -78,7 +94,14 @@ fn complaints_name_the_part_and_the_mend() {
         ("tcp:hots=a,port=1", "did you mean `host`?"),
         ("tcp:host=a,port=1,color=red", "takes host and port"),
         ("tcp:host=a,port=1,mac=94:DE:80:AB:01:79", "only for fast+dpdk"),
-        ("fast+dpdk:host=a,port=1", "`mac` is missing"),
+        ("tcp:host=a,port=1,dev=net_memif0", "only for fast+dpdk"),
+        ("fast+dpdk:host=a,port=1,prefix=129", "0 to 128"),
+        ("fast+dpdk:host=a,port=1,vlan=4095", "1 to 4094"),
+        ("fast+dpdk:host=a,port=1,mtu=500", "1280 to 65535"),
+        ("fast+dpdk:host=a,port=1,gatway=10.0.0.1", "did you mean `gateway`?"),
+        ("fast+dpdk:host=a,port=1,gateway=x", "address of a router"),
+        ("fast+dpdk:host=a,port=1,dev=", "a device, such as"),
+        ("fast+dpdk:dev=net_memif0,role=server,port=1", "`host` is missing"),
         ("fast+dpdk:host=a,mac=94:DE:80,port=1", "six pairs"),
         ("tcp:host=a", "add `port=11100`"),
         ("tcp:port=1", "`host` is missing"),
@@ -120,7 +143,7 @@ fn opening_says_what_is_in_the_way() {
         Err(error) => error.to_string(),
     };
     let dpdk = failure("fast+dpdk:host=127.0.0.1,mac=94:DE:80:AB:01:79,port=1");
-    assert!(dpdk.contains("not built in yet") && dpdk.contains("fast+udp"), "{dpdk}");
+    assert!(dpdk.contains("without DPDK") && dpdk.contains("fast+udp"), "{dpdk}");
     for transport in ["tcp", "fast+udp"] {
         let elsewhere = failure(&format!("{transport}:host=192.0.2.1,port=0"));
         assert!(elsewhere.contains("of this machine"), "{elsewhere}");
@@ -135,7 +158,7 @@ fn opening_says_what_is_in_the_way() {
 fn connecting_drivers_are_of_the_services_family() {
     for (host, v6) in [("127.0.0.1", false), ("::1", true)] {
         let locator = parse(&format!("fast+udp:host={host},port=9"));
-        let driver = AnyDriver::open(&locator, Role::Connect).expect("opens");
+        let driver = AnyDriver::open(&locator, Role::Connect(None)).expect("opens");
         assert_eq!(driver.local_addr().is_ipv6(), v6);
         assert_ne!(driver.local_addr().port(), 9);
     }

@@ -165,7 +165,7 @@ fn a_socket_of_ipv6_reaches_both_families() {
     let port = server.local_addr().port();
     for host in ["127.0.0.1", "::1"] {
         let locator: Locator = format!("fast+udp:host={host},port={port}").parse().expect("parses");
-        let mut client = AnyDriver::open(&locator, Role::Connect).expect("opens");
+        let mut client = AnyDriver::open(&locator, Role::Connect(None)).expect("opens");
         let to = locator.resolve().expect("an address")[0];
         exchange(&mut client, &mut server, to, &[64, 64, 3000]);
     }

@@ -52,8 +52,12 @@ impl<D: Driver, S: Service> Node<D, S> {
     pub fn turn(&mut self, now: Nanos) -> io::Result<bool> {
         let Self { driver, endpoint, service } = self;
         let frames = driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, service, tx))?;
-        let mut worked = service.poll(now) || frames > 0;
         let tx = driver.tx();
+        if frames > 0 {
+            // What could be answered at once does not wait for the rest of the turn.
+            endpoint.flush(tx);
+        }
+        let mut worked = service.poll(now) || frames > 0;
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;

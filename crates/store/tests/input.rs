@@ -113,7 +113,8 @@ fn silence_ends_every_operation_in_time() {
     thread::spawn(move || {
         let timeout = Duration::from_millis(200);
         for waiting in [Mode::Sleep, Mode::Adaptive] {
-            let mut client = Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting }).unwrap();
+            let mut client =
+                Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting, local: None }).unwrap();
             told.send(client.table("t").map(drop)).unwrap();
             told.send(client.drop_table("t")).unwrap();
             let tickets: Vec<_> = (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();

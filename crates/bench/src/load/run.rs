@@ -149,7 +149,7 @@ pub fn run_by(target: &mut dyn Target, plan: &Plan, clock: &dyn Clock) -> Result
     loop {
         let now = clock.now();
         run.issue(target, now)?;
-        let patience = run.patience(clock.now());
+        let patience = if plan.wait == Wait::Spin { Duration::ZERO } else { run.patience(clock.now()) };
         target.poll(patience, &mut done)?;
         let now = clock.now();
         for completion in done.drain(..) {
@@ -199,9 +199,6 @@ impl Run<'_> {
     }
 
     fn patience(&self, now: u64) -> Duration {
-        if self.plan.wait == Wait::Spin {
-            return Duration::ZERO;
-        }
         match self.starts.next_by_clock() {
             Some(next) if next < self.end && !self.slots.free.is_empty() => {
                 let left = next.saturating_sub(now).saturating_sub(SPIN_BEFORE_START);

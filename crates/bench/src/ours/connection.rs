@@ -11,7 +11,7 @@ use sprat_client::{Client, Condition, Core, Error, Mode, Options};
 use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
-use super::{PATIENCE, Sockets, TABLE, set_stopped};
+use super::{Sockets, TABLE, set_stopped};
 use crate::target::{Completion, Op, Outcome, Target};
 
 /// Longest an operation may take.
@@ -49,12 +49,12 @@ struct Ready {
     events: Vec<epoll::Event>,
 }
 
-/// Opens `connections` connections (1 to 4,096) to the cluster at `coordinator`, and makes the table that loads use if
+/// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the table that loads use if
 /// there is none. `waiting` is what a client does that may sleep: sleep at once, or spin a little first.
 ///
 /// # Errors
 /// When nobody answers there.
-pub fn connect(coordinator: &str, connections: usize, sockets: Sockets, waiting: Mode) -> Result<Connection> {
+pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting: Mode) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
     // Before the clients' own clocks, so that their time does not go back when this one takes over.
     let start = Instant::now();
@@ -62,8 +62,7 @@ pub fn connect(coordinator: &str, connections: usize, sockets: Sockets, waiting:
     let mut cores = Vec::with_capacity(count);
     let (mut table, mut transport) = (0, String::new());
     for index in 0..count {
-        let options = Options { coordinator: coordinator.to_owned(), timeout: PATIENCE, waiting: Mode::Sleep };
-        let mut client = Client::connect(&options)?;
+        let mut client = Client::connect(options)?;
         table = client.create_table(TABLE)?.0;
         if index == 0 {
             transport = transport_of(&mut client)?;
@@ -168,16 +167,16 @@ impl Connection {
     }
 
     fn rest(&mut self, now: Nanos, patience: Duration) -> Result<()> {
-        let mut sources = Sources::default();
-        let due = if let Some(ready) = &self.ready {
+        let Self { idle, ready, cores, swept, .. } = self;
+        idle.rest(now, || {
+            let Some(ready) = ready else {
+                return (cores[0].next_deadline().min(now + patience), cores[0].sources());
+            };
+            let mut sources = Sources::default();
             sources.push(ready.epoll.as_fd());
-            self.swept + SWEEP // to ask each of many would cost more than the rest is worth
-        } else {
-            sources = self.cores[0].sources();
-            self.cores[0].next_deadline()
-        };
-        let deadline = due.min(now + patience);
-        self.idle.rest(now, deadline, &sources)?;
+            // To ask each of many when it is due would cost more than the rest is worth.
+            ((*swept + SWEEP).min(now + patience), sources)
+        })?;
         Ok(())
     }
 }

@@ -217,7 +217,7 @@ impl Server for SpratServer {
     fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
         self.wake();
         let Sprat { sockets, client, server, .. } = self.settings;
-        let target = connect(&self.coordinator, connections, sockets, client)?;
+        let target = connect(&options(&self.coordinator, PATIENCE), connections, sockets, client)?;
         // Of those that spin, only the one that is measured may.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
     }
@@ -234,8 +234,8 @@ impl Server for SpratServer {
 ///
 /// # Errors
 /// When the cluster does not answer.
-pub fn forget(coordinator: &str) -> Result<()> {
-    Ok(client(coordinator, PATIENCE)?.drop_table(TABLE)?)
+pub fn forget(options: &Options) -> Result<()> {
+    Ok(Client::connect(options)?.drop_table(TABLE)?)
 }
 
 /// Stops a process, or lets it go on.
@@ -246,7 +246,11 @@ fn set_stopped(pid: u32, stopped: bool) {
 }
 
 fn client(coordinator: &str, timeout: Duration) -> Result<Client, Error> {
-    Client::connect(&Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep })
+    Client::connect(&options(coordinator, timeout))
+}
+
+fn options(coordinator: &str, timeout: Duration) -> Options {
+    Options { coordinator: coordinator.to_owned(), local: None, timeout, waiting: Mode::Sleep }
 }
 
 /// Whether the coordinator has the table and its server answers for it; makes the table if it is missing.

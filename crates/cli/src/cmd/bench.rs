@@ -48,7 +48,6 @@ pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
 }
 
 fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
-    let coordinator = &args.connect.coordinator;
     let mut targets: Vec<Box<dyn Target>> = vec![Box::new(cluster(&args.connect, args.clients)?)];
     for url in &args.vs {
         let peer: Peer = url.parse()?;
@@ -71,14 +70,16 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::forget(coordinator).context("dropping the table that was measured")?;
+    ours::forget(&args.connect.options()).context("dropping the table that was measured")?;
     measured
 }
 
 /// Connects to a running cluster; says how to start one if there is none.
 fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
     let coordinator = &connect.coordinator;
-    ours::connect(coordinator, clients, Sockets::Each, Mode::Sleep).with_context(|| {
+    // A host that bypasses the kernel is one for all its clients.
+    let sockets = if connect.local.is_some() { Sockets::One } else { Sockets::Each };
+    ours::connect(&connect.options(), clients, sockets, Mode::Sleep).with_context(|| {
         let start = match coordinator.as_str() {
             DEFAULT_COORDINATOR => "sprat server".to_owned(),
             other => format!("sprat server -C {other} --with-coordinator"),

@@ -15,9 +15,8 @@ mod progress;
 
 use crate::args::Connect;
 use anyhow::Result;
-use sprat_client::{Client, Error, Mode, Options};
+use sprat_client::{Client, Error};
 use std::io::Write;
-use std::time::Duration;
 
 /// Exit code: the object or table is not there.
 pub(crate) const NOT_FOUND: u8 = 3;
@@ -43,12 +42,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
 
 /// Connects as the flags say. A command waits by sleeping: it is one of many on the machine.
 pub(crate) fn connect(args: &Connect) -> Result<Client> {
-    let options = Options {
-        coordinator: args.coordinator.clone(),
-        timeout: Duration::from_millis(args.timeout),
-        waiting: Mode::Sleep,
-    };
-    Ok(Client::connect(&options)?)
+    Ok(Client::connect(&args.options())?)
 }
 
 /// Prints one JSON value on a line.

@@ -18,7 +18,7 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 /// The binary, without what the caller's environment would tell it.
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
-    command.env_remove("SPRAT_COORDINATOR").env("NO_COLOR", "1").stdin(Stdio::null());
+    command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 
@@ -91,10 +91,28 @@ impl ServerProcess {
         server.wait_ready().map(|()| server)
     }
 
+    /// The same, by another program that runs what it is given behind its own arguments, in its own process.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_within(program: &[&str], data: &Path, flags: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(program[0]);
+        command
+            .args(&program[1..])
+            .arg(env!("CARGO_BIN_EXE_sprat"))
+            .env_remove("SPRAT_COORDINATOR")
+            .stdin(Stdio::null());
+        let mut server = Self::spawn_by(command, data, flags);
+        server.wait_ready().map(|()| server)
+    }
+
     /// Starts a server and does not wait.
     pub(crate) fn spawn(data: &Path, flags: &[&str]) -> Self {
+        Self::spawn_by(sprat(), data, flags)
+    }
+
+    fn spawn_by(mut command: Command, data: &Path, flags: &[&str]) -> Self {
         let given = |flag: &str| flags.contains(&flag);
-        let mut command = sprat();
         command.arg("server").arg("--data").arg(data);
         if !given("-C") {
             command.args(["-C", COORDINATOR, "--with-coordinator"]);

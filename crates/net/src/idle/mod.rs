@@ -60,7 +60,7 @@ impl Waker {
 /// loop {
 ///     if round() {
 ///         idle.worked(clock());
-///     } else if idle.rest(clock(), clock() + std::time::Duration::from_millis(1), &Default::default())? == Step::Sleep {
+///     } else if idle.rest(clock(), || (clock() + std::time::Duration::from_millis(1), Default::default()))? == Step::Sleep {
 ///         break; // time has passed: look at the clock again
 ///     }
 /// }
@@ -103,18 +103,24 @@ impl Idle {
         self.decider.sleeps_at_once(now)
     }
 
-    /// A round found nothing: spins, yields, or sleeps until one of `sources` is readable, the bell rings,
-    /// or it is `deadline`. Returns which; may return early for no reason.
+    /// A round found nothing: spins, yields, or sleeps until the time that `until` says, or one of its sources is
+    /// readable, or the bell rings. Returns which; may return early for no reason. `until` is asked only before a sleep.
     ///
     /// # Errors
     /// Those of `poll`.
     #[inline]
-    pub fn rest(&mut self, now: Nanos, deadline: Nanos, sources: &Sources<'_>) -> io::Result<Step> {
-        let step = if now >= deadline { Step::Spin } else { self.decider.idle(now) };
+    pub fn rest<'a>(&mut self, now: Nanos, until: impl FnOnce() -> (Nanos, Sources<'a>)) -> io::Result<Step> {
+        let step = self.decider.idle(now);
         match step {
             Step::Spin => std::hint::spin_loop(),
             Step::Yield => rustix::thread::sched_yield(),
-            Step::Sleep => self.sleep(now, deadline, sources)?,
+            Step::Sleep => {
+                let (deadline, sources) = until();
+                if now >= deadline {
+                    return Ok(Step::Spin);
+                }
+                self.sleep(now, deadline, &sources)?;
+            }
         }
         Ok(step)
     }
@@ -132,6 +138,7 @@ impl Idle {
             std::array::from_fn(|i| PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN));
         // The bell stands right behind the sources; nobody rings one that only its owner knows.
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
+        let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {

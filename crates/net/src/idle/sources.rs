@@ -1,6 +1,7 @@
 //! What a sleeping node is woken by.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Descriptors that a node can wait for, its bell not counted.
 pub const MAX_SOURCES: usize = 7;
@@ -10,9 +11,21 @@ pub const MAX_SOURCES: usize = 7;
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],
     len: usize,
+    nap: Option<Duration>,
 }
 
 impl<'a> Sources<'a> {
+    /// Says that there is something that cannot wake the node, and has to be looked at that often.
+    pub fn nap(&mut self, longest: Duration) {
+        self.nap = Some(self.nap.map_or(longest, |nap| nap.min(longest)));
+    }
+
+    /// Longest sleep, if there is such a thing.
+    #[must_use]
+    pub fn longest(&self) -> Option<Duration> {
+        self.nap
+    }
+
     /// Adds one.
     ///
     /// # Panics

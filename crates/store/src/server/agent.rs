@@ -52,7 +52,8 @@ impl Handle {
 
 impl Agent {
     pub(super) fn connect(coordinator: &Locator) -> Result<Self, ServerError> {
-        let options = Options { coordinator: coordinator.to_string(), timeout: TIMEOUT, waiting: Mode::Sleep };
+        let options =
+            Options { coordinator: coordinator.to_string(), local: None, timeout: TIMEOUT, waiting: Mode::Sleep };
         let client = Client::connect(&options).map_err(ServerError::Enlist)?;
         Ok(Self { client, enlisted: Enlisted { server: 0, cluster: 0 }, known: 0 })
     }

@@ -267,7 +267,7 @@ impl Server {
             }
             let service = make()?;
             let driver = AnyDriver::open(&locator, Role::Listen)?;
-            let bound = locator.at(sprat_net::Driver::local_addr(&driver));
+            let bound = driver.advertised(&locator);
             let node = Node::new(driver, service, &Config::default(), random());
             runs_by_body.store(true, Ordering::Release);
             let _ = started.send(Ok((bound, runner.stop()))); // the starter waits for it

@@ -81,11 +81,13 @@ impl Runner {
         if node.service_mut().work_idle() {
             return Ok(());
         }
-        let deadline = node.next_deadline().min(now + LOOK_AROUND).min(until);
-        let mut sources = Sources::default();
-        sources.extend(node.service().poll_fd());
-        node.driver().sources(&mut sources);
-        self.idle.rest(now, deadline, &sources).map(drop)
+        self.idle.rest(now, || {
+            let mut sources = Sources::default();
+            sources.extend(node.service().poll_fd());
+            node.driver().sources(&mut sources);
+            (node.next_deadline().min(now + LOOK_AROUND).min(until), sources)
+        })?;
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use sprat_bench::basic::{self, Cell, Settings, measure};
 use sprat_bench::ours::{self, Sockets};
 use sprat_bench::table::Table;
 use sprat_bench::units;
-use sprat_client::Mode;
+use sprat_client::{Mode, Options};
 use std::time::Duration;
 
 /// Time that each line counts, and before it counts.
@@ -14,10 +14,11 @@ const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Measures reads and writes by size.
 pub(super) fn latencies(coordinator: &str) -> Result<String> {
-    let target = ours::connect(coordinator, 1, Sockets::Each, Mode::Sleep)?;
+    let options = Options { coordinator: coordinator.to_owned(), ..Options::default() };
+    let target = ours::connect(&options, 1, Sockets::Each, Mode::Sleep)?;
     let settings = Settings { warm_up: WARM_UP, duration: DURATION, rounds: 1, ..Settings::default() };
     let measured = measure(&mut [Box::new(target)], &settings, &mut |_| {});
-    ours::forget(coordinator).context("dropping the table that was measured")?;
+    ours::forget(&options).context("dropping the table that was measured")?;
     let measured = measured?;
     let cells = measured.first().map(|table| &table.rows[..]).unwrap_or_default();
     let failures: u64 = cells.iter().map(|cell| cell.failures).sum();

@@ -91,7 +91,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
 }
 
 fn connect(coordinator: &str) -> Result<Client> {
-    let options = Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, waiting: Mode::Adaptive };
+    let options =
+        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, local: None, waiting: Mode::Adaptive };
     Client::connect(&options).with_context(|| format!("cannot connect to {coordinator}"))
 }
 

@@ -1,0 +1,218 @@
+//! The real binary past the kernel: server and clients as processes, joined by devices that DPDK makes of memory, or by a
+//! virtual Ethernet cable between two network namespaces.
+#![cfg(feature = "dpdk")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::{Random, ServerProcess, run, skip, sprat};
+
+const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
+
+/// Locators of both ends of a memory interface.
+fn memif(folder: &Path) -> [String; 2] {
+    let socket = folder.join("memif.sock");
+    [("10.9.0.1,port=7", "server"), ("10.9.0.2,port=0", "client")].map(|(host, role)| {
+        let socket = socket.display();
+        format!("fast+dpdk:host={host},dev=net_memif0,role={role},id=0,socket={socket},socket-abstract=no")
+    })
+}
+
+/// Files of many sizes.
+fn plant(tree: &Path, count: usize) {
+    let mut random = Random(42);
+    for number in 0..count {
+        let len = match number % 20 {
+            0 => 1 << 20,
+            1 => 100_000,
+            2 => 0,
+            _ => random.index(4000),
+        };
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + number).to_le_bytes()[0]).collect();
+        let folder = tree.join(format!("d{}", number % 7));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(format!("f{number}")), bytes).expect("a file");
+    }
+}
+
+#[track_caller]
+fn same(a: &Path, b: &Path) {
+    let diff = Command::new("diff").arg("-r").args([a, b]).stdout(Stdio::piped()).output().expect("diff runs");
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+}
+
+/// Everything a client does, over a transport whose client's end is `local`.
+fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(&mut Command)) {
+    let sprat = |args: &[&str]| {
+        let mut command = sprat();
+        command.args(args).args(["-C", coordinator, "--local", local]);
+        within(&mut command);
+        let output = command.output().expect("the binary runs");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    sprat(&["table", "create", "t"]);
+    sprat(&["put", "t", "alice", "likes tea"]);
+    assert_eq!(sprat(&["get", "t", "alice"]).trim_end(), "likes tea");
+    assert_eq!(sprat(&["incr", "t", "visits"]).trim_end(), "1");
+    let (tree, back) = (folder.join("tree"), folder.join("back"));
+    plant(&tree, 200);
+    sprat(&["table", "create", "files"]);
+    sprat(&["import", "-q", "files", tree.to_str().expect("plain")]);
+    sprat(&["export", "-q", "files", back.to_str().expect("plain")]);
+    same(&tree, &back);
+}
+
+#[test]
+fn the_store_over_a_memory_interface_survives_the_end_of_either() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [listen, local] = memif(folder.path());
+    let data = folder.path().join("data");
+    let flags = [&["-L", &listen][..], &SMALL].concat();
+    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    assert!(server.listen.starts_with("fast+dpdk:host=10.9.0.1,mac="), "{}", server.listen);
+    assert!(!server.listen.contains("dev="), "others need not know of our devices: {}", server.listen);
+    use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
+
+    // A client that ends in the middle of a burst harms nobody.
+    for round in 0..3 {
+        let mut busy = sprat()
+            .args(["bench", "basic", "-C", &server.coordinator, "--local", &local, "--sizes", "10000", "--depth", "32"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        #[allow(clippy::disallowed_methods, reason = "the bench is to be ended somewhere in its work")]
+        std::thread::sleep(Duration::from_millis(900 + 100 * round));
+        busy.kill().expect("it runs");
+        busy.wait().expect("ours");
+        let found = run(&["get", "t", "alice", "-C", &server.coordinator, "--local", &local]);
+        assert_eq!(found.ok().trim_end(), "likes tea");
+        assert!(server.runs());
+    }
+
+    // A server that is killed has everything when it is back.
+    server.kill();
+    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    let found = run(&["get", "t", "alice", "-C", &server.coordinator, "--local", &local]);
+    assert_eq!(found.ok().trim_end(), "likes tea");
+    assert!(server.runs());
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_store_over_a_paravirtual_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("vhost.sock").display().to_string();
+    let listen = format!("fast+dpdk:host=10.9.0.1,port=7,dev=net_vhost0,iface={socket}");
+    let local = format!("fast+dpdk:host=10.9.0.2,port=0,dev=net_virtio_user0,path={socket}");
+    let flags = [&["-L", &listen][..], &SMALL].concat();
+    let server = ServerProcess::start(&folder.path().join("data"), &flags).unwrap_or_else(|said| panic!("{said}"));
+    use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
+    assert!(server.stop().success());
+}
+
+#[test]
+fn what_is_in_the_way_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let failure = |listen: &str| {
+        let flags = [&["-L", listen][..], &SMALL].concat();
+        match ServerProcess::start(&folder.path().join("data"), &flags) {
+            Ok(_) => panic!("{listen} starts"),
+            Err(said) => said,
+        }
+    };
+    let missing = failure("fast+dpdk:host=10.9.0.1,mac=02:00:00:00:00:01,port=7");
+    assert!(missing.contains("DPDK finds no device") && missing.contains("docs/bypass.md"), "{missing}");
+    let unknown = failure("fast+dpdk:host=10.9.0.1,port=7,dev=net_nothing0");
+    assert!(unknown.contains("net_nothing0"), "{unknown}");
+    let nobody = failure("fast+dpdk:host=0.0.0.0,port=7,dev=net_memif0");
+    assert!(nobody.contains("an address of its own"), "{nobody}");
+    let narrow = failure("fast+dpdk:host=10.9.0.1,port=7,gateway=fd00::1,dev=net_memif0");
+    assert!(narrow.contains("not of the family"), "{narrow}");
+}
+
+/// Two network namespaces with two cables between them; gone when dropped. The kernel has addresses on the first, `c0`.
+struct Cable {
+    names: [String; 2],
+}
+
+impl Cable {
+    /// The cable, or why there can be none here.
+    fn lay(name: &str) -> Result<Self, String> {
+        let names = ["a", "b"].map(|end| format!("sprat-{}-{name}-{end}", std::process::id()));
+        let cable = Self { names };
+        let [a, b] = &cable.names;
+        ip(&["netns", "add", a])?;
+        ip(&["netns", "add", b])?;
+        for device in ["c0", "d0"] {
+            ip(&["link", "add", device, "netns", a, "type", "veth", "peer", "name", device, "netns", b])?;
+        }
+        for (number, name) in cable.names.iter().enumerate() {
+            let address = format!("10.98.0.{}/24", number + 1);
+            ip(&["-n", name, "address", "add", &address, "dev", "c0"])?;
+            for device in ["lo", "c0", "d0"] {
+                ip(&["-n", name, "link", "set", device, "up"])?;
+            }
+        }
+        Ok(cable)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn ip(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// The same over a virtual Ethernet cable. The coordinator is reached by the kernel's TCP.
+fn over_a_cable(kind: &str, interface: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cable = match Cable::lay(kind) {
+        Ok(cable) => cable,
+        Err(why) => return skip(&format!("{kind} over a virtual cable: {why}")),
+    };
+    let [a, b] = &cable.names;
+    let device = format!("dev=net_{kind}0,iface={interface}");
+    let listen = format!("fast+dpdk:host=10.98.1.1,port=7,{device}");
+    let local = format!("fast+dpdk:host=10.98.1.2,port=0,{device}");
+    let flags = [&["-L", &listen, "-C", "tcp:host=10.98.0.1,port=11100", "--with-coordinator"][..], &SMALL].concat();
+    let server = ServerProcess::start_within(&["ip", "netns", "exec", a], &folder.path().join("data"), &flags)
+        .unwrap_or_else(|said| panic!("{said}"));
+    use_the_store(folder.path(), &server.coordinator, &local, &|command| within(command, b));
+    assert!(server.stop().success());
+}
+
+/// Has a command run in a network namespace.
+fn within(command: &mut Command, namespace: &str) {
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
+    inside.stdin(Stdio::null());
+    *command = inside;
+}
+
+#[test]
+fn the_store_over_packet_sockets() {
+    // The kernel has its own address on this one: both use it side by side.
+    over_a_cable("af_packet", "c0");
+}
+
+#[test]
+fn the_store_over_xdp_sockets() {
+    // What comes over this one is all ours.
+    over_a_cable("af_xdp", "d0");
+}

@@ -1,0 +1,341 @@
+#define _GNU_SOURCE
+#include "dpdk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_alarm.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+/* Frames in one call; more are taken in turns. */
+#define BURST 64
+
+/* Frames that each thread keeps out of the pool's common ring. */
+#define POOL_CACHE 256
+
+/* ------------------------------------------------------------------ the environment */
+
+/* DPDK logs line by line, from whichever thread. The latest are kept for whoever has an error to explain. */
+static struct {
+	pthread_mutex_t lock;
+	char text[2048];
+	size_t len;
+} journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static ssize_t journal_write(void *cookie, const char *text, size_t len)
+{
+	(void)cookie;
+	/* What is as bad as that is about to end the process, and with it the journal. */
+	if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
+		fprintf(stderr, "sprat: DPDK: %.*s", (int)len, text);
+	size_t keep = len < sizeof(journal.text) ? len : sizeof(journal.text);
+	pthread_mutex_lock(&journal.lock);
+	if (journal.len + keep > sizeof(journal.text)) {
+		size_t drop = journal.len + keep - sizeof(journal.text);
+		memmove(journal.text, journal.text + drop, journal.len - drop);
+		journal.len -= drop;
+	}
+	memcpy(journal.text + journal.len, text + (len - keep), keep);
+	journal.len += keep;
+	pthread_mutex_unlock(&journal.lock);
+	return (ssize_t)len;
+}
+
+void sprat_dpdk_take_log(char *text, uint32_t size)
+{
+	pthread_mutex_lock(&journal.lock);
+	size_t keep = journal.len < size - 1 ? journal.len : size - 1;
+	memcpy(text, journal.text + (journal.len - keep), keep);
+	text[keep] = 0;
+	journal.len = 0;
+	pthread_mutex_unlock(&journal.lock);
+}
+
+int sprat_dpdk_init(int argc, char **argv)
+{
+	cookie_io_functions_t io = {.write = journal_write};
+	FILE *stream = fopencookie(NULL, "w", io);
+	if (!stream)
+		return -errno;
+	setvbuf(stream, NULL, _IOLBF, 0);
+	rte_openlog_stream(stream);
+	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+}
+
+int sprat_dpdk_thread_enter(void)
+{
+	return rte_thread_register() < 0 ? -rte_errno : 0;
+}
+
+void sprat_dpdk_thread_leave(void)
+{
+	rte_thread_unregister();
+}
+
+int sprat_dpdk_pool(const char *name, uint32_t frames, uint32_t room, int32_t numa, struct rte_mempool **pool)
+{
+	*pool = rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)(room + RTE_PKTMBUF_HEADROOM), numa);
+	return *pool ? 0 : -rte_errno;
+}
+
+void sprat_dpdk_pool_free(struct rte_mempool *pool)
+{
+	rte_mempool_free(pool);
+}
+
+uint32_t sprat_dpdk_pool_used(struct rte_mempool *pool)
+{
+	return rte_mempool_in_use_count(pool);
+}
+
+/* ------------------------------------------------------------------ devices */
+
+int sprat_dpdk_attach(const char *arguments, const char *name, uint16_t *port)
+{
+	int result = rte_dev_probe(arguments);
+	if (result < 0 && result != -EEXIST)
+		return result;
+	if (rte_eth_dev_get_port_by_name(name, port) == 0)
+		return 0;
+	/* Some drivers name their ports after something else than the device. */
+	struct rte_dev_iterator iterator;
+	uint16_t found;
+	RTE_ETH_FOREACH_MATCHING_DEV(found, name, &iterator) {
+		rte_eth_iterator_cleanup(&iterator);
+		*port = found;
+		return 0;
+	}
+	return -ENODEV;
+}
+
+int sprat_dpdk_next(uint16_t from, uint16_t *port)
+{
+	*port = (uint16_t)rte_eth_find_next(from);
+	return *port < RTE_MAX_ETHPORTS ? 0 : -ENODEV;
+}
+
+int sprat_dpdk_describe(uint16_t port, struct sprat_device *device)
+{
+	struct rte_eth_dev_info info;
+	struct rte_ether_addr mac;
+	int result = rte_eth_dev_info_get(port, &info);
+	if (!result)
+		result = rte_eth_macaddr_get(port, &mac);
+	if (result)
+		return result;
+	memset(device, 0, sizeof(*device));
+	snprintf(device->driver, sizeof(device->driver), "%s", info.driver_name);
+	memcpy(device->mac, mac.addr_bytes, sizeof(device->mac));
+	device->max_mtu = info.max_mtu;
+	device->numa = rte_eth_dev_socket_id(port);
+	const uint64_t in = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	if ((info.rx_offload_capa & in) == in)
+		device->can |= SPRAT_CAN_CHECK_RECEIVED;
+	if (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM)
+		device->can |= SPRAT_CAN_CHECK_SENT;
+	return 0;
+}
+
+int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
+{
+	struct rte_eth_conf conf;
+	struct rte_eth_dev_info info;
+	memset(&conf, 0, sizeof(conf));
+	conf.rxmode.mtu = setup->mtu;
+	if (setup->use & SPRAT_CAN_CHECK_RECEIVED)
+		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	if (setup->use & SPRAT_CAN_CHECK_SENT)
+		conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+	int result = rte_eth_dev_configure(port, 1, 1, &conf);
+	if (result)
+		return result;
+	uint16_t in = setup->descriptors, out = setup->descriptors;
+	result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &in, &out);
+	if (!result)
+		result = rte_eth_dev_info_get(port, &info);
+	if (result)
+		return result;
+	struct rte_eth_rxconf rx = info.default_rxconf;
+	struct rte_eth_txconf tx = info.default_txconf;
+	rx.offloads = conf.rxmode.offloads;
+	tx.offloads = conf.txmode.offloads;
+	unsigned int numa = (unsigned int)rte_eth_dev_socket_id(port);
+	result = rte_eth_rx_queue_setup(port, 0, in, numa, &rx, setup->pool);
+	if (!result)
+		result = rte_eth_tx_queue_setup(port, 0, out, numa, &tx);
+	if (!result && setup->mac) {
+		struct rte_ether_addr own, mac;
+		memcpy(mac.addr_bytes, setup->mac, sizeof(mac.addr_bytes));
+		result = rte_eth_macaddr_get(port, &own);
+		if (!result && !rte_is_same_ether_addr(&own, &mac))
+			result = rte_eth_dev_default_mac_addr_set(port, &mac);
+	}
+	return result;
+}
+
+/*
+ * DPDK's interrupt thread hears from a device's peer at any time, and works on the device's memory while it does (memif
+ * makes and ends connections there). So whatever changes a device's state is done on that very thread: alarms go off on
+ * it, one thing after another.
+ */
+struct errand {
+	int (*run)(uint16_t port);
+	uint16_t port;
+	int result;
+	sem_t done;
+};
+
+static void run_errand(void *argument)
+{
+	struct errand *errand = argument;
+	errand->result = errand->run(errand->port);
+	sem_post(&errand->done);
+}
+
+static int on_interrupt_thread(uint64_t after_us, int (*run)(uint16_t port), uint16_t port)
+{
+	struct errand errand = {.run = run, .port = port};
+	sem_init(&errand.done, 0, 0);
+	if (rte_eal_alarm_set(after_us, run_errand, &errand))
+		run_errand(&errand);
+	while (sem_wait(&errand.done) && errno == EINTR)
+		;
+	sem_destroy(&errand.done);
+	return errand.result;
+}
+
+static int nothing(uint16_t port)
+{
+	(void)port;
+	return 0;
+}
+
+static int close_device(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+	rte_eth_dev_stop(port);
+	int result = rte_eth_dev_close(port);
+	return device ? rte_dev_remove(device) : result;
+}
+
+int sprat_dpdk_start(uint16_t port)
+{
+	return on_interrupt_thread(1, rte_eth_dev_start, port);
+}
+
+int sprat_dpdk_stop(uint16_t port)
+{
+	return on_interrupt_thread(1, rte_eth_dev_stop, port);
+}
+
+void sprat_dpdk_close(uint16_t port)
+{
+	on_interrupt_thread(1, close_device, port);
+	/* The thread may have been told of events on descriptors that are closed now: have it forget them, in its next
+	 * round, before a new device gets the same numbers. */
+	on_interrupt_thread(1000, nothing, port);
+}
+
+int sprat_dpdk_link(uint16_t port)
+{
+	struct rte_eth_link link;
+	int result = rte_eth_link_get_nowait(port, &link);
+	return result ? result : link.link_status == RTE_ETH_LINK_UP;
+}
+
+int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters)
+{
+	struct rte_eth_stats stats;
+	int result = rte_eth_stats_get(port, &stats);
+	if (result)
+		return result;
+	counters->missed = stats.imissed;
+	counters->errors_in = stats.ierrors;
+	counters->errors_out = stats.oerrors;
+	counters->no_buffer = stats.rx_nombuf;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ frames */
+
+uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t count)
+{
+	struct rte_mbuf *mbufs[BURST];
+	uint16_t got = rte_eth_rx_burst(port, 0, mbufs, count < BURST ? count : BURST), kept = 0;
+	for (uint16_t i = 0; i < got; i++) {
+		struct rte_mbuf *mbuf = mbufs[i];
+		/* Buffers hold the longest frame there is, so a frame in pieces is longer than that. */
+		if (unlikely(mbuf->nb_segs != 1)) {
+			rte_pktmbuf_free(mbuf);
+			continue;
+		}
+		const uint64_t good = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+		frames[kept].mbuf = mbuf;
+		frames[kept].data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+		frames[kept].len = mbuf->data_len;
+		frames[kept].flags = (mbuf->ol_flags & good) == good ? SPRAT_CHECKED : 0;
+		rte_prefetch0(frames[kept].data);
+		kept++;
+	}
+	return kept;
+}
+
+uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count)
+{
+	struct rte_mbuf *mbufs[BURST];
+	if (count > BURST)
+		count = BURST;
+	if (rte_pktmbuf_alloc_bulk(pool, mbufs, count))
+		return 0;
+	for (uint16_t i = 0; i < count; i++) {
+		frames[i].mbuf = mbufs[i];
+		frames[i].data = rte_pktmbuf_mtod(mbufs[i], uint8_t *);
+		frames[i].len = rte_pktmbuf_tailroom(mbufs[i]);
+		frames[i].flags = 0;
+	}
+	return count;
+}
+
+uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, uint16_t count)
+{
+	struct rte_mbuf *mbufs[BURST];
+	uint16_t sent = 0;
+	while (sent < count) {
+		uint16_t part = count - sent < BURST ? count - sent : BURST;
+		for (uint16_t i = 0; i < part; i++) {
+			const struct sprat_frame *frame = &frames[sent + i];
+			struct rte_mbuf *mbuf = frame->mbuf;
+			mbuf->data_len = (uint16_t)frame->len;
+			mbuf->pkt_len = frame->len;
+			if (frame->flags & SPRAT_CHECKSUM) {
+				mbuf->l2_len = frame->flags >> 8 & 0x7f;
+				mbuf->l3_len = frame->flags >> 16 & 0x1ff;
+				mbuf->ol_flags = RTE_MBUF_F_TX_UDP_CKSUM |
+					(frame->flags & SPRAT_IPV6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4);
+			}
+			mbufs[i] = mbuf;
+		}
+		uint16_t took = rte_eth_tx_burst(port, 0, mbufs, part);
+		sent += took;
+		if (took < part)
+			break;
+	}
+	return sent;
+}
+
+void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count)
+{
+	for (uint16_t i = 0; i < count; i++)
+		rte_pktmbuf_free(frames[i].mbuf);
+}

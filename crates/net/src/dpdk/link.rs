@@ -1,0 +1,124 @@
+//! One device of the driver, and the frames on their way to it.
+
+use std::time::Duration;
+
+use super::sys::{Device, Draft};
+use crate::{Counters, Mac, Nanos};
+
+/// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
+const MAX_OUTGOING: usize = 512;
+
+/// Frames that leave unasked.
+const BATCH: usize = 32;
+
+/// Time that a device whose peer is not there is given to find it, before it is started again.
+const RESTART: Duration = Duration::from_millis(100);
+
+/// How a device fares.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceState {
+    /// As DPDK names it.
+    pub name: String,
+    /// Its driver in DPDK.
+    pub driver: String,
+    /// Its hardware address.
+    pub mac: Mac,
+    /// Whether the other end is there.
+    pub up: bool,
+    /// How often that has changed.
+    pub changes: u64,
+    /// Frames lost because nobody took those before in time.
+    pub missed: u64,
+    /// Frames that came broken or could not be sent.
+    pub errors: u64,
+    /// Frames lost because the pool was empty.
+    pub no_buffer: u64,
+}
+
+pub(super) struct Link {
+    outgoing: Vec<Draft>,
+    device: Device,
+    /// Whether the device looks for its peer only when it is started.
+    calls: bool,
+    up: bool,
+    changes: u64,
+    restart: Nanos,
+}
+
+impl Link {
+    /// A link over a device that is set up and perhaps started. `calls`: it looks for its peer only when it is started.
+    pub(super) fn new(device: Device, calls: bool) -> Self {
+        let up = device.is_up();
+        Self { outgoing: Vec::with_capacity(MAX_OUTGOING), device, calls, up, changes: 0, restart: Nanos(0) + RESTART }
+    }
+
+    pub(super) fn mac(&self) -> Mac {
+        self.device.mac()
+    }
+
+    pub(super) fn state(&self) -> DeviceState {
+        let counted = self.device.counters();
+        DeviceState {
+            name: self.device.name().to_owned(),
+            driver: self.device.driver(),
+            mac: self.device.mac(),
+            up: self.device.is_up(),
+            changes: self.changes,
+            missed: counted.missed,
+            errors: counted.errors_in + counted.errors_out,
+            no_buffer: counted.no_buffer,
+        }
+    }
+
+    /// The device, if there can be anything to receive.
+    #[inline]
+    pub(super) fn device_to_receive(&mut self) -> Option<&mut Device> {
+        self.device.is_started().then_some(&mut self.device)
+    }
+
+    /// Takes a frame to send.
+    #[inline]
+    pub(super) fn push(&mut self, frame: Draft, counters: &mut Counters) {
+        self.outgoing.push(frame);
+        if self.outgoing.len() >= BATCH {
+            self.flush(counters);
+        }
+    }
+
+    /// Hands what waits to the device, as far as it has room.
+    #[inline]
+    pub(super) fn flush(&mut self, counters: &mut Counters) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        if self.device.is_started() {
+            counters.sends += 1;
+            self.device.transmit(&mut self.outgoing);
+        }
+        if self.outgoing.len() >= MAX_OUTGOING - BATCH {
+            let old = self.outgoing.len() - (MAX_OUTGOING - 2 * BATCH);
+            counters.dropped_full += old as u64;
+            self.outgoing.drain(..old);
+        }
+    }
+
+    /// Starts a device that could not be, sends what waits, and sees whether the other end is there: returns that.
+    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        if self.calls && self.device.is_started() && !self.up && now >= self.restart {
+            self.device.stop();
+        }
+        if !self.device.is_started() && now >= self.restart {
+            self.restart = now + RESTART;
+            // Its peer is not there yet, most likely; if it is something else that shows as a link that is down.
+            let _ = self.device.start();
+        }
+        self.flush(counters);
+        let up = self.device.is_up();
+        if up != self.up {
+            self.changes += 1;
+            self.up = up;
+            self.restart = now + RESTART; // the peer ends first what it began
+        }
+        up
+    }
+}

@@ -1,0 +1,195 @@
+//! Opening the driver: from a locator's words to a host on started devices.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::link::Link;
+use super::sys::{Burst, Device, Pool, Seat, Setup, start};
+use super::{Dpdk, DpdkRx, DpdkTx, MAX_PARKED};
+use crate::ether::{
+    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, link_local_v4, link_local_v6,
+};
+use crate::{Bypass, Counters, Mac, Nanos};
+
+/// Frames of a driver: what its devices' rings hold, and as many again on the way.
+const FRAMES: u32 = 4095;
+
+/// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
+const JUMBO: u16 = 9000;
+const ETHERNET: u16 = 1500;
+
+/// Bytes of a frame besides the packet, and some to spare for what devices put around it.
+const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;
+
+/// Least room of a frame: some devices take no less.
+const LEAST_ROOM: usize = 2048;
+
+/// The ports from which one is chosen that nobody asked for (RFC 6335).
+const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
+
+/// Whom a driver is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// A host with this address and port; port 0 lets the driver choose.
+    Own(SocketAddr),
+    /// Nobody in particular: an address of the link's own is made of the hardware address, of IPv6 if true.
+    LinkLocal(bool),
+}
+
+/// How a kind of device is to be treated.
+struct Kind {
+    /// Nothing but memory lies between it and its peer.
+    memory: bool,
+    /// The packet size is an argument of the device, not for us to set.
+    fixed: bool,
+    mtu: u16,
+    /// Looks for its peer only when it is started.
+    calls: bool,
+    /// Takes its hardware address as an argument.
+    mac_argument: bool,
+}
+
+impl Kind {
+    fn of(device: &str) -> Self {
+        let is = |prefix: &str| device.starts_with(prefix);
+        let memif = is("net_memif");
+        let virtio = is("net_virtio_user") || is("net_vhost");
+        Self {
+            memory: memif || virtio,
+            fixed: memif || is("net_af_"),
+            mtu: if memif { JUMBO } else { ETHERNET },
+            calls: memif && device.contains("role=client"),
+            mac_argument: memif || is("net_virtio_user"),
+        }
+    }
+}
+
+impl Dpdk {
+    /// Opens the devices that `bypass` names, or the first there is, and makes a host of them.
+    ///
+    /// # Errors
+    /// What DPDK says of its start or a device; packets longer than a device carries.
+    pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
+        start(&bypass.devices)?;
+        let seat = Seat::take()?;
+        let named: Vec<_> =
+            if bypass.devices.is_empty() { vec![None] } else { bypass.devices.iter().map(Some).collect() };
+        let mut devices = Vec::new();
+        for (at, name) in named.into_iter().enumerate() {
+            // The locator's hardware address is the first device's; others have their own.
+            let mac = bypass.mac.filter(|_| at == 0);
+            devices.push(attach(name.map(String::as_str), mac, bypass.mtu)?);
+        }
+        let mtu = devices.iter().map(|(_, _, mtu)| *mtu).min().expect("one device at least");
+        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM);
+        let pool = Pool::new(FRAMES * u32::try_from(devices.len()).expect("few"), room)?;
+
+        let (mut links, mut settings) = (Vec::new(), Vec::new());
+        for (at, (mut device, kind, _)) in devices.into_iter().enumerate() {
+            let setup = Setup {
+                mac: bypass.mac.filter(|mac| at == 0 && *mac != device.mac()),
+                mtu: (!kind.fixed).then_some(mtu),
+                check: !kind.memory,
+            };
+            device.set_up(&setup, &pool)?;
+            let checksums = match (kind.memory, device.checks_sent()) {
+                (true, _) => Checksums::Spared,
+                (false, true) => Checksums::Device,
+                (false, false) => Checksums::Software,
+            };
+            settings.push(LinkSettings { mac: device.mac(), checksums });
+            // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
+            let _ = device.start();
+            links.push(Link::new(device, kind.calls));
+        }
+        let address = own_address(address, settings[0].mac);
+        let (vlan, gateway) = (bypass.vlan, bypass.gateway);
+        if let Some(gateway) = gateway
+            && gateway.is_ipv4() != address.is_ipv4()
+        {
+            let reason = format!("the gateway {gateway} is not of the family of {}", address.ip());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let host = Host::new(
+            Settings { address, prefix: bypass.prefix.unwrap_or(0), gateway, vlan, mtu: mtu.into() },
+            &settings,
+        );
+        let tx = DpdkTx {
+            host,
+            links,
+            parked: Vec::with_capacity(MAX_PARKED),
+            pongs: Vec::new(),
+            pool,
+            counters: Counters::default(),
+            start: Instant::now(),
+            rounds: 0,
+            tended: Nanos(0),
+            _seat: seat,
+        };
+        Ok(Self { tx, rx: DpdkRx { burst: Burst::new() } })
+    }
+}
+
+/// Opens a device, with the arguments it lacks; returns the longest packet it is to carry.
+fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<(Device, Kind, u16)> {
+    let kind = Kind::of(name.unwrap_or_default());
+    let wanted = mtu.unwrap_or(kind.mtu);
+    assert!(usize::from(wanted) >= MIN_MTU, "locators and defaults know the least packet size");
+    let mut arguments = name.map(str::to_owned);
+    if let Some(arguments) = &mut arguments {
+        let mut add = |key: &str, value: String| {
+            if !arguments.split(',').any(|argument| argument.starts_with(&format!("{key}="))) {
+                arguments.push_str(&format!(",{key}={value}"));
+            }
+        };
+        if arguments_of_memif(name) {
+            clear_socket(name.unwrap_or_default());
+            add("bsize", (usize::from(wanted) + FRAME_ROOM).max(LEAST_ROOM).to_string());
+        }
+        if let (true, Some(mac)) = (kind.mac_argument, mac) {
+            add("mac", mac.to_string());
+        }
+    }
+    let device = Device::open(arguments.as_deref())?;
+    if let Some(max) = device.max_mtu().filter(|&max| max < wanted && !kind.fixed) {
+        let reason = format!("device {} carries packets of at most {max} bytes, not {wanted}", device.name());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    Ok((device, kind, wanted))
+}
+
+/// Removes the socket on which a memory interface listened whose process was killed: the next could not be made.
+fn clear_socket(arguments: &str) {
+    let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
+    let (Some("server"), Some(path), Some("no")) = (value("role="), value("socket="), value("socket-abstract=")) else {
+        return;
+    };
+    // By a kind of socket that the interface does not take: to a caller who hangs up DPDK's answer is to end.
+    let call = || Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&SockAddr::unix(path)?);
+    if call().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        // If it cannot be removed DPDK says so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn arguments_of_memif(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.starts_with("net_memif"))
+}
+
+fn own_address(address: Address, mac: Mac) -> SocketAddr {
+    let address = match address {
+        Address::Own(address) => address,
+        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), 0).into(),
+        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), 0).into(),
+    };
+    if address.port() != 0 {
+        return address;
+    }
+    let random = RandomState::new().hash_one(std::process::id());
+    let port = EPHEMERAL.start + random % (EPHEMERAL.end - EPHEMERAL.start);
+    SocketAddr::new(address.ip(), u16::try_from(port).expect("below 65,536"))
+}

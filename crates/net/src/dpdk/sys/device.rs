@@ -1,0 +1,221 @@
+//! Devices: each opened once, used by one thread.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+
+use super::eal::error;
+use super::ffi::{self, Description, RawCounters, RawSetup};
+use super::frames::{Draft, Pool, transmit};
+use crate::Mac;
+
+/// Frames that a device's rings hold each way.
+const DESCRIPTORS: u16 = 1024;
+
+/// Devices that are open in this process.
+static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// An open device with one queue each way.
+pub(in crate::dpdk) struct Device {
+    port: u16,
+    name: String,
+    about: Description,
+    started: bool,
+    /// Its queues have no lock.
+    _thread: PhantomData<*const ()>,
+}
+
+/// How a device is to be set up.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dpdk) struct Setup {
+    /// Hardware address to take, instead of the device's own.
+    pub(in crate::dpdk) mac: Option<Mac>,
+    /// Largest IP packet; `None` leaves it to the device.
+    pub(in crate::dpdk) mtu: Option<u16>,
+    /// Whether the device is to check what it can.
+    pub(in crate::dpdk) check: bool,
+}
+
+/// What a device has counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(in crate::dpdk) struct DeviceCounters {
+    /// Frames lost because nobody took those before in time.
+    pub(in crate::dpdk) missed: u64,
+    /// Frames received broken.
+    pub(in crate::dpdk) errors_in: u64,
+    /// Frames that could not be sent.
+    pub(in crate::dpdk) errors_out: u64,
+    /// Frames lost because the pool was empty.
+    pub(in crate::dpdk) no_buffer: u64,
+}
+
+impl Device {
+    /// Opens the device of that name, which may carry arguments behind commas; without a name the first one that is
+    /// not open. DPDK has been started.
+    ///
+    /// # Errors
+    /// No such device; opened already; what DPDK says.
+    pub(in crate::dpdk) fn open(arguments: Option<&str>) -> io::Result<Self> {
+        let mut open = OPEN.lock().expect("nobody panics while opening");
+        let (port, name) = match arguments {
+            Some(arguments) => attach(arguments)?,
+            None => first(&open)?,
+        };
+        if !open.insert(port) {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("device {name} is open already")));
+        }
+        let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0 };
+        let device = |about| Self { port, name, about, started: false, _thread: PhantomData };
+        // SAFETY: the port exists; `about` outlives the call.
+        match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
+            0 => Ok(device(about)),
+            code => {
+                open.remove(&port);
+                Err(error("ask the device what it is", code))
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its name, as DPDK knows it.
+    pub(in crate::dpdk) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its driver's name.
+    pub(in crate::dpdk) fn driver(&self) -> String {
+        self.about.driver.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect()
+    }
+
+    /// Its hardware address.
+    pub(in crate::dpdk) fn mac(&self) -> Mac {
+        Mac(self.about.mac)
+    }
+
+    /// Largest IP packet it carries; `None` when it does not say.
+    pub(in crate::dpdk) fn max_mtu(&self) -> Option<u16> {
+        (self.about.max_mtu > 0).then_some(self.about.max_mtu)
+    }
+
+    /// Whether it writes the checksums of what it sends.
+    pub(in crate::dpdk) fn checks_sent(&self) -> bool {
+        self.about.can & ffi::CAN_CHECK_SENT != 0
+    }
+
+    /// Sets the queues up. Before the start, once.
+    ///
+    /// # Errors
+    /// What DPDK says.
+    pub(in crate::dpdk) fn set_up(&mut self, setup: &Setup, pool: &Pool) -> io::Result<()> {
+        let using = if setup.check { self.about.can & (ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT) } else { 0 };
+        let raw = RawSetup {
+            pool: pool.as_ptr(),
+            mac: setup.mac.as_ref().map_or(std::ptr::null(), |mac| mac.0.as_ptr()),
+            mtu: setup.mtu.unwrap_or(0),
+            descriptors: DESCRIPTORS,
+            using,
+        };
+        // SAFETY: the port is ours; pool and hardware address outlive the call, and the pool what is set up here,
+        // because the driver closes its devices first.
+        let code = unsafe { ffi::sprat_dpdk_setup(self.port, &raw const raw) };
+        if code < 0 {
+            return Err(error(&format!("set up device {}", self.name), code));
+        }
+        if let Some(mac) = setup.mac {
+            self.about.mac = mac.0;
+        }
+        Ok(())
+    }
+
+    /// Starts it. Again, later, if it says that its peer is not there yet.
+    ///
+    /// # Errors
+    /// What DPDK says.
+    pub(in crate::dpdk) fn start(&mut self) -> io::Result<()> {
+        // SAFETY: the port is ours and set up.
+        match unsafe { ffi::sprat_dpdk_start(self.port) } {
+            0 => {
+                self.started = true;
+                Ok(())
+            }
+            code => Err(error(&format!("start device {}", self.name), code)),
+        }
+    }
+
+    /// Stops it; it can be started again.
+    pub(in crate::dpdk) fn stop(&mut self) {
+        self.started = false;
+        // SAFETY: the port is ours. Whether it could be stopped shows when it is started.
+        let _ = unsafe { ffi::sprat_dpdk_stop(self.port) };
+    }
+
+    /// Whether it has been started.
+    #[inline]
+    pub(in crate::dpdk) fn is_started(&self) -> bool {
+        self.started
+    }
+
+    /// Whether the other end is there.
+    pub(in crate::dpdk) fn is_up(&self) -> bool {
+        // SAFETY: the port is ours.
+        self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
+    }
+
+    /// What it has counted.
+    pub(in crate::dpdk) fn counters(&self) -> DeviceCounters {
+        let mut raw = RawCounters::default();
+        // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves zeros.
+        let _ = unsafe { ffi::sprat_dpdk_counters(self.port, &raw mut raw) };
+        let RawCounters { missed, errors_in, errors_out, no_buffer } = raw;
+        DeviceCounters { missed, errors_in, errors_out, no_buffer }
+    }
+
+    /// Hands the first of `frames` to the device; returns how many it took.
+    #[inline]
+    pub(in crate::dpdk) fn transmit(&mut self, frames: &mut Vec<Draft>) -> usize {
+        transmit(self.port, frames)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: the port is ours, and from here on nobody's.
+        unsafe { ffi::sprat_dpdk_close(self.port) };
+        open.remove(&self.port);
+    }
+}
+
+fn attach(arguments: &str) -> io::Result<(u16, String)> {
+    let name = arguments.split(',').next().unwrap_or_default();
+    let text = |text: &str| CString::new(text).map_err(io::Error::from);
+    let (c_arguments, c_name) = (text(arguments)?, text(name)?);
+    let mut port = 0;
+    // SAFETY: strings ended by zeros, which are copied; `port` outlives the call. DPDK has been started.
+    match unsafe { ffi::sprat_dpdk_attach(c_arguments.as_ptr(), c_name.as_ptr(), &raw mut port) } {
+        0 => Ok((port, name.to_owned())),
+        code => Err(error(&format!("find device `{name}`"), code)),
+    }
+}
+
+fn first(open: &BTreeSet<u16>) -> io::Result<(u16, String)> {
+    let mut port = 0;
+    loop {
+        // SAFETY: `port` outlives the call. DPDK has been started.
+        if unsafe { ffi::sprat_dpdk_next(port, &raw mut port) } != 0 {
+            let reason = "DPDK finds no device; bind one to vfio-pci (`dpdk-devbind.py --status` lists them), or name a \
+                          virtual one, such as dev=net_memif0,role=server";
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        if !open.contains(&port) {
+            return Ok((port, format!("port {port}")));
+        }
+        port += 1;
+    }
+}

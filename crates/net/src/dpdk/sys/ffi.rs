@@ -1,0 +1,79 @@
+//! What `shim/dpdk.h` declares; that is where it is explained.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// `struct sprat_frame`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawFrame {
+    pub(super) mbuf: *mut c_void,
+    pub(super) data: *mut u8,
+    pub(super) len: u32,
+    pub(super) flags: u32,
+}
+
+pub(super) const CHECKED: u32 = 1;
+pub(super) const CHECKSUM: u32 = 2;
+pub(super) const IPV6: u32 = 4;
+
+/// `struct sprat_device`.
+#[repr(C)]
+pub(super) struct Description {
+    pub(super) driver: [u8; 32],
+    pub(super) mac: [u8; 6],
+    pub(super) max_mtu: u16,
+    pub(super) can: u32,
+    pub(super) numa: i32,
+}
+
+pub(super) const CAN_CHECK_RECEIVED: u32 = 1;
+pub(super) const CAN_CHECK_SENT: u32 = 2;
+
+/// `struct sprat_setup`.
+#[repr(C)]
+pub(super) struct RawSetup {
+    pub(super) pool: *mut c_void,
+    pub(super) mac: *const u8,
+    pub(super) mtu: u16,
+    pub(super) descriptors: u16,
+    pub(super) using: u32,
+}
+
+/// `struct sprat_counters`.
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct RawCounters {
+    pub(super) missed: u64,
+    pub(super) errors_in: u64,
+    pub(super) errors_out: u64,
+    pub(super) no_buffer: u64,
+}
+
+unsafe extern "C" {
+    pub(super) fn sprat_dpdk_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub(super) fn sprat_dpdk_take_log(text: *mut c_char, size: u32);
+    pub(super) fn sprat_dpdk_thread_enter() -> c_int;
+    pub(super) fn sprat_dpdk_thread_leave();
+    pub(super) fn sprat_dpdk_pool(
+        name: *const c_char,
+        frames: u32,
+        room: u32,
+        numa: i32,
+        pool: *mut *mut c_void,
+    ) -> c_int;
+    pub(super) fn sprat_dpdk_pool_free(pool: *mut c_void);
+    pub(super) fn sprat_dpdk_pool_used(pool: *mut c_void) -> u32;
+    pub(super) fn sprat_dpdk_attach(arguments: *const c_char, name: *const c_char, port: *mut u16) -> c_int;
+    pub(super) fn sprat_dpdk_next(from: u16, port: *mut u16) -> c_int;
+    pub(super) fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
+    pub(super) fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
+    pub(super) fn sprat_dpdk_start(port: u16) -> c_int;
+    pub(super) fn sprat_dpdk_stop(port: u16) -> c_int;
+    pub(super) fn sprat_dpdk_close(port: u16);
+    pub(super) fn sprat_dpdk_link(port: u16) -> c_int;
+    pub(super) fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
+    pub(super) fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
+    pub(super) fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
+    pub(super) fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;
+    pub(super) fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
+}

@@ -1,0 +1,188 @@
+//! Frames: who has one owns it, and gives it back.
+
+use std::ffi::{CString, c_int};
+use std::io;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::device::Device;
+use super::eal::error;
+use super::ffi::{self, RawFrame};
+
+/// Most frames received at once.
+pub(in crate::dpdk) const BURST: usize = 32;
+
+/// Frames taken from the pool at once.
+const STASH: usize = 32;
+
+/// Where a device's frames come from and go back to.
+pub(in crate::dpdk) struct Pool {
+    pool: NonNull<std::ffi::c_void>,
+    room: usize,
+    stash: Vec<Draft>,
+    /// Draws on caches of its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+static POOLS: AtomicU32 = AtomicU32::new(0);
+
+impl Pool {
+    /// A pool of `frames` frames with `room` bytes each. DPDK has been started.
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub(in crate::dpdk) fn new(frames: u32, room: usize) -> io::Result<Self> {
+        let name = format!("sprat-{}", POOLS.fetch_add(1, Ordering::Relaxed));
+        let name = CString::new(name).expect("a name without zeros");
+        let bytes = u32::try_from(room).expect("frames are short");
+        assert!(bytes <= 60_000, "a buffer of {bytes} bytes does not fit DPDK's 16 bits");
+        let any_numa_node: c_int = -1;
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: the name ends in a zero and is copied; `pool` outlives the call.
+        let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, any_numa_node, &raw mut pool) };
+        match NonNull::new(pool) {
+            Some(pool) if code == 0 => Ok(Self { pool, room, stash: Vec::with_capacity(STASH), _thread: PhantomData }),
+            _ => Err(error(&format!("make {frames} frames of {room} bytes"), code)),
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut std::ffi::c_void {
+        self.pool.as_ptr()
+    }
+
+    /// Bytes of the longest frame.
+    pub(in crate::dpdk) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Frames that are somewhere else: with a device, or being written.
+    pub(in crate::dpdk) fn used(&self) -> usize {
+        // SAFETY: the pool lives as long as `self`.
+        unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize }
+    }
+
+    /// A frame to write, unless the pool is empty.
+    #[inline]
+    pub(in crate::dpdk) fn draft(&mut self) -> Option<Draft> {
+        if self.stash.is_empty() {
+            self.refill();
+        }
+        self.stash.pop()
+    }
+
+    fn refill(&mut self) {
+        let count = u16::try_from(STASH).expect("few");
+        // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so many.
+        let got = unsafe { ffi::sprat_dpdk_alloc(self.pool.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
+        // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is `RawFrame` by another name.
+        unsafe { self.stash.set_len(usize::from(got)) };
+        for draft in &self.stash {
+            assert!(draft.0.len as usize >= self.room, "the pool's frames have room for {} bytes", self.room);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stash.clear();
+        if self.used() == 0 {
+            // SAFETY: no frame of it is anywhere else, and nobody can get another.
+            unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
+        }
+        // Else a device has not given all back: better to keep the memory than to have it written to.
+    }
+}
+
+/// A frame being written. Its owner's until the device has taken it; given back when dropped.
+#[repr(transparent)]
+pub(in crate::dpdk) struct Draft(RawFrame);
+
+impl Draft {
+    /// The frame's bytes, `len` of them, as the next to have it will see them. What they are before they are written
+    /// is anybody's guess, but never another process's secret: the pool is ours.
+    #[inline]
+    pub(in crate::dpdk) fn bytes(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.0.len as usize, "{len} bytes do not fit {}", self.0.len);
+        self.0.len = u32::try_from(len).expect("no more than there was");
+        // SAFETY: the buffer is ours alone, has at least `len` bytes, and was zero when the pool was made, so that all
+        // of it is initialised.
+        unsafe { std::slice::from_raw_parts_mut(self.0.data, len) }
+    }
+
+    /// Has the device fill in the UDP checksum: the IP header begins at `before`, and has `ip` bytes.
+    #[inline]
+    pub(in crate::dpdk) fn have_checked(&mut self, before: usize, ip: usize, v6: bool) {
+        assert!(before < 0x80 && ip < 0x100, "headers of {before} and {ip} bytes");
+        let layers = u32::try_from(before << 8 | ip << 16).expect("15 and 24 bits");
+        self.0.flags = ffi::CHECKSUM | layers | if v6 { ffi::IPV6 } else { 0 };
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // SAFETY: the frame is ours, and from here on nobody's.
+        unsafe { ffi::sprat_dpdk_free(&raw const self.0, 1) };
+    }
+}
+
+/// Room for frames as they are received; empty between two rounds.
+pub(in crate::dpdk) struct Burst {
+    frames: Box<[RawFrame; BURST]>,
+    count: usize,
+}
+
+impl Burst {
+    pub(in crate::dpdk) fn new() -> Self {
+        let none = RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, flags: 0 };
+        Self { frames: Box::new([none; BURST]), count: 0 }
+    }
+
+    /// Takes what has arrived at a device. What was there before is given back.
+    #[inline]
+    pub(in crate::dpdk) fn receive(&mut self, device: &mut Device) {
+        self.clear();
+        let count = u16::try_from(BURST).expect("few");
+        // SAFETY: the device is open and ours alone, and there is room for so many frames.
+        let got = unsafe { ffi::sprat_dpdk_receive(device.port(), self.frames.as_mut_ptr(), count) };
+        self.count = usize::from(got);
+    }
+
+    /// The frames, and whether the device found their checksums right.
+    #[inline]
+    pub(in crate::dpdk) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        self.frames[..self.count].iter().map(|frame| {
+            // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) };
+            (bytes, frame.flags & ffi::CHECKED != 0)
+        })
+    }
+
+    /// Gives the frames back.
+    #[inline]
+    pub(in crate::dpdk) fn clear(&mut self) {
+        if self.count > 0 {
+            let count = u16::try_from(self.count).expect("few");
+            // SAFETY: the first `count` are ours, and from here on nobody's.
+            unsafe { ffi::sprat_dpdk_free(self.frames.as_ptr(), count) };
+            self.count = 0;
+        }
+    }
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Hands the first of `frames` to a device; returns how many it took.
+#[inline]
+pub(super) fn transmit(port: u16, frames: &mut Vec<Draft>) -> usize {
+    let count = u16::try_from(frames.len()).expect("queues are short");
+    // SAFETY: the device is open and its caller's alone; the frames are ours. `Draft` is `RawFrame` by another name.
+    let took = usize::from(unsafe { ffi::sprat_dpdk_transmit(port, frames.as_ptr().cast(), count) });
+    // Those are the device's now.
+    frames.drain(..took).for_each(std::mem::forget);
+    took
+}

@@ -1,0 +1,14 @@
+//! DPDK behind safe types: who owns a frame, who may use a device, what is done once a process.
+//!
+//! All `unsafe` of the driver is here, most of it calls of the C side in `shim/dpdk.c`.
+
+#![allow(unsafe_code, reason = "DPDK is a C library; each block says why it is sound")]
+
+mod device;
+mod eal;
+mod ffi;
+mod frames;
+
+pub(super) use device::{Device, Setup};
+pub(super) use eal::{Seat, start};
+pub(super) use frames::{BURST, Burst, Draft, Pool};

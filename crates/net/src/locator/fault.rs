@@ -1,0 +1,85 @@
+//! Why a text is not a locator, and what would be.
+
+use thiserror::Error;
+
+use super::MAX_TEXT;
+
+/// Why a text is not a locator.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("service locator `{text}`: {fault}")]
+pub struct LocatorError {
+    /// The text, cut when it is longer than a locator can be.
+    pub text: String,
+    /// What is wrong with it, and how to mend it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a locator.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum Fault {
+    /// Longer than any locator.
+    #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
+    TooLong(usize),
+    /// No colon.
+    #[error("no transport; write for example `tcp:host=127.0.0.1,port=11100`")]
+    NoTransport,
+    /// Not a transport.
+    #[error("unknown transport `{found}`{}; there are tcp, fast+udp and fast+dpdk", meant(.suggestion))]
+    Transport {
+        /// What stands before the colon.
+        found: String,
+        /// What was perhaps meant.
+        suggestion: Option<&'static str>,
+    },
+    /// A part without an equals sign.
+    #[error("`{0}` is not of the form key=value")]
+    NotAPair(String),
+    /// A key that the transport does not have.
+    #[error("{transport} has no key `{found}`{}; it takes {keys}", meant(.suggestion))]
+    Key {
+        /// The transport.
+        transport: &'static str,
+        /// The key.
+        found: String,
+        /// What was perhaps meant.
+        suggestion: Option<&'static str>,
+        /// The keys there are.
+        keys: &'static str,
+    },
+    /// A key that only another transport has.
+    #[error("`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`")]
+    OnlyDpdk {
+        /// The transport.
+        transport: &'static str,
+        /// The key.
+        key: &'static str,
+    },
+    /// A key given twice.
+    #[error("`{0}` is given twice; keep one")]
+    Twice(&'static str),
+    /// A key that must be there.
+    #[error("`{key}` is missing; add `{key}={example}`")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// A value it could have.
+        example: &'static str,
+    },
+    /// More devices than a host can have.
+    #[error("more than {0} devices; a host has no more")]
+    TooManyDevices(usize),
+    /// A value that its key cannot have.
+    #[error("`{key}={found}` is not {wanted}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+        /// What it should be, with an example.
+        wanted: &'static str,
+    },
+}
+
+fn meant(suggestion: &Option<&'static str>) -> String {
+    suggestion.map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
+}

@@ -1,0 +1,241 @@
+//! Reading locators.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Bypass, Fault, Host, Locator, MAX_NAME, MAX_TEXT, Mac, Transport};
+
+/// Edits between a word that is unknown and one that may have been meant.
+const MAX_EDITS: usize = 3;
+
+/// Most devices of a host.
+const MAX_DEVICES: usize = crate::ether::MAX_LINKS;
+
+/// Keys of every transport.
+const COMMON: &[&str] = &["host", "port"];
+
+/// Keys of `fast+dpdk` besides. What stands behind `dev` and is none of these belongs to the device.
+const BYPASS: &[&str] = &["mac", "prefix", "gateway", "vlan", "mtu", "dev"];
+
+/// The values of a locator's keys, before it is known that all are there.
+#[derive(Default)]
+struct Parts {
+    host: Option<Host>,
+    port: Option<u16>,
+    bypass: Bypass,
+}
+
+pub(super) fn parse(text: &str) -> Result<Locator, Fault> {
+    if text.len() > MAX_TEXT {
+        return Err(Fault::TooLong(text.len()));
+    }
+    let (word, rest) = text.trim().split_once(':').ok_or(Fault::NoTransport)?;
+    let (name, keys): (&'static str, &'static str) = match word {
+        "tcp" => ("tcp", "host and port"),
+        "fast+udp" => ("fast+udp", "host and port"),
+        "fast+dpdk" => ("fast+dpdk", "host, port, mac, prefix, gateway, vlan, mtu and dev"),
+        _ if word.contains('=') => return Err(Fault::NoTransport),
+        _ => {
+            let suggestion = nearest(word, ["tcp", "fast+udp", "fast+dpdk", "udp", "dpdk"]).map(|word| match word {
+                "udp" => "fast+udp",
+                "dpdk" => "fast+dpdk",
+                word => word,
+            });
+            return Err(Fault::Transport { found: word.to_owned(), suggestion });
+        }
+    };
+    let dpdk = name == "fast+dpdk";
+
+    let mut parts = Parts::default();
+    for pair in rest.split(',') {
+        let Some((key, value)) = pair.split_once('=') else {
+            // Some arguments of devices are single words.
+            match parts.bypass.devices.last_mut() {
+                Some(device) => extend(device, pair)?,
+                None => return Err(Fault::NotAPair(pair.to_owned())),
+            }
+            continue;
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let bypass = &mut parts.bypass;
+        if let Some(&only) = BYPASS.iter().find(|&&known| known == key && !dpdk) {
+            return Err(Fault::OnlyDpdk { transport: name, key: only });
+        }
+        match key {
+            "host" => set(&mut parts.host, "host", host(value)?)?,
+            "port" => set(&mut parts.port, "port", port(value)?)?,
+            "mac" => set(&mut bypass.mac, "mac", mac(value)?)?,
+            "prefix" => set(&mut bypass.prefix, "prefix", number(value, "prefix", 0, 128, PREFIX)?)?,
+            "gateway" => set(&mut bypass.gateway, "gateway", gateway(value)?)?,
+            "vlan" => set(&mut bypass.vlan, "vlan", number(value, "vlan", 1, 4094, VLAN)?)?,
+            "mtu" => set(&mut bypass.mtu, "mtu", number(value, "mtu", crate::ether::MIN_MTU, 65_535, MTU)?)?,
+            "dev" if bypass.devices.len() >= MAX_DEVICES => return Err(Fault::TooManyDevices(MAX_DEVICES)),
+            "dev" => bypass.devices.push(device(value)?),
+            _ if !bypass.devices.is_empty() => {
+                let last = bypass.devices.last_mut().expect("not empty");
+                extend(last, &format!("{key}={value}"))?;
+            }
+            _ => {
+                let known = COMMON.iter().chain(BYPASS.iter().filter(|_| dpdk)).copied();
+                return Err(Fault::Key {
+                    transport: name,
+                    found: key.to_owned(),
+                    suggestion: nearest(key, known),
+                    keys,
+                });
+            }
+        }
+    }
+
+    let host = parts.host.ok_or(Fault::Missing { key: "host", example: "127.0.0.1" })?;
+    let port = parts.port.ok_or(Fault::Missing { key: "port", example: "11100" })?;
+    let transport = match name {
+        "tcp" => Transport::Tcp,
+        "fast+udp" => Transport::FastUdp,
+        _ => Transport::FastDpdk(parts.bypass),
+    };
+    Ok(Locator { transport, host, port })
+}
+
+const PREFIX: &str = "a number of bits from 0 to 128, such as 24";
+const VLAN: &str = "a VLAN from 1 to 4094";
+const MTU: &str = "a packet size from 1280 to 65535 bytes, such as 9000";
+
+fn set<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), Fault> {
+    if slot.replace(value).is_some() {
+        return Err(Fault::Twice(key));
+    }
+    Ok(())
+}
+
+fn host(text: &str) -> Result<Host, Fault> {
+    let fault = |wanted| Err(Fault::Value { key: "host", found: text.to_owned(), wanted });
+    if let Some(inner) = text.strip_prefix('[') {
+        let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+        return match address {
+            Some(ip) => Ok(Host::Ip(ip.into())),
+            None => fault("an IPv6 address in brackets, such as [::1]"),
+        };
+    }
+    if text.contains(':') {
+        return match text.parse::<Ipv6Addr>() {
+            Ok(ip) => Ok(Host::Ip(ip.into())),
+            Err(_) => fault("an IPv6 address, such as ::1; the port is a part of its own: `,port=11100`"),
+        };
+    }
+    // What has only digits and dots is meant to be an address, not a name.
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return match text.parse::<Ipv4Addr>() {
+            Ok(ip) => Ok(Host::Ip(ip.into())),
+            Err(_) => fault("an IPv4 address: four numbers from 0 to 255, such as 192.168.1.7"),
+        };
+    }
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    if text.len() > MAX_NAME || !text.strip_suffix('.').unwrap_or(text).split('.').all(label) {
+        return fault("a host: an IPv4 or IPv6 address or a name of letters, digits, `-` and `.`");
+    }
+    Ok(Host::Name(text.to_owned()))
+}
+
+fn port(text: &str) -> Result<u16, Fault> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits).ok_or_else(|| Fault::Value {
+        key: "port",
+        found: text.to_owned(),
+        wanted: "a port: a number from 0 to 65535, such as 11100",
+    })
+}
+
+fn mac(text: &str) -> Result<Mac, Fault> {
+    let fault = || Fault::Value {
+        key: "mac",
+        found: text.to_owned(),
+        wanted: "a hardware address: six pairs of hexadecimal digits, such as 94:DE:80:AB:01:79",
+    };
+    let mut bytes = [0; 6];
+    let mut pairs = text.split([':', '-']);
+    for byte in &mut bytes {
+        let pair = pairs.next().ok_or_else(fault)?;
+        if pair.len() != 2 || !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(fault());
+        }
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| fault())?;
+    }
+    if pairs.next().is_some() {
+        return Err(fault());
+    }
+    Ok(Mac(bytes))
+}
+
+fn device(text: &str) -> Result<String, Fault> {
+    if text.is_empty() || !is_plain(text) {
+        let wanted = "a device, such as net_memif0,role=server or 0000:01:00.0";
+        return Err(Fault::Value { key: "dev", found: text.to_owned(), wanted });
+    }
+    Ok(text.to_owned())
+}
+
+/// Adds an argument to a device.
+fn extend(device: &mut String, argument: &str) -> Result<(), Fault> {
+    if argument.is_empty() || !is_plain(argument) {
+        let wanted = "an argument of a device, such as role=server";
+        return Err(Fault::Value { key: "dev", found: argument.to_owned(), wanted });
+    }
+    device.push(',');
+    device.push_str(argument);
+    Ok(())
+}
+
+fn is_plain(text: &str) -> bool {
+    text.len() <= MAX_NAME && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+fn gateway(text: &str) -> Result<IpAddr, Fault> {
+    let wanted = "the address of a router, such as 192.168.1.1";
+    text.parse().map_err(|_| Fault::Value { key: "gateway", found: text.to_owned(), wanted })
+}
+
+fn number<T: TryFrom<usize>>(
+    text: &str,
+    key: &'static str,
+    least: usize,
+    most: usize,
+    wanted: &'static str,
+) -> Result<T, Fault> {
+    let found: Option<usize> = text.parse().ok().filter(|number| (least..=most).contains(number));
+    found.and_then(|number| T::try_from(number).ok()).ok_or_else(|| Fault::Value {
+        key,
+        found: text.to_owned(),
+        wanted,
+    })
+}
+
+/// The word of `known` that takes the fewest edits to reach, if few enough.
+fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+    let word = word.trim().to_ascii_lowercase();
+    known
+        .into_iter()
+        .map(|known| (edits(word.as_bytes(), known.as_bytes()), known))
+        .filter(|&(edits, known)| edits <= MAX_EDITS && edits < known.len())
+        .min_by_key(|&(edits, _)| edits)
+        .map(|(_, known)| known)
+}
+
+/// Levenshtein distance: insertions, deletions and replacements from `a` to `b`.
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &from) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

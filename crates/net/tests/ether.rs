@@ -1,0 +1,338 @@
+//! The host on Ethernet, against another of its kind and against frames of all sorts.
+
+#![allow(clippy::cast_possible_truncation, reason = "lengths and sums here are small")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable};
+use sprat_net::{Counters, Mac, Nanos};
+
+const MTU: usize = 1500;
+
+fn mac(number: u8) -> Mac {
+    Mac([2, 0, 0, 0, 0, number])
+}
+
+fn settings(address: &str) -> Settings {
+    Settings { address: address.parse().expect("an address"), prefix: 0, gateway: None, vlan: None, mtu: MTU }
+}
+
+fn link(number: u8) -> LinkSettings {
+    LinkSettings { mac: mac(number), checksums: Checksums::Software }
+}
+
+/// A host and what it has counted.
+struct Node {
+    host: Host,
+    counters: Counters,
+}
+
+impl Node {
+    fn new(settings: Settings, number: u8) -> Self {
+        Self { host: Host::new(settings, &[link(number)]), counters: Counters::default() }
+    }
+
+    fn read(&mut self, frame: &[u8]) -> Heard {
+        self.host.read(0, frame, false, &mut self.counters)
+    }
+
+    /// A frame with a datagram to a peer whose hardware address is known.
+    fn frame(&mut self, peer: SocketAddr, payload: &[u8]) -> Vec<u8> {
+        let route = self.host.route(peer, || Nanos(0)).expect("a known peer");
+        let mut frame = vec![0; route.len() + payload.len()];
+        frame[route.len()..].copy_from_slice(payload);
+        route.finish(&mut frame);
+        frame
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.host.address()
+    }
+}
+
+/// Has `a` learn where `b` is, by question and answer.
+fn introduce(a: &mut Node, b: &mut Node) {
+    let peer = b.address();
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+    let question = a.host.question(peer.ip(), 0).to_vec();
+    assert_eq!(b.read(&question), Heard::Question);
+    let answer = b.host.reply().to_vec();
+    assert_eq!(a.read(&answer), Heard::Nothing);
+    assert!(a.host.is_settled());
+}
+
+fn pair(first: Settings, second: Settings) -> (Node, Node) {
+    let (mut a, mut b) = (Node::new(first, 1), Node::new(second, 2));
+    introduce(&mut a, &mut b);
+    (a, b)
+}
+
+const PAIRS: [[&str; 2]; 2] = [["10.0.0.1:7000", "10.0.0.2:7001"], ["[fd00::1]:7000", "[fd00::2]:7001"]];
+
+#[test]
+fn datagrams_of_all_sizes_arrive_and_are_answered() {
+    for [first, second] in PAIRS {
+        for vlan in [None, Some(77)] {
+            let (mut a, mut b) = pair(Settings { vlan, ..settings(first) }, Settings { vlan, ..settings(second) });
+            let most = a.host.mtu(b.address().ip());
+            for len in [1, 2, 3, 63, 100, most - 1, most] {
+                let payload: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
+                let frame = a.frame(b.address(), &payload);
+                assert!(frame.len() - len <= MAX_HEADERS);
+                let Heard::Datagram { from, payload: range } = b.read(&frame) else { panic!("{first} {len}") };
+                assert_eq!((from, &frame[range]), (a.address(), &payload[..]));
+                // Whoever was written to need not ask where the answer goes.
+                let frame = b.frame(a.address(), &payload);
+                let Heard::Datagram { from, payload: range } = a.read(&frame) else { panic!("{first} {len}") };
+                assert_eq!((from, &frame[range]), (b.address(), &payload[..]));
+            }
+            assert_eq!((a.counters.malformed, b.counters.corrupt, b.counters.foreign), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_for_others_is_passed_over() {
+    let (mut a, mut b) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
+    let frame = a.frame(b.address(), b"for b");
+    let mut other = Node::new(settings("10.0.0.3:8"), 3);
+    assert_eq!(other.read(&frame), Heard::Nothing);
+    assert_eq!(other.counters.foreign, 1, "another station");
+    let mut port = Node::new(settings("10.0.0.2:9"), 2);
+    assert_eq!(port.read(&frame), Heard::Nothing, "another port");
+    let mut tagged = Node::new(Settings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
+    assert_eq!(tagged.read(&frame), Heard::Nothing, "another network");
+    let question = a.host.question("10.0.0.9".parse().expect("an address"), 0).to_vec();
+    assert_eq!(b.read(&question), Heard::Nothing, "somebody else is asked for");
+    assert!(matches!(b.read(&frame), Heard::Datagram { .. }));
+}
+
+#[test]
+fn a_flipped_bit_is_never_taken_for_the_truth() {
+    for [first, second] in PAIRS {
+        let (mut a, mut b) = pair(settings(first), settings(second));
+        let payload = b"what was sent";
+        let frame = a.frame(b.address(), payload);
+        for bit in 0..frame.len() * 8 {
+            let mut damaged = frame.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            if let Heard::Datagram { from, payload: range } = b.read(&damaged) {
+                // The sender's hardware address is the one thing no checksum covers, and traffic class, hop count and
+                // flow label in IPv6's header.
+                assert_eq!((from, &damaged[range]), (a.address(), &payload[..]), "bit {bit} of {first}");
+                let class_and_flow = from.is_ipv6() && ((112..116).contains(&bit) || (120..144).contains(&bit));
+                let hops = from.is_ipv6() && (168..176).contains(&bit);
+                assert!((48..96).contains(&bit) || class_and_flow || hops, "bit {bit} of {first}");
+            }
+        }
+        assert!(b.counters.corrupt > 0 && b.counters.foreign > 0);
+    }
+}
+
+#[test]
+fn echoes_are_answered_and_their_answers_known() {
+    for [first, second] in PAIRS {
+        let (mut a, mut b) = pair(settings(first), settings(second));
+        for len in [4, 5, 64, 1400] {
+            let (_, frame) = a.host.echo(b.address().ip(), 0xdead_beef, len, Nanos(0)).expect("a known peer");
+            let frame = frame.to_vec();
+            assert_eq!(b.read(&frame), Heard::Question);
+            let answer = b.host.reply().to_vec();
+            assert_eq!(answer.len(), frame.len());
+            assert_eq!(a.read(&answer), Heard::Pong { from: b.address().ip(), number: 0xdead_beef });
+        }
+    }
+}
+
+#[test]
+fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
+    let mut a = Node::new(settings("10.0.0.1:7"), 1);
+    let peer: SocketAddr = "10.0.0.2:8".parse().expect("an address");
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(false)), "once is enough");
+    let mut asked = Vec::new();
+    for millis in 0..5000 {
+        while let Some(ip) = a.host.take_due(Nanos(0) + Duration::from_millis(millis)) {
+            assert_eq!(ip, peer.ip());
+            asked.push(millis);
+        }
+    }
+    assert_eq!(asked, [5, 25, 125, 525], "waits grow");
+    // Whoever wants it then has it asked for again.
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+}
+
+#[test]
+fn what_is_far_goes_to_the_gateway() {
+    let gateway: IpAddr = "10.0.0.254".parse().expect("an address");
+    let mut a = Node::new(Settings { prefix: 24, gateway: Some(gateway), ..settings("10.0.0.1:7") }, 1);
+    let mut router = Node::new(settings("10.0.0.254:1"), 9);
+    introduce(&mut a, &mut router);
+    let far: SocketAddr = "192.0.2.7:8".parse().expect("an address");
+    let frame = a.frame(far, b"far away");
+    assert_eq!(frame[..6], mac(9).0, "to the router's hardware address");
+    let mut there = Node::new(settings("192.0.2.7:8"), 9);
+    assert!(matches!(there.read(&frame), Heard::Datagram { .. }), "for the one far away");
+    // What comes back through the gateway teaches nothing about the neighbourhood.
+    let mut there = Node::new(settings("192.0.2.7:8"), 9);
+    introduce(&mut there, &mut Node::new(settings("10.0.0.1:7"), 1));
+    let answer = there.frame(a.address(), b"back");
+    assert!(matches!(a.read(&answer), Heard::Datagram { from, .. } if from == far));
+    assert_eq!(a.frame(far, b"again")[..6], mac(9).0);
+    let near: SocketAddr = "10.0.0.77:8".parse().expect("an address");
+    assert!(matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Asking(true))), "a neighbour of its own");
+}
+
+#[test]
+fn the_family_must_fit() {
+    let mut a = Node::new(settings("10.0.0.1:7"), 1);
+    let peer: SocketAddr = "[fd00::2]:8".parse().expect("an address");
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Family));
+}
+
+#[test]
+fn a_neighbour_that_moves_is_followed() {
+    let (mut a, b) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
+    assert_eq!(a.frame(b.address(), b"x")[..6], mac(2).0);
+    let mut b = Node::new(settings("10.0.0.2:8"), 2);
+    let mut moved = Node::new(settings("10.0.0.2:8"), 5);
+    introduce(&mut moved, &mut a);
+    assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
+    // And by its datagrams alone.
+    introduce(&mut b, &mut a);
+    let frame = b.frame(a.address(), b"here");
+    assert!(matches!(a.read(&frame), Heard::Datagram { .. }));
+    assert_eq!(a.frame(b.address(), b"x")[..6], mac(2).0);
+}
+
+#[test]
+fn whoever_takes_over_an_address_says_so() {
+    for [first, second] in PAIRS {
+        let (mut a, b) = pair(settings(first), settings(second));
+        let mut heir = Node::new(settings(second), 5);
+        let announcement = heir.host.announcement(0).to_vec();
+        assert_eq!(a.read(&announcement), Heard::Nothing, "no answer is wanted");
+        assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
+        let mut stranger = Node::new(settings(first), 6);
+        assert_eq!(stranger.read(&announcement), Heard::Nothing);
+        assert_eq!(stranger.host.route(b.address(), || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+        // A link that was down may lead to somebody else now.
+        assert!(!a.host.set_link(0, false) && a.host.set_link(0, true));
+        assert_eq!(a.host.route(b.address(), || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+    }
+}
+
+#[test]
+fn two_links_share_peers_and_stand_in_for_one_another() {
+    let mut a = Host::new(settings("10.0.0.1:7"), &[link(1), link(11)]);
+    let mut counters = Counters::default();
+    let mut used = [0; 2];
+    let peers: Vec<SocketAddr> = (2..34).map(|last| format!("10.0.0.{last}:8").parse().expect("an address")).collect();
+    for &peer in &peers {
+        let mut b = Host::new(Settings { address: peer, ..settings("10.0.0.2:8") }, &[link(50), link(51)]);
+        for at in 0..2 {
+            let question = b.question(a.address().ip(), at).to_vec();
+            assert_eq!(a.read(at, &question, false, &mut counters), Heard::Question);
+        }
+        used[a.route(peer, || Nanos(0)).expect("known").link()] += 1;
+    }
+    assert!(used[0] > 8 && used[1] > 8, "{used:?}");
+    a.set_link(1, false);
+    assert!(peers.iter().all(|&peer| a.route(peer, || Nanos(0)).expect("known").link() == 0));
+    a.set_link(0, false);
+    assert!(a.route(peers[0], || Nanos(0)).is_ok(), "a link that is down is better than none");
+}
+
+#[test]
+fn a_narrow_path_is_believed_within_reason() {
+    let (mut a, b) = pair(Settings { mtu: 9000, ..settings("10.0.0.1:7") }, settings("10.0.0.2:8"));
+    let peer = b.address().ip();
+    let full = a.host.mtu(peer);
+    assert_eq!(full, 9000 - 28);
+    // A router's complaint about a packet of ours: ICMP 3/4, quoting its header.
+    let complain = |a: &mut Node, mtu: u16, quoted_source: [u8; 4]| {
+        let mut icmp = vec![3, 4, 0, 0, 0, 0];
+        icmp.extend_from_slice(&mtu.to_be_bytes());
+        icmp.extend_from_slice(&[0x45, 0, 0x20, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+        icmp.extend_from_slice(&quoted_source);
+        icmp.extend_from_slice(&[10, 0, 0, 2, 0, 7, 0, 8, 0, 0, 0, 0]);
+        let sum = checksum(&icmp);
+        icmp[2..4].copy_from_slice(&sum);
+        let total = (20 + icmp.len()) as u16;
+        let mut ip = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1];
+        let sum = checksum(&ip);
+        ip[10..12].copy_from_slice(&sum);
+        let mut frame = [mac(1).0, mac(9).0].concat();
+        frame.extend_from_slice(&[8, 0]);
+        frame.extend_from_slice(&ip);
+        frame.extend_from_slice(&icmp);
+        assert_eq!(a.read(&frame), Heard::Nothing);
+    };
+    complain(&mut a, 100, [10, 0, 0, 1]);
+    assert_eq!(a.host.mtu(peer), full, "no path is so narrow");
+    complain(&mut a, 1400, [10, 9, 9, 9]);
+    assert_eq!(a.host.mtu(peer), full, "not about a packet of ours");
+    complain(&mut a, 1400, [10, 0, 0, 1]);
+    assert_eq!(a.host.mtu(peer), 1400 - 28);
+    assert_eq!(a.counters.corrupt + a.counters.malformed, 0);
+}
+
+/// RFC 1071, as slowly as it can be done.
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!sum as u16).to_be_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn checksums_are_those_of_the_standard(payload in prop::collection::vec(any::<u8>(), 1..1400)) {
+        let (mut a, b) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
+        let frame = a.frame(b.address(), &payload);
+        prop_assert_eq!(checksum(&frame[14..34]), [0, 0]);
+        let mut covered = frame[26..34].to_vec();
+        covered.extend_from_slice(&[0, 17]);
+        covered.extend_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
+        covered.extend_from_slice(&frame[34..]);
+        prop_assert_eq!(checksum(&covered), [0, 0]);
+    }
+
+    #[test]
+    fn no_bytes_do_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), head in 0..3usize) {
+        let (mut a, _) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
+        for rest in frames {
+            let mut frame = mac(1).0.to_vec();
+            frame.extend_from_slice(&[2, 0, 0, 0, 0, 9]);
+            frame.extend_from_slice([&[8, 0][..], &[8, 6], &[0x86, 0xdd]][head]);
+            frame.extend_from_slice(&rest);
+            if let Heard::Datagram { payload, .. } = a.read(&frame) {
+                prop_assert!(payload.end <= frame.len());
+            }
+        }
+    }
+
+    #[test]
+    fn no_mutation_does_harm(edits in prop::collection::vec((0..200usize, any::<u8>()), 1..6), cut in 0..200usize) {
+        for [first, second] in PAIRS {
+            let (mut a, mut b) = pair(settings(first), settings(second));
+            let echo = a.host.echo(b.address().ip(), 1, 60, Nanos(0)).expect("known").1.to_vec();
+            let question = a.host.question(b.address().ip(), 0).to_vec();
+            for mut frame in [a.frame(b.address(), &[7; 100]), echo, question] {
+                for &(at, value) in &edits {
+                    if let Some(byte) = frame.get_mut(at) {
+                        *byte = value;
+                    }
+                }
+                frame.truncate(cut.max(1));
+                let _ = b.read(&frame);
+            }
+        }
+    }
+}
