@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-store sim kills fuzz sanitize deny doc clean
+.PHONY: help setup build test demo bench bench-store bench-bypass sim kills fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -32,6 +32,10 @@ bench: bench-store ## every benchmark
 bench-store: build ## the store beside its peers, in one run; results in target/bench/
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench store --out $(TARGET)/bench/store.json --html $(TARGET)/bench/store.html
+
+bench-bypass: build ## past the kernel: every path from shared memory to TCP, and reads above each
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench bypass --out $(TARGET)/bench/bypass.json --html $(TARGET)/bench/bypass.html
 
 sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)

@@ -223,7 +223,7 @@ impl Codec for Frames {
     const VALUE_END: &'static [u8] = b"";
 
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
-        let (Op::Get { key } | Op::Put { key, .. }) = op;
+        let (Op::Get { key } | Op::Put { key, .. }) = op else { return };
         out.extend_from_slice(key);
     }
 
@@ -253,7 +253,7 @@ impl Target for TcpEcho {
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
         let frame = match op {
             Op::Get { .. } => Op::Get { key: &self.frame },
-            Op::Put { .. } => Op::Put { key: &self.frame, value: b"" },
+            Op::Put { .. } | Op::Ping => Op::Put { key: &self.frame, value: b"" },
         };
         self.stream.submit(connection, &frame, tag)
     }

@@ -5,13 +5,14 @@
 //! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
 //! - [`ours`]: Sprat itself, as a system like the others.
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
-//! - [`store`]: everything the store promises, judged.
+//! - [`promises`]: goals, measured and judged; of the [`store`], and of its way past the kernel, [`bypass`].
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
 //!
 //! Nothing here prints: results render to strings and files, and the caller decides where they go.
 
 pub mod basic;
+pub mod bypass;
 pub mod cpu;
 pub mod echo;
 pub mod goals;
@@ -20,6 +21,7 @@ pub mod load;
 pub mod machine;
 pub mod ours;
 pub mod peers;
+pub mod promises;
 pub mod report;
 pub mod scenarios;
 pub mod store;

@@ -19,6 +19,8 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
+    /// An echo of the far end's driver: the path without the store. Of targets whose driver has such a thing.
+    Ping,
 }
 
 /// How one operation ended.

@@ -425,6 +425,8 @@ pub(crate) enum BenchCommand {
     Echo(EchoArgs),
     /// Everything the store promises, beside its peers, in one run.
     Store(StoreBenchArgs),
+    /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
+    Bypass(PromisesArgs),
 }
 
 #[derive(Args, Debug)]
@@ -497,14 +499,22 @@ pub(crate) struct EchoArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct StoreBenchArgs {
-    /// Where to write the rows.
-    #[arg(long, value_name = "FILE", default_value = "target/bench/store.json")]
-    pub(crate) out: PathBuf,
-    /// Also write a report with pictures.
-    #[arg(long, value_name = "FILE", default_value = "target/bench/store.html")]
-    pub(crate) html: PathBuf,
-    /// Only chapters whose name contains this: read latency, write latency, contention, idle, durable write, throughput,
-    /// pipelined, utilisation, memory, restart.
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PromisesArgs {
+    /// Where to write the rows [default: target/bench/ and the benchmark's name].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the rows].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Only chapters whose name contains this; a name that is none lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
     /// Rounds of each comparison; the median counts.
@@ -513,9 +523,6 @@ pub(crate) struct StoreBenchArgs {
     /// Seconds for each system's turn in a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
-    #[arg(long)]
-    pub(crate) full: bool,
 }
 
 #[derive(Args, Debug)]

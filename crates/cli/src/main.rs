@@ -23,7 +23,12 @@ fn main() -> ExitCode {
         Command::Export(args) => cmd::export::export(&args),
         Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
         Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
-        Command::Bench(BenchCommand::Store(args)) => cmd::bench::store(&args),
+        Command::Bench(BenchCommand::Store(args)) => {
+            cmd::bench::judge("store", sprat_bench::store::CHAPTERS, &args.promises, args.full)
+        }
+        Command::Bench(BenchCommand::Bypass(args)) => {
+            cmd::bench::judge("bypass", sprat_bench::bypass::CHAPTERS, &args, false)
+        }
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),

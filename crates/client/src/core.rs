@@ -226,6 +226,21 @@ impl Core {
         Ok(worked || self.calls.len() < under_way)
     }
 
+    /// Has the driver at a table's server send an echo of `bytes` bytes, past the server itself: of transports that
+    /// bypass the kernel. [`poll`](Self::poll) takes it in.
+    ///
+    /// # Errors
+    /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver does not do that.
+    pub fn ping(&mut self, table: u32, number: u32, bytes: usize) -> Result<(), Error> {
+        let Target { port, peer } = self.place(table)?;
+        self.ports[port].ping(peer.ip(), number, bytes)
+    }
+
+    /// The number of a ping that came back.
+    pub fn take_pong(&mut self) -> Option<u32> {
+        self.ports.iter_mut().find_map(Port::take_pong)
+    }
+
     /// When [`poll`](Self::poll) has something to do although nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {

@@ -4,7 +4,7 @@ use crate::calls::{Calls, Deliver};
 use crate::error::Error;
 use sprat_net::{AnyDriver, Driver as _, Nanos};
 use sprat_rpc::{CallError, Config, Counters, Endpoint, MAX_SLOTS, SessionId};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Sessions to one server: as many operations under way as they have slots; more wait.
 const MAX_SESSIONS_PER_SERVER: usize = 16;
@@ -22,12 +22,21 @@ pub(crate) struct Port {
     endpoint: Endpoint<()>,
     sessions: Vec<Session>,
     waiting: Vec<u32>,
+    /// Whether a ping is on its way.
+    pinging: bool,
 }
 
 impl Port {
     pub(crate) fn new(transport: &'static str, driver: AnyDriver, seed: u64) -> Self {
         let config = Config { slots: MAX_SLOTS, ..Config::default() };
-        Self { transport, driver, endpoint: Endpoint::new(&config, seed), sessions: Vec::new(), waiting: Vec::new() }
+        Self {
+            transport,
+            driver,
+            endpoint: Endpoint::new(&config, seed),
+            sessions: Vec::new(),
+            waiting: Vec::new(),
+            pinging: false,
+        }
     }
 
     pub(crate) fn serves(&self, transport: &str, peer: SocketAddr) -> bool {
@@ -45,7 +54,9 @@ impl Port {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.sessions.iter().all(|session| self.endpoint.outstanding(session.id) == 0)
+        !self.pinging
+            && self.waiting.is_empty()
+            && self.sessions.iter().all(|session| self.endpoint.outstanding(session.id) == 0)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
@@ -106,6 +117,20 @@ impl Port {
         }
         self.flush();
         Ok(frames > 0)
+    }
+
+    pub(crate) fn ping(&mut self, peer: IpAddr, number: u32, bytes: usize) -> Result<(), Error> {
+        match self.driver.ping(peer, number, bytes) {
+            true => self.pinging = true,
+            false => return Err(Error::Endpoint(format!("the {} driver sends no pings to {peer}", self.transport))),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn take_pong(&mut self) -> Option<u32> {
+        let pong = self.driver.take_pong();
+        self.pinging &= pong.is_none();
+        pong
     }
 
     pub(crate) fn flush(&mut self) {

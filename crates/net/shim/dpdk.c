@@ -334,6 +334,40 @@ uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, ui
 	return sent;
 }
 
+static void keep(void *data, void *argument)
+{
+	(void)data;
+	(void)argument;
+}
+
+uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const struct sprat_frame *head, void *data,
+				  uint16_t len)
+{
+	struct rte_mbuf_ext_shared_info shared = {.free_cb = keep};
+	struct rte_mbuf *first = head->mbuf, *tail = rte_pktmbuf_alloc(pool);
+	if (!tail)
+		return 0;
+	rte_mbuf_ext_refcnt_set(&shared, 1);
+	rte_pktmbuf_attach_extbuf(tail, data, RTE_BAD_IOVA, len, &shared);
+	tail->data_off = 0;
+	tail->data_len = len;
+	tail->pkt_len = len;
+	first->data_len = (uint16_t)head->len;
+	first->pkt_len = head->len + len;
+	first->next = tail;
+	first->nb_segs = 2;
+	uint16_t took = rte_eth_tx_burst(port, 0, &first, 1);
+	if (!took) {
+		first->next = NULL;
+		first->nb_segs = 1;
+		rte_pktmbuf_free(tail);
+	}
+	/* Whoever still has the data would read what is no longer there. */
+	if (rte_mbuf_ext_refcnt_read(&shared))
+		rte_panic("port %u keeps frames it was said to copy\n", port);
+	return took;
+}
+
 void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count)
 {
 	for (uint16_t i = 0; i < count; i++)

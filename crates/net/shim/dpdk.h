@@ -95,6 +95,13 @@ uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t 
 uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count);
 /* Hands frames to the device; returns how many of the first it took. The caller owns the others still. */
 uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, uint16_t count);
+/*
+ * Sends one frame that begins with head and ends with len bytes at data, which belong to somebody else: only for devices
+ * that have copied a frame, and let go of it, when they have taken it. Returns 1, and head is the device's; or 0, and
+ * nothing has happened.
+ */
+uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const struct sprat_frame *head, void *data,
+				  uint16_t len);
 void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count);
 
 #endif

@@ -1,7 +1,7 @@
 //! Whichever driver a locator asks for.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 #[cfg(feature = "dpdk")]
@@ -104,6 +104,28 @@ impl AnyDriver {
             AnyTx::Mem(tx) => tx.counters(),
             #[cfg(feature = "dpdk")]
             AnyTx::Dpdk(tx) => tx.counters(),
+        }
+    }
+
+    /// Sends an echo request that the far driver answers; whether it has left. Of drivers that bypass the kernel: see
+    /// `Dpdk::ping`.
+    pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
+        match &mut self.tx {
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(tx) => tx.ping(peer, number, len),
+            _ => {
+                let _ = (peer, number, len);
+                false
+            }
+        }
+    }
+
+    /// The number of a ping that was answered.
+    pub fn take_pong(&mut self) -> Option<u32> {
+        match &mut self.tx {
+            #[cfg(feature = "dpdk")]
+            AnyTx::Dpdk(tx) => tx.take_pong(),
+            _ => None,
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Workload {
     pub value_bytes: usize,
     /// Share of reads, 0 to 1; the others are writes.
     pub read_share: f64,
+    /// Instead of reads and writes, echoes of the far driver.
+    pub pings: bool,
     /// How keys are drawn.
     pub choice: Choice,
     /// The same seed asks for the same keys in the same order.
@@ -44,13 +46,19 @@ impl Workload {
     /// Reads of `value_bytes` under 30 B keys, uniformly from `keys`.
     #[must_use]
     pub fn reads(keys: u64, value_bytes: usize) -> Self {
-        Self { keys, key_bytes: 30, value_bytes, read_share: 1.0, choice: Choice::Uniform, seed: 1 }
+        Self { keys, key_bytes: 30, value_bytes, read_share: 1.0, pings: false, choice: Choice::Uniform, seed: 1 }
     }
 
     /// The same with writes only.
     #[must_use]
     pub fn writes(keys: u64, value_bytes: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(keys, value_bytes) }
+    }
+
+    /// Echoes of the far driver.
+    #[must_use]
+    pub fn pings() -> Self {
+        Self { read_share: 0.0, pings: true, ..Self::reads(1, 0) }
     }
 }
 
@@ -186,7 +194,11 @@ impl Run<'_> {
             let number = self.chooser.draw();
             write_key(number, key);
             let read = self.chooser.coin(self.plan.workload.read_share);
-            let op = if read { Op::Get { key } } else { Op::Put { key, value: self.values.of(number) } };
+            let op = match read {
+                _ if self.plan.workload.pings => Op::Ping,
+                true => Op::Get { key },
+                false => Op::Put { key, value: self.values.of(number) },
+            };
             let client = slot % self.plan.clients;
             if !target.submit(client % connections, &op, self.slots.tag(slot))? {
                 break;

@@ -17,6 +17,9 @@ use crate::target::{Completion, Op, Outcome, Target};
 /// Longest an operation may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Bytes of a ping besides its headers: between those of a 100 B read's request and answer.
+const PING_BYTES: usize = 100;
+
 /// How often clients are looked at although nothing arrived for them: their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
@@ -40,6 +43,9 @@ pub struct Connection {
     /// The time at the end of the last poll; operations that begin before the next begin then, near enough.
     now: Nanos,
     swept: Nanos,
+    /// The ping under way, by its number and the operation's tag.
+    pinged: Option<(u32, u64)>,
+    next_ping: u32,
     /// The server to stop while others are measured.
     parked: Option<u32>,
 }
@@ -93,6 +99,8 @@ pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting:
         start,
         now,
         swept: now,
+        pinged: None,
+        next_ping: 0,
         parked: None,
     })
 }
@@ -128,8 +136,29 @@ fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Inst
 impl Connection {
     /// The same; while others are measured, the server `pid` is stopped: it spins, and must not take a core from them.
     #[must_use]
-    pub fn parking(self, pid: u32) -> Self {
-        Self { parked: Some(pid), ..self }
+    pub fn parking(mut self, pid: u32) -> Self {
+        self.parked = Some(pid);
+        self
+    }
+
+    /// Has the driver at the server of the table answer, past the server itself.
+    fn ping(&mut self, tag: u64) -> Result<bool> {
+        if self.pinged.is_some() {
+            return Ok(false);
+        }
+        let number = self.next_ping;
+        self.next_ping = number.wrapping_add(1);
+        self.cores[0].ping(self.table, number, PING_BYTES)?;
+        self.pinged = Some((number, tag));
+        Ok(true)
+    }
+
+    fn take_pongs(&mut self, done: &mut Vec<Completion>) {
+        while let Some(number) = self.cores[0].take_pong() {
+            if let Some((_, tag)) = self.pinged.take_if(|(pinged, _)| *pinged == number) {
+                done.push(Completion { tag, outcome: Outcome::Ok { bytes: 0 } });
+            }
+        }
     }
 
     fn read_clock(&mut self) -> Nanos {
@@ -181,6 +210,13 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    /// Closing may need the server's answer: para-virtual devices wait for it.
+    fn drop(&mut self) {
+        self.set_active(true);
+    }
+}
+
 fn outcome(answer: Result<Answer<'_>, Error>) -> Outcome {
     match answer {
         Ok(Answer { status: Status::Ok, body, .. }) => Outcome::Ok { bytes: body.len() },
@@ -207,6 +243,7 @@ impl Target for Connection {
         let request = match *op {
             Op::Get { key } => Request::Read { table, key },
             Op::Put { key, value } => Request::Write { table, key, value, condition: Condition::None },
+            Op::Ping => return self.ping(tag),
         };
         let index = connection % self.cores.len();
         match self.cores[index].submit(now, tag, &request, now + DEADLINE) {
@@ -233,6 +270,9 @@ impl Target for Connection {
             now = self.read_clock();
         }
         self.look(now, done)?;
+        if self.pinged.is_some() {
+            self.take_pongs(done);
+        }
         if done.len() > before {
             self.idle.worked(now);
         } else if !patience.is_zero() && !rest_first {

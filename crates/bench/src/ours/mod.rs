@@ -3,8 +3,7 @@
 mod connection;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -35,6 +34,10 @@ pub enum Transport {
     Udp,
     /// Kernel TCP.
     Tcp,
+    /// Past the kernel, over memory that both processes share: `fast+dpdk` with DPDK's `net_memif`.
+    Memif,
+    /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
+    Virtio,
 }
 
 impl Transport {
@@ -44,7 +47,28 @@ impl Transport {
         match self {
             Self::Udp => "fast+udp",
             Self::Tcp => "tcp",
+            Self::Memif => "fast+dpdk memif",
+            Self::Virtio => "fast+dpdk virtio",
         }
+    }
+
+    /// Locators of the server's end and, where it has to be told, of the client's.
+    fn ends(self, folder: &Path) -> Result<(String, Option<String>)> {
+        let socket = folder.join("device.sock");
+        let socket = socket.display();
+        let (server, client) = match self {
+            Self::Udp | Self::Tcp => {
+                let address = free_loopback_addr()?;
+                return Ok((format!("{}:host={},port={}", self.word(), address.ip(), address.port()), None));
+            }
+            Self::Memif => {
+                let device = |role| format!("net_memif_{role},role={role},socket={socket},socket-abstract=no");
+                (device("server"), device("client"))
+            }
+            Self::Virtio => (format!("net_vhost_bench,iface={socket}"), format!("net_virtio_user_bench,path={socket}")),
+        };
+        let end = |host, port, device| format!("fast+dpdk:host={host},port={port},dev={device}");
+        Ok((end("10.9.0.1", 7, server), Some(end("10.9.0.2", 0, client))))
     }
 }
 
@@ -73,7 +97,10 @@ impl Sprat {
     #[must_use]
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
-        Self { name, program, transport, server, client: Mode::Sleep, sockets: Sockets::Each }
+        // A host that bypasses the kernel is one for all its clients.
+        let bypass = matches!(transport, Transport::Memif | Transport::Virtio);
+        let sockets = if bypass { Sockets::One } else { Sockets::Each };
+        Self { name, program, transport, server, client: Mode::Sleep, sockets }
     }
 
     /// The same, with clients over `sockets`.
@@ -104,11 +131,13 @@ impl Sprat {
     /// When it does not answer, with what it said last.
     pub fn launch(&self, setup: &Setup) -> Result<SpratServer> {
         let folder = own_folder(&setup.data, "sprat")?;
-        let (coordinator, listen) = (free_loopback_addr()?, free_loopback_addr()?);
+        let coordinator = free_loopback_addr()?;
+        let (listen, local) = self.transport.ends(folder.path())?;
         let locator = format!("tcp:host={},port={}", coordinator.ip(), coordinator.port());
         let mut server = SpratServer {
             process: None,
-            arguments: self.arguments(setup, &locator, listen, &folder),
+            arguments: self.arguments(setup, &locator, &listen, &folder),
+            local,
             settings: self.clone(),
             core: setup.core,
             folder,
@@ -118,13 +147,12 @@ impl Sprat {
         Ok(server)
     }
 
-    fn arguments(&self, setup: &Setup, coordinator: &str, listen: SocketAddr, folder: &TempDir) -> Vec<OsString> {
+    fn arguments(&self, setup: &Setup, coordinator: &str, listen: &str, folder: &TempDir) -> Vec<OsString> {
         let durability = match setup.durability {
             Durability::Memory => "none",
             Durability::Buffered => "buffered",
             Durability::Sync => "sync",
         };
-        let listen = format!("{}:host={},port={}", self.transport.word(), listen.ip(), listen.port());
         let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into()];
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
         pair("-C", coordinator.into());
@@ -169,6 +197,8 @@ pub struct SpratServer {
     core: Option<usize>,
     folder: TempDir,
     coordinator: String,
+    /// Of its clients' end, where that has to be told.
+    local: Option<String>,
 }
 
 impl SpratServer {
@@ -195,8 +225,10 @@ impl SpratServer {
     fn run(&mut self) -> Result<Duration> {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
         let process = Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
+        // A client past the kernel opens the device: not for each look.
+        let ready = if self.local.is_none() { is_ready } else { has_enlisted };
         let coordinator = &self.coordinator;
-        self.process.insert(process).wait_ready(READY_LIMIT, || is_ready(coordinator))
+        self.process.insert(process).wait_ready(READY_LIMIT, || ready(coordinator))
     }
 
     /// Has it go on, if it was stopped for others to be measured.
@@ -217,7 +249,8 @@ impl Server for SpratServer {
     fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
         self.wake();
         let Sprat { sockets, client, server, .. } = self.settings;
-        let target = connect(&options(&self.coordinator, PATIENCE), connections, sockets, client)?;
+        let options = Options { local: self.local.clone(), ..options(&self.coordinator, PATIENCE) };
+        let target = connect(&options, connections, sockets, client)?;
         // Of those that spin, only the one that is measured may.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
     }
@@ -267,4 +300,10 @@ fn is_ready(coordinator: &str) -> bool {
         quick.get(table, b"ready?").map(drop)
     };
     look().is_ok()
+}
+
+/// Whether a server has enlisted, which it does when it has opened its device.
+fn has_enlisted(coordinator: &str) -> bool {
+    let look = || client(coordinator, LOOK)?.list_servers();
+    look().is_ok_and(|servers| !servers.is_empty())
 }

@@ -39,6 +39,7 @@ impl Codec for Meta {
                 out.extend_from_slice(key);
                 write!(out, " {}\r\n", value.len()).expect("a vector takes every write");
             }
+            Op::Ping => unreachable!("pings are refused before"),
         }
     }
 

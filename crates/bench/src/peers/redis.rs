@@ -30,6 +30,7 @@ impl Codec for Resp {
         let (verb, key): (&[u8], _) = match op {
             Op::Get { key } => (b"*2\r\n$3\r\nGET\r\n", *key),
             Op::Put { key, .. } => (b"*3\r\n$3\r\nSET\r\n", *key),
+            Op::Ping => unreachable!("pings are refused before"),
         };
         out.extend_from_slice(verb);
         length(out, key.len());

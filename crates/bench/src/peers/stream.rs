@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -193,6 +193,7 @@ impl<C: Codec> Target for Pipelined<C> {
         let before = lane.out.len();
         self.codec.encode(op, &mut lane.out);
         let mut request_bytes = lane.out.len() - before;
+        ensure!(!matches!(op, Op::Ping), "{} has no driver that answers pings", self.name);
         if let Op::Put { value, .. } = op {
             request_bytes += value.len() + C::VALUE_END.len();
             lane.append_value(value, C::VALUE_END).with_context(|| format!("sending to {}", self.name))?;

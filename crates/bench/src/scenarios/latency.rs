@@ -68,7 +68,7 @@ pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability,
     measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
 }
 
-fn echoes(lab: &Lab, plan: &Plan) -> Result<Vec<Loaded>> {
+pub(super) fn echoes(lab: &Lab, plan: &Plan) -> Result<Vec<Loaded>> {
     let carriers = [(Carrier::Udp, "echo udp"), (Carrier::Tcp, "echo tcp")];
     let loaded = carriers.into_iter().map(|(carrier, label)| {
         let target = echo::target(carrier, plan.wait, lab.setup.core, ECHO_FRAME, VALUE_BYTES)?;

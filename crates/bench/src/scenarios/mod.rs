@@ -12,9 +12,12 @@
 //! | [`memory`] | resident bytes an object |
 //! | [`restart`] | objects a second replayed |
 //! | [`idle`] | CPU used by a server nobody asks anything |
+//! | [`ladder`] | what each path costs, and what the store adds |
+//! | [`volume`] | how much goes through |
 //! | [`utilisation`] | what cleaning costs when memory is nearly full |
 
 mod capacity;
+mod ladder;
 mod latency;
 mod throughput;
 mod utilisation;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
+pub use ladder::{DEPTH, LARGE_BYTES, Path, ladder, shared_memory, volume};
 pub use latency::{contention, durable_write, read_latency, write_latency};
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};

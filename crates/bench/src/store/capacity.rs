@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use sprat_client::{AsyncClient, Mode, Options};
 
-use super::{Findings, Settings, rate, us};
 use crate::goals::Goal;
 use crate::ours::{TABLE, Transport};
+use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Idle, Memory, Restart};
 use crate::system::{Durability, Memcached, Redis, Setup, System};
 use crate::table::Table;

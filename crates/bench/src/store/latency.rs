@@ -3,9 +3,9 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
-use super::{Findings, Settings, rate, us};
 use crate::goals::Goal;
 use crate::ours::Transport;
+use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Lab};
 use crate::system::{Durability, Memcached, Redis, System};
 use crate::target::Wait;

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
-use super::{Findings, Settings, rate};
 use crate::goals::Goal;
 use crate::ours::{Sockets, Transport};
+use crate::promises::{Findings, Settings, rate};
 use crate::scenarios::{self, Mix};
 use crate::system::{Memcached, Redis, System};
 

@@ -1,20 +1,21 @@
 //! `bench`.
 
 use super::print_line;
-use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, StoreBenchArgs};
+use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PromisesArgs};
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
+use sprat_bench::goals;
 use sprat_bench::load::{Arrivals, Pace};
 use sprat_bench::machine::Machine;
 use sprat_bench::ours::{self, Sockets};
 use sprat_bench::peers::Peer;
+use sprat_bench::promises::{self, Chapter};
 use sprat_bench::report::{Report, write_json};
 use sprat_bench::scenarios::{self, Lab, Results};
 use sprat_bench::system::Setup;
 use sprat_bench::target::{Target, Wait};
-use sprat_bench::{goals, store};
 use sprat_client::Mode;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -132,20 +133,23 @@ pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
+/// Everything a list of chapters promises.
+pub(crate) fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, full: bool) -> Result<ExitCode> {
     if let Some(only) = &args.only
-        && !store::chapters().any(|name| name.contains(only.as_str()))
+        && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
-        let names: Vec<&str> = store::chapters().collect();
+        let names: Vec<&str> = chapters.iter().map(|(name, _)| *name).collect();
         bail!("no chapter's name contains {only:?}; there are: {}", names.join(", "));
     }
     let machine = Machine::describe();
     eprintln!("{machine}");
+    let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
+    let (out, html) = (args.out.clone().unwrap_or(beside("json")), args.html.clone().unwrap_or(beside("html")));
     // The data goes where the results go: a temporary folder may be in memory, and then nothing is ever synced.
-    let data = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let data = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
     let lab = Lab::new();
-    let settings = store::Settings {
+    let settings = promises::Settings {
         program: std::env::current_exe().context("finding this program's own file")?,
         lab: Lab {
             setup: Setup { data: data.canonicalize()?, ..lab.setup },
@@ -153,16 +157,16 @@ pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
             duration: Duration::from_secs_f64(args.seconds),
             ..lab
         },
-        objects: if args.full { OBJECTS_FULL } else { OBJECTS },
+        objects: if full { OBJECTS_FULL } else { OBJECTS },
         only: args.only.clone(),
     };
-    let findings = store::run(&settings, &mut |text| eprintln!("{text}"));
-    write_json(&findings.rows, &args.out)?;
-    let mut report = Report::new("sprat bench store", &machine);
+    let findings = promises::run(chapters, &settings, &mut |text| eprintln!("{text}"));
+    write_json(&findings.rows, &out)?;
+    let mut report = Report::new(&format!("sprat bench {name}"), &machine);
     findings.report(&mut report);
-    report.write(&args.html)?;
+    report.write(&html)?;
     print_line(&goals::table(&findings.rows).to_string())?;
     print_line(&goals::verdict(&findings.rows))?;
-    print_line(&format!("rows in {}, report in {}", args.out.display(), args.html.display()))?;
+    print_line(&format!("rows in {}, report in {}", out.display(), html.display()))?;
     Ok(ExitCode::SUCCESS)
 }

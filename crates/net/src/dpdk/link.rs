@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sys::{Device, Draft};
+use super::sys::{Device, Draft, Pool};
 use crate::{Counters, Mac, Nanos};
 
 /// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
@@ -83,6 +83,30 @@ impl Link {
         if self.outgoing.len() >= BATCH {
             self.flush(counters);
         }
+    }
+
+    /// Whether the device copies frames at once, so that [`push_with`](Self::push_with) is of use.
+    #[inline]
+    pub(super) fn copies(&self) -> bool {
+        self.device.copies() && self.device.is_started()
+    }
+
+    /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives `head` back if there is
+    /// no room.
+    #[inline]
+    pub(super) fn push_with(
+        &mut self,
+        pool: &Pool,
+        head: Draft,
+        tail: &[u8],
+        counters: &mut Counters,
+    ) -> Option<Draft> {
+        self.flush(counters);
+        if !self.outgoing.is_empty() {
+            return Some(head);
+        }
+        counters.sends += 1;
+        self.device.transmit_with(pool, head, tail)
     }
 
     /// Hands what waits to the device, as far as it has room.

@@ -29,6 +29,10 @@ pub use self::open::Address;
 /// Payloads that wait for a neighbour's hardware address; more are dropped.
 const MAX_PARKED: usize = 64;
 
+/// A last part of at least this many bytes goes to a device that copies from where it lies. Below it a second buffer
+/// costs as much as a copy.
+const LEAST_TAIL: usize = 1024;
+
 /// Answers to pings kept for whoever asks; more are dropped.
 const MAX_PONGS: usize = 64;
 
@@ -99,7 +103,7 @@ impl Dpdk {
 
     /// The number of a ping that has been answered.
     pub fn take_pong(&mut self) -> Option<u32> {
-        self.tx.pongs.pop()
+        self.tx.take_pong()
     }
 
     pub(crate) fn into_parts(self) -> (DpdkTx, DpdkRx) {
@@ -195,23 +199,30 @@ impl Transmit for DpdkTx {
         let start = self.start;
         match self.host.route(peer, || Nanos(0) + start.elapsed()) {
             Ok(route) => {
-                let Some(mut draft) = self.pool.draft() else {
+                let (Some(mut draft), link) = (self.pool.draft(), &mut self.links[route.link()]) else {
                     self.counters.dropped_full += 1;
                     return;
                 };
-                let bytes = draft.bytes(route.len() + len);
-                let mut at = route.len();
-                for part in parts {
-                    bytes[at..at + part.len()].copy_from_slice(part);
-                    at += part.len();
+                self.counters.sent(1, len);
+                if let [first @ .., tail] = parts
+                    && tail.len() >= LEAST_TAIL
+                    && route.is_blind()
+                    && link.copies()
+                {
+                    let head = draft.bytes(route.len() + len - tail.len(), &self.pool);
+                    gather(&mut head[route.len()..], first);
+                    route.finish_before(head, tail.len());
+                    let Some(back) = link.push_with(&self.pool, draft, tail, &mut self.counters) else { return };
+                    draft = back; // no room: it waits its turn, as a copy
                 }
+                let bytes = draft.bytes(route.len() + len, &self.pool);
+                gather(&mut bytes[route.len()..], parts);
                 route.finish(bytes);
                 if route.device_checks() {
                     let (before, ip) = route.layers();
                     draft.have_checked(before, ip, peer.is_ipv6());
                 }
-                self.counters.sent(1, len);
-                self.links[route.link()].push(draft, &mut self.counters);
+                link.push(draft, &mut self.counters);
             }
             Err(Unroutable::Family) => self.counters.dropped_unreachable += 1,
             Err(Unroutable::Asking(first)) => {
@@ -228,6 +239,16 @@ impl Transmit for DpdkTx {
         for link in &mut self.links {
             link.flush(&mut self.counters);
         }
+    }
+}
+
+/// Copies `parts` one behind the other.
+#[inline]
+fn gather(to: &mut [u8], parts: &[IoSlice<'_>]) {
+    let mut at = 0;
+    for part in parts {
+        to[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
     }
 }
 
@@ -262,7 +283,7 @@ impl DpdkTx {
             self.counters.dropped_size += 1;
             return false;
         }
-        draft.bytes(message.len()).copy_from_slice(message);
+        draft.bytes(message.len(), &self.pool).copy_from_slice(message);
         self.links[link].push(draft, &mut self.counters);
         self.links[link].flush(&mut self.counters);
         true
@@ -278,7 +299,11 @@ impl DpdkTx {
         }
     }
 
-    fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
+    pub(crate) fn take_pong(&mut self) -> Option<u32> {
+        self.pongs.pop()
+    }
+
+    pub(crate) fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         let now = self.now();
         match self.host.echo(peer, number, len, now) {
             Ok((link, _)) => self.message(link, |host| Some(host.reply())),

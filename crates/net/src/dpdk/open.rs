@@ -18,6 +18,10 @@ use crate::{Bypass, Counters, Mac, Nanos};
 /// Frames of a driver: what its devices' rings hold, and as many again on the way.
 const FRAMES: u32 = 4095;
 
+/// Slots of a memory interface's rings, as a power of two. Each slot is a frame's memory: 256 of 9 KB stay in a core's
+/// cache, the 1,024 that DPDK would have do not, and carry a fifth less.
+const MEMIF_RING: u32 = 8;
+
 /// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
 const JUMBO: u16 = 9000;
 const ETHERNET: u16 = 1500;
@@ -148,6 +152,7 @@ fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<
         };
         if arguments_of_memif(name) {
             clear_socket(name.unwrap_or_default());
+            add("rsize", MEMIF_RING.to_string());
             add("bsize", (usize::from(wanted) + FRAME_ROOM).max(LEAST_ROOM).to_string());
         }
         if let (true, Some(mac)) = (kind.mac_argument, mac) {

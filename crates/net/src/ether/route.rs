@@ -104,12 +104,32 @@ impl Route {
         self.checksums == Checksums::Device
     }
 
+    /// Whether the headers say nothing of what is behind them but how long it is.
+    #[must_use]
+    #[inline]
+    pub fn is_blind(&self) -> bool {
+        self.checksums == Checksums::Spared && self.peer.is_ipv4()
+    }
+
+    /// Writes the headers at the front of `frame`, of which `absent` more bytes follow elsewhere: only where
+    /// [nothing is said](Self::is_blind) of them.
+    #[inline]
+    pub fn finish_before(&self, frame: &mut [u8], absent: usize) {
+        assert!(self.is_blind(), "a checksum needs all there is");
+        self.write(frame, absent);
+    }
+
     /// Writes the headers at the front of `frame`, whose payload is in place behind them.
     #[inline]
     pub fn finish(&self, frame: &mut [u8]) {
+        self.write(frame, 0);
+    }
+
+    #[inline]
+    fn write(&self, frame: &mut [u8], absent: usize) {
         let (headers, payload) = frame.split_at_mut(self.len);
         headers.copy_from_slice(&self.headers[..self.len]);
-        let udp_len = u16::try_from(UDP_BYTES + payload.len()).expect("a datagram's length has 16 bits");
+        let udp_len = u16::try_from(UDP_BYTES + payload.len() + absent).expect("a datagram's length has 16 bits");
         let udp_at = self.len - UDP_BYTES;
         if self.peer.is_ipv4() {
             let ip_at = udp_at - IPV4_BYTES;

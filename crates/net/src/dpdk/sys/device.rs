@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use super::eal::error;
 use super::ffi::{self, Description, RawCounters, RawSetup};
-use super::frames::{Draft, Pool, transmit};
+use super::frames::{Draft, Pool, transmit, transmit_with};
 use crate::Mac;
 
 /// Frames that a device's rings hold each way.
@@ -23,6 +23,7 @@ pub(in crate::dpdk) struct Device {
     name: String,
     about: Description,
     started: bool,
+    copies: bool,
     /// Its queues have no lock.
     _thread: PhantomData<*const ()>,
 }
@@ -67,7 +68,12 @@ impl Device {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("device {name} is open already")));
         }
         let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0 };
-        let device = |about| Self { port, name, about, started: false, _thread: PhantomData };
+        let zero_copy = arguments.is_some_and(|arguments| arguments.contains("zero-copy=yes"));
+        let device = |about: Description| {
+            let driver = text_of(&about.driver);
+            let copies = (driver == "net_memif" && !zero_copy) || driver == "net_vhost";
+            Self { port, name, about, started: false, copies, _thread: PhantomData }
+        };
         // SAFETY: the port exists; `about` outlives the call.
         match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
             0 => Ok(device(about)),
@@ -90,7 +96,7 @@ impl Device {
 
     /// Its driver's name.
     pub(in crate::dpdk) fn driver(&self) -> String {
-        self.about.driver.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect()
+        text_of(&self.about.driver)
     }
 
     /// Its hardware address.
@@ -176,6 +182,20 @@ impl Device {
         DeviceCounters { missed, errors_in, errors_out, no_buffer }
     }
 
+    /// Whether it has copied a frame, and let go of it, when it has taken it.
+    #[inline]
+    pub(in crate::dpdk) fn copies(&self) -> bool {
+        self.copies
+    }
+
+    /// Hands the device a frame that begins with `head` and ends with `tail`, if it [copies](Self::copies); gives `head`
+    /// back if it has no room.
+    #[inline]
+    pub(in crate::dpdk) fn transmit_with(&mut self, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+        assert!(self.copies, "{} may still need a frame that it has taken", self.name);
+        transmit_with(self.port, pool, head, tail)
+    }
+
     /// Hands the first of `frames` to the device; returns how many it took.
     #[inline]
     pub(in crate::dpdk) fn transmit(&mut self, frames: &mut Vec<Draft>) -> usize {
@@ -190,6 +210,10 @@ impl Drop for Device {
         unsafe { ffi::sprat_dpdk_close(self.port) };
         open.remove(&self.port);
     }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect()
 }
 
 fn attach(arguments: &str) -> io::Result<(u16, String)> {

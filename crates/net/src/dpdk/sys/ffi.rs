@@ -75,5 +75,12 @@ unsafe extern "C" {
     pub(super) fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
     pub(super) fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
     pub(super) fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;
+    pub(super) fn sprat_dpdk_transmit_with(
+        port: u16,
+        pool: *mut c_void,
+        head: *const RawFrame,
+        data: *const u8,
+        len: u16,
+    ) -> u16;
     pub(super) fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
 }

@@ -99,14 +99,14 @@ impl Drop for Pool {
 pub(in crate::dpdk) struct Draft(RawFrame);
 
 impl Draft {
-    /// The frame's bytes, `len` of them, as the next to have it will see them. What they are before they are written
+    /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool. What they are before they are written
     /// is anybody's guess, but never another process's secret: the pool is ours.
     #[inline]
-    pub(in crate::dpdk) fn bytes(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.0.len as usize, "{len} bytes do not fit {}", self.0.len);
+    pub(in crate::dpdk) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
+        assert!(len <= pool.room, "{len} bytes do not fit {}", pool.room);
         self.0.len = u32::try_from(len).expect("no more than there was");
-        // SAFETY: the buffer is ours alone, has at least `len` bytes, and was zero when the pool was made, so that all
-        // of it is initialised.
+        // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a driver, and its frames
+        // were looked at when they were taken), and was zero when the pool was made, so that all of it is initialised.
         unsafe { std::slice::from_raw_parts_mut(self.0.data, len) }
     }
 
@@ -174,6 +174,20 @@ impl Drop for Burst {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// Hands a device a frame that begins with `head` and ends with `tail`; gives `head` back if it did not take it.
+#[inline]
+pub(super) fn transmit_with(port: u16, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+    let len = u16::try_from(tail.len()).expect("a frame's length has 16 bits");
+    // SAFETY: the device is open, its caller's alone, and of a kind that copies a frame at once, which the C side checks:
+    // `tail` is read during the call and not after it. `head` is ours; the pool lives.
+    let took = unsafe { ffi::sprat_dpdk_transmit_with(port, pool.as_ptr(), &raw const head.0, tail.as_ptr(), len) };
+    if took == 0 {
+        return Some(head);
+    }
+    std::mem::forget(head); // it is the device's now
+    None
 }
 
 /// Hands the first of `frames` to a device; returns how many it took.

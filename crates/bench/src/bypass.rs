@@ -1,0 +1,111 @@
+//! What leaving the kernel out buys, and what of a read is then still ours.
+
+use anyhow::Result;
+use sprat_client::Mode;
+
+use crate::goals::Goal;
+use crate::ours::Transport;
+use crate::promises::{Chapter, Findings, Settings, rate, us};
+use crate::scenarios::{self, DEPTH, LARGE_BYTES, Path};
+use crate::system::System;
+use crate::target::Wait;
+
+/// The chapters, in order.
+pub const CHAPTERS: &[Chapter] = &[("ladder", ladder), ("volume", volume)];
+
+const MEMIF: &str = "sprat fast+dpdk memif";
+const VIRTIO: &str = "sprat fast+dpdk virtio";
+const UDP: &str = "sprat fast+udp";
+const TCP: &str = "sprat tcp";
+
+/// Round trips of the rung that is nothing but memory.
+const ROUND_TRIPS: u64 = 1_000_000;
+
+/// From shared memory to TCP between sleeping threads, each rung with a read above it.
+fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let lab = settings.undisturbed();
+    let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;
+    let spin = |transport| settings.sprat(transport, Mode::Spin);
+    let [virtio, memif, udp, tcp] = [Transport::Virtio, Transport::Memif, Transport::Udp, Transport::Tcp].map(spin);
+    let path = |system, pings| Path { system, pings };
+    let paths = [path(&virtio as &dyn System, true), path(&memif, true), path(&udp, false), path(&tcp, false)];
+    let spinning = scenarios::ladder(&lab, &paths, Wait::Spin)?;
+    let sleep = |transport| settings.sprat(transport, Mode::Sleep);
+    let (udp, tcp) = (sleep(Transport::Udp), sleep(Transport::Tcp));
+    let sleeping = scenarios::ladder(&settings.lab, &[path(&udp, false), path(&tcp, false)], Wait::Sleep)?;
+
+    let p50 = |label: &str| us(&spinning, label, 0.5);
+    let asleep = |label: &str| us(&sleeping, label, 0.5);
+    let of = |name: &str, what: &str| p50(&format!("{name} {what}"));
+    let read = of(MEMIF, "read");
+    let mut rung = |name: &str, path: Option<f64>| findings.row(name, path, None, "us", Goal::Shown);
+    rung("shared memory, two cache lines, round trip p50", Some(memory.quantile(0.5) as f64 / 1000.0));
+    rung("driver ping, virtio-user and vhost, p50", of(VIRTIO, "ping"));
+    rung("driver ping, memif, p50", of(MEMIF, "ping"));
+    rung("bare UDP echo, loopback, both spinning, p50", p50("echo udp"));
+    rung("bare TCP echo, loopback, both spinning, p50", p50("echo tcp"));
+    rung("bare UDP echo, loopback, both sleeping, p50", asleep("echo udp"));
+    rung("bare TCP echo, loopback, both sleeping, p50", asleep("echo tcp"));
+    for (name, ours, peer, goal) in [
+        ("100 B read p50, memif, vs its driver ping", read, of(MEMIF, "ping"), Goal::RatioAtMost(1.5)),
+        ("100 B read p50, virtio, vs its driver ping", of(VIRTIO, "read"), of(VIRTIO, "ping"), Goal::Shown),
+        ("100 B read p50, fast+udp, vs bare echo", of(UDP, "read"), p50("echo udp"), Goal::Shown),
+        ("100 B read p50, tcp, vs bare echo", of(TCP, "read"), p50("echo tcp"), Goal::Shown),
+        (
+            "100 B read p50, memif, vs tcp between sleeping threads",
+            read,
+            asleep("sprat tcp read"),
+            Goal::RatioAtMost(0.05),
+        ),
+        ("100 B read p50, memif, vs tcp between spinning threads", read, of(TCP, "read"), Goal::RatioAtMost(0.25)),
+        ("100 B read p50, memif, vs fast+udp between spinning threads", read, of(UDP, "read"), Goal::RatioAtMost(0.5)),
+        ("100 B write in memory p50, memif, vs its read", of(MEMIF, "write"), read, Goal::RatioAtMost(1.3)),
+        ("100 B write in memory p50, virtio, vs its read", of(VIRTIO, "write"), of(VIRTIO, "read"), Goal::Shown),
+    ] {
+        findings.row(name, ours, peer, "us", goal);
+    }
+    let (tail, median) = (us(&spinning, &format!("{MEMIF} read"), 0.999), read);
+    findings.row("100 B read p99.9, memif, vs its p50, every sample", tail, median, "us", Goal::RatioAtMost(3.0));
+    let tail = us(&spinning, &format!("{MEMIF} ping"), 0.999);
+    findings.row("the same of the driver ping", tail, of(MEMIF, "ping"), "us", Goal::Shown);
+    findings.note(
+        "Most of the distance between sleeping and spinning threads is waking up, and no driver's merit. The ping is an \
+         ICMP echo that the far driver answers, sent by the client that reads, to the server it reads from."
+            .to_owned(),
+    );
+    findings.results(spinning);
+    findings.results(sleeping);
+    Ok(())
+}
+
+/// How much goes through.
+fn volume(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let spin = |transport| settings.sprat(transport, Mode::Spin);
+    let [virtio, memif, udp] = [Transport::Virtio, Transport::Memif, Transport::Udp].map(spin);
+    let results = scenarios::volume(&settings.undisturbed(), &[&virtio as &dyn System, &memif, &udp])?;
+    let gbits =
+        |name: &str, what: &str| Some(rate(&results, &format!("{name} {what}"))? * LARGE_BYTES as f64 * 8.0 / 1e9);
+    for (what, told) in [("1 MB", "one at a time"), ("1 MB x4", "four in flight")] {
+        let peer = gbits(UDP, what);
+        findings.row(
+            &format!("1 MB reads, {told}, memif, vs fast+udp"),
+            gbits(MEMIF, what),
+            peer,
+            "Gb/s",
+            Goal::AtLeast(40.0),
+        );
+        findings.row(
+            &format!("1 MB reads, {told}, virtio, vs fast+udp"),
+            gbits(VIRTIO, what),
+            peer,
+            "Gb/s",
+            Goal::Shown,
+        );
+    }
+    let small = |name: &str| rate(&results, &format!("{name} 100 B"));
+    let name = format!("100 B reads, {DEPTH} in flight, one server core, memif, vs fast+udp");
+    findings.row(&name, small(MEMIF), small(UDP), "op/s", Goal::AtLeast(4e6));
+    findings.row("the same, virtio", small(VIRTIO), small(UDP), "op/s", Goal::Shown);
+    findings.results(results);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Promises, measured beside peers in one run, and judged.
+//!
+//! Each chapter starts the systems it compares, measures them turn by turn, and gives rows of goals; what could not be
+//! measured is a row that is missed. Rows with no goal say what a reader would ask next.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use sprat_client::Mode;
+
+use crate::cpu::Fifo;
+use crate::goals::{Goal, Row};
+use crate::load::Series;
+use crate::machine::load_average;
+use crate::ours::{Sprat, Transport};
+use crate::report::Report;
+use crate::scenarios::{Lab, Results};
+use crate::table::Table;
+
+/// What is measured, and where.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The `sprat` binary.
+    pub program: PathBuf,
+    /// Cores, rounds, times; its setup's `data` must be on a real disk.
+    pub lab: Lab,
+    /// Objects in the memory and restart chapters.
+    pub objects: u64,
+    /// Only chapters whose name contains this.
+    pub only: Option<String>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Promises, in order.
+    pub rows: Vec<Row>,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+enum Page {
+    Results(Results),
+    Table(String, Table),
+    Note(String),
+}
+
+/// A part of a run, by the name that [`Settings::only`] looks in.
+pub type Chapter = (&'static str, fn(&Settings, &mut Findings) -> Result<()>);
+
+/// Runs the chapters one after another; `progress` is told which begins, and its rows when it has ended.
+/// One that fails is a missed row, and the others go on.
+pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&str)) -> Findings {
+    let mut findings = Findings::default();
+    for &(name, chapter) in chapters {
+        if settings.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        progress(&format!("{name} (load average {:.1})", load_average()));
+        let first = findings.rows.len();
+        if let Err(error) = chapter(settings, &mut findings) {
+            findings.rows.push(Row::new(format!("{name}: {error:#}"), None, None, "-", Goal::AtLeast(0.0)));
+        }
+        let load = load_average();
+        for row in &mut findings.rows[first..] {
+            row.load = Some(load);
+        }
+        progress(&crate::goals::table(&findings.rows[first..]).to_string());
+    }
+    findings
+}
+
+impl Findings {
+    /// Adds everything to a report: goals first, then what they were judged by.
+    pub fn report(&self, report: &mut Report) {
+        report.goals(&self.rows);
+        for page in &self.pages {
+            match page {
+                Page::Results(results) => report.results(results),
+                Page::Table(title, table) => report.table(title, table),
+                Page::Note(text) => report.note(text),
+            }
+        }
+    }
+
+    pub(crate) fn row(&mut self, name: &str, ours: Option<f64>, peer: Option<f64>, unit: &str, goal: Goal) {
+        self.rows.push(Row::new(name, ours, peer, unit, goal));
+    }
+
+    pub(crate) fn results(&mut self, results: Results) {
+        self.pages.push(Page::Results(results));
+    }
+
+    pub(crate) fn table(&mut self, title: &str, table: Table) {
+        self.pages.push(Page::Table(title.to_owned(), table));
+    }
+
+    pub(crate) fn note(&mut self, text: String) {
+        self.pages.push(Page::Note(text));
+    }
+}
+
+impl Settings {
+    /// Sprat on `transport`, its server waiting as `server` says.
+    pub(crate) fn sprat(&self, transport: Transport, server: Mode) -> Sprat {
+        Sprat::new(self.program.clone(), transport, server)
+    }
+
+    /// The lab with a generator that nothing ordinary can delay, where this process may ask for that.
+    pub(crate) fn undisturbed(&self) -> Lab {
+        const PRIORITY: u8 = 10;
+        let may = self.lab.client_core.is_some() && Fifo::current_thread(PRIORITY).is_ok();
+        Lab { client_fifo: may.then_some(PRIORITY), ..self.lab.clone() }
+    }
+}
+
+/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed.
+pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
+    sound(results, label).map(|series| series.quantile(quantile) / 1000.0)
+}
+
+/// Operations a second of a series, median of rounds; nothing if any operation failed.
+pub(crate) fn rate(results: &Results, label: &str) -> Option<f64> {
+    sound(results, label).map(Series::ops_per_second)
+}
+
+fn sound<'a>(results: &'a Results, label: &str) -> Option<&'a Series> {
+    results.get(label).filter(|series| series.failures() == 0)
+}

@@ -1,0 +1,158 @@
+//! The same small operations over every path there is, from the bare path up to the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::latency::echoes;
+use super::{Lab, Loaded, Results, VALUE_BYTES, load};
+use crate::cpu::{Fifo, Pinned};
+use crate::hist::Latencies;
+use crate::load::{Plan, Series, Workload, preload, run};
+use crate::system::{Durability, Setup, System};
+use crate::target::Wait;
+
+/// Bytes of the large objects, and how many there are.
+pub const LARGE_BYTES: usize = 1 << 20;
+const LARGE_KEYS: u64 = 16;
+
+/// Reads of large objects in flight where the pipe is to be full.
+const LARGE_DEPTH: usize = 4;
+
+/// Small reads in flight where the server is to be busy.
+pub const DEPTH: usize = 512;
+
+/// A path of the ladder.
+pub struct Path<'a> {
+    /// The store over it.
+    pub system: &'a dyn System,
+    /// Whether the drivers at its ends answer one another's pings.
+    pub pings: bool,
+}
+
+/// One operation at a time over each of `paths` and over bare echoes, all of it turn by turn: `NAME ping`, `NAME read`,
+/// `NAME write`, `echo udp`, `echo tcp`. Nothing is durable.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
+    let one = |workload| lab.timed(Plan::one_client(workload, wait));
+    let reads = one(Workload::reads(lab.keys, VALUE_BYTES));
+    let mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)> =
+        echoes(lab, &reads)?.into_iter().map(|echo| (echo, vec![("", reads.clone())])).collect();
+    for path in paths {
+        for loaded in load(&[path.system], &in_memory(lab), 1, &reads)? {
+            let mut plans = vec![("read", reads.clone()), ("write", one(Workload::writes(lab.keys, VALUE_BYTES)))];
+            if path.pings {
+                plans.insert(0, ("ping", one(Workload::pings())));
+            }
+            rungs.push((loaded, plans));
+        }
+    }
+    let title = format!("{VALUE_BYTES} B operations by path, one {} client, kept in memory only", wait.word());
+    climb(lab, &title, rungs)
+}
+
+/// How much goes through each of `systems`: `NAME 1 MB`, one large object at a time; `NAME 1 MB x4`, four; `NAME 100 B`,
+/// many small reads in flight.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
+    let small =
+        lab.timed(Plan { depth: DEPTH, ..Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin) });
+    // Keys of another length, so that they are other objects.
+    let objects = Workload { key_bytes: 31, ..Workload::reads(LARGE_KEYS, LARGE_BYTES) };
+    let large = lab.timed(Plan::one_client(objects.clone(), Wait::Spin));
+    let mut rungs = Vec::new();
+    for system in systems {
+        for mut loaded in load(&[*system], &in_memory(lab), 1, &small)? {
+            loaded.target.set_active(true);
+            preload(loaded.target.as_mut(), &objects)?;
+            loaded.target.set_active(false);
+            let full = Plan { depth: LARGE_DEPTH, ..large.clone() };
+            rungs.push((loaded, vec![("1 MB", large.clone()), ("1 MB x4", full), ("100 B", small.clone())]));
+        }
+    }
+    climb(lab, "reads of 1 MB, one and four in flight, and of 100 B, many in flight; one spinning client", rungs)
+}
+
+fn in_memory(lab: &Lab) -> Setup {
+    Setup { durability: Durability::Memory, ..lab.setup.clone() }
+}
+
+/// Measures every plan of every rung in turn, each round in the other direction.
+fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>) -> Result<Results> {
+    let _pinned = Pinned::to(lab.client_core)?;
+    let mut series: Vec<Series> = Vec::new();
+    let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
+    for round in 0..lab.rounds {
+        let order: Vec<usize> =
+            if round % 2 == 0 { (0..rungs.len()).collect() } else { (0..rungs.len()).rev().collect() };
+        for index in order {
+            let (loaded, plans) = &mut rungs[index];
+            loaded.target.set_active(true);
+            for (what, plan) in plans {
+                let label = format!("{} {what}", loaded.label).trim_end().to_owned();
+                let measured = run(loaded.target.as_mut(), plan).with_context(|| label.clone())?;
+                match series.iter_mut().find(|series| series.label == label) {
+                    Some(series) => series.rounds.push(measured),
+                    None => series.push(Series { label, rounds: vec![measured] }),
+                }
+            }
+            loaded.target.set_active(false);
+        }
+    }
+    drop(fifo);
+    for (loaded, _) in rungs {
+        drop(loaded.target);
+        drop(loaded.server);
+    }
+    Ok(Results { title: title.to_owned(), series })
+}
+
+/// Round trips between two threads, on the server's core and the client's, that write to one cache line each: what
+/// no path between processes on this machine can be faster than.
+///
+/// # Errors
+/// When a thread cannot be had, or not on its core.
+pub fn shared_memory(lab: &Lab, round_trips: u64) -> Result<Latencies> {
+    #[repr(align(128))]
+    #[derive(Default)]
+    struct Line(AtomicU64);
+    let lines: Arc<[Line; 2]> = Arc::default();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (theirs, over) = (Arc::clone(&lines), Arc::clone(&ended));
+    let binding = Pinned::to(lab.setup.core)?; // inherited by the thread that starts under it
+    let echo = std::thread::Builder::new().name("mirror".into()).spawn(move || {
+        let mut seen = 0;
+        while !over.load(Ordering::Relaxed) {
+            let number = theirs[0].0.load(Ordering::Acquire);
+            if number != seen {
+                seen = number;
+                theirs[1].0.store(number, Ordering::Release);
+            }
+            std::hint::spin_loop();
+        }
+    })?;
+    drop(binding);
+    let _pinned = Pinned::to(lab.client_core)?;
+    let mut latencies = Latencies::new();
+    // Sixteen at a time: one alone is not much longer than a look at the clock.
+    for batch in 0..round_trips / 16 {
+        let start = Instant::now();
+        for number in batch * 16 + 1..=batch * 16 + 16 {
+            lines[0].0.store(number, Ordering::Release);
+            while lines[1].0.load(Ordering::Acquire) != number {
+                std::hint::spin_loop();
+            }
+        }
+        latencies.record(u64::try_from(start.elapsed().as_nanos() / 16).unwrap_or(u64::MAX));
+    }
+    ended.store(true, Ordering::Relaxed);
+    // A panic there was printed when it happened.
+    let _ = echo.join();
+    Ok(latencies)
+}
