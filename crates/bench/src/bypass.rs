@@ -3,6 +3,7 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
+use crate::breakdown;
 use crate::goals::Goal;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings, rate, us};
@@ -11,7 +12,7 @@ use crate::system::System;
 use crate::target::Wait;
 
 /// The chapters, in order.
-pub const CHAPTERS: &[Chapter] = &[("ladder", ladder), ("volume", volume)];
+pub const CHAPTERS: &[Chapter] = &[("ladder", ladder), ("volume", volume), ("breakdown", breakdown::memif)];
 
 const MEMIF: &str = "sprat fast+dpdk memif";
 const VIRTIO: &str = "sprat fast+dpdk virtio";

@@ -5,13 +5,15 @@
 //! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
 //! - [`ours`]: Sprat itself, as a system like the others.
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
-//! - [`promises`]: goals, measured and judged; of the [`store`], and of its way past the kernel, [`bypass`].
+//! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
+//!   where its time goes, [`breakdown`].
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
 //!
 //! Nothing here prints: results render to strings and files, and the caller decides where they go.
 
 pub mod basic;
+pub mod breakdown;
 pub mod bypass;
 pub mod cpu;
 pub mod echo;

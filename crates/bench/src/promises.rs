@@ -57,7 +57,7 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
             continue;
         }
         progress(&format!("{name} (load average {:.1})", load_average()));
-        let first = findings.rows.len();
+        let (first, first_page) = (findings.rows.len(), findings.pages.len());
         if let Err(error) = chapter(settings, &mut findings) {
             findings.rows.push(Row::new(format!("{name}: {error:#}"), None, None, "-", Goal::AtLeast(0.0)));
         }
@@ -66,6 +66,11 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
             row.load = Some(load);
         }
         progress(&crate::goals::table(&findings.rows[first..]).to_string());
+        for page in &findings.pages[first_page..] {
+            if let Page::Table(title, table) = page {
+                progress(&format!("{title}\n{table}"));
+            }
+        }
     }
     findings
 }

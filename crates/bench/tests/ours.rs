@@ -3,8 +3,10 @@
 use sprat_bench::load::{Plan, Workload, preload, run};
 use sprat_bench::ours::{Connection, Sockets, connect, forget};
 use sprat_bench::target::{Target, Wait};
-use sprat_client::{Mode, Options};
+use sprat_client::{Client, Condition, Mode, Options};
+use sprat_net::ticks;
 use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_wire::op::{Answer, Request, Status};
 use std::time::Duration;
 
 const MEMORY: u64 = 128 << 20;
@@ -24,6 +26,7 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
         idle: Mode::Adaptive,
         core: None,
         metrics: None,
+        timed: true,
     };
     (Server::start(&options).expect("a server"), folder)
 }
@@ -86,6 +89,41 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let measured = run(&mut target, &plan).expect("a run");
     assert!(measured.misses >= 100 && measured.errors == 0, "{} misses, {} errors", measured.misses, measured.errors);
     server.stop().expect("an orderly end");
+}
+
+#[test]
+fn a_request_is_stamped_where_it_passes_from_room_to_room() {
+    for listen in ["fast+udp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0"] {
+        let (server, _folder) = server(listen);
+        let mut client = Client::connect(&reach(server.coordinator.to_string())).expect("a client");
+        let table = client.create_table("t").expect("a table").0;
+        let value = vec![7; 100_000];
+        let put = Request::Write { table, key: b"k", value: &value, condition: Condition::None };
+        let get = Request::Read { table, key: b"k" };
+        for (tag, request) in [(1, put), (2, get)] {
+            let begun = ticks();
+            client.core_mut().note_passing(table).expect("a known table");
+            let now = client.now();
+            let core = client.core_mut();
+            core.submit(now, tag, &request, now + Duration::from_secs(5)).expect("taken");
+            let mut ended = 0;
+            while ended == 0 {
+                let now = client.now();
+                let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                    assert!(answer.is_ok_and(|answer| answer.status == Status::Ok));
+                    ended = ticks();
+                };
+                client.core_mut().poll(now, sink).expect("a driver");
+            }
+            let passed = client.core_mut().passed(table).expect("a known table");
+            assert!(begun < passed.left && passed.left < passed.came && passed.came < ended, "{passed:?}");
+        }
+        let locator = client.list_servers().expect("servers")[0].locator.clone();
+        let counters = client.server_stats(&locator).expect("counters");
+        let value = |name: &str| counters.iter().find(|counter| counter.name == name).expect("a timed server").value;
+        assert!(value("requests_timed_total") >= 2 && value("request_p50_ns") > 0);
+        server.stop().expect("an orderly end");
+    }
 }
 
 #[test]

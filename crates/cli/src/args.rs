@@ -152,6 +152,10 @@ pub(crate) struct ServerArgs {
     /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
     pub(crate) metrics: String,
+
+    /// Time requests on their way through the server; its counters then tell the median (request_p50_ns).
+    #[arg(long)]
+    pub(crate) timed: bool,
 }
 
 #[derive(Args, Debug)]
@@ -427,6 +431,8 @@ pub(crate) enum BenchCommand {
     Store(StoreBenchArgs),
     /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
     Bypass(PromisesArgs),
+    /// Where the time of a read and a write goes: client, driver and network, server; over each transport.
+    Breakdown(PromisesArgs),
 }
 
 #[derive(Args, Debug)]

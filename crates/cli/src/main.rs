@@ -26,6 +26,9 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Store(args)) => {
             cmd::bench::judge("store", sprat_bench::store::CHAPTERS, &args.promises, args.full)
         }
+        Command::Bench(BenchCommand::Breakdown(args)) => {
+            cmd::bench::judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args, false)
+        }
         Command::Bench(BenchCommand::Bypass(args)) => {
             cmd::bench::judge("bypass", sprat_bench::bypass::CHAPTERS, &args, false)
         }

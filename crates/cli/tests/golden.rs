@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -56,6 +56,8 @@ const COMMANDS: [&[&str]; 24] = [
     &["bench", "basic"],
     &["bench", "echo"],
     &["bench", "store"],
+    &["bench", "bypass"],
+    &["bench", "breakdown"],
     &["demo"],
     &["sim"],
     &["completions"],

@@ -101,7 +101,9 @@ impl Client {
         })
     }
 
-    fn now(&self) -> Nanos {
+    /// The time by the client's clock, as [`core_mut`](Self::core_mut) must be told it.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
     }
 
@@ -283,6 +285,11 @@ impl Client {
     #[must_use]
     pub fn into_core(self) -> Core {
         self.core
+    }
+
+    /// The client without its waiting, for a while: what is begun there must end there.
+    pub fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 
     fn next_tag(&mut self) -> u64 {

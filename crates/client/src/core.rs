@@ -6,6 +6,7 @@
 
 use crate::calls::{Calls, Deliver, Pending};
 use crate::error::Error;
+pub use crate::port::Passed;
 use crate::port::Port;
 use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Request, TableRecord};
@@ -234,6 +235,25 @@ impl Core {
     pub fn ping(&mut self, table: u32, number: u32, bytes: usize) -> Result<(), Error> {
         let Target { port, peer } = self.place(table)?;
         self.ports[port].ping(peer.ip(), number, bytes)
+    }
+
+    /// Has it noted when the next request to a table's server leaves for the driver, and when its answer comes from there.
+    ///
+    /// # Errors
+    /// [`Error::TableDropped`].
+    pub fn note_passing(&mut self, table: u32) -> Result<(), Error> {
+        let Target { port, .. } = self.place(table)?;
+        self.ports[port].note_passing();
+        Ok(())
+    }
+
+    /// When that was.
+    ///
+    /// # Errors
+    /// [`Error::TableDropped`].
+    pub fn passed(&mut self, table: u32) -> Result<Passed, Error> {
+        let Target { port, .. } = self.place(table)?;
+        Ok(self.ports[port].passed())
     }
 
     /// The number of a ping that came back.

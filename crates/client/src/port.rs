@@ -2,7 +2,7 @@
 
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
-use sprat_net::{AnyDriver, Driver as _, Nanos};
+use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, ticks};
 use sprat_rpc::{CallError, Config, Counters, Endpoint, MAX_SLOTS, SessionId};
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,6 +24,17 @@ pub(crate) struct Port {
     waiting: Vec<u32>,
     /// Whether a ping is on its way.
     pinging: bool,
+    passed: Passed,
+}
+
+/// When the latest request and answer passed between the client's code and its driver, in [`ticks`]; 0 for not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed {
+    on: bool,
+    /// The driver took over the request.
+    pub left: u64,
+    /// The driver handed over the answer's last frame.
+    pub came: u64,
 }
 
 impl Port {
@@ -36,6 +47,7 @@ impl Port {
             sessions: Vec::new(),
             waiting: Vec::new(),
             pinging: false,
+            passed: Passed::default(),
         }
     }
 
@@ -76,7 +88,8 @@ impl Port {
     fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
         let session = &mut self.sessions[at];
         let (request, deadline) = calls.request(index);
-        match self.endpoint.call(now, session.id, &[request], deadline, self.driver.tx()) {
+        let mut tx = Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on);
+        match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
             Err(CallError::Late) => calls.retry(now, index), // where its deadline ends it
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
@@ -104,12 +117,18 @@ impl Port {
 
     /// Takes what has arrived and does what is due.
     pub(crate) fn turn(&mut self, now: Nanos, deliver: &mut Deliver<'_, '_>) -> Result<bool, Error> {
-        let Self { driver, endpoint, sessions, .. } = self;
+        let Self { driver, endpoint, sessions, passed, .. } = self;
+        let Passed { on, left, came } = passed;
         let mut handler = deliver.with(sessions);
         let frames = driver
-            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut handler, tx))
+            .receive(&mut |tx, from, frame| {
+                if *on {
+                    *came = ticks();
+                }
+                endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, left, *on));
+            })
             .map_err(|cause| Error::Endpoint(format!("the {} driver failed: {cause}", self.transport)))?;
-        endpoint.poll(now, &mut handler, driver.tx());
+        endpoint.poll(now, &mut handler, &mut Stamped::new(driver.tx(), left, *on));
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.begin(now, index, deliver.calls);
@@ -134,6 +153,15 @@ impl Port {
     }
 
     pub(crate) fn flush(&mut self) {
-        self.endpoint.flush(self.driver.tx());
+        self.endpoint.flush(&mut Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on));
+    }
+
+    /// Has the passing of requests and answers noted from here on, the next request's from the start.
+    pub(crate) fn note_passing(&mut self) {
+        self.passed = Passed { on: true, left: 0, came: 0 };
+    }
+
+    pub(crate) fn passed(&self) -> Passed {
+        self.passed
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! - [`ether`] is a host on Ethernet, for drivers that bypass the kernel; `dpdk` (a feature) is one.
 //!
-//! But for that driver the crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
+//! But for that driver and one instruction ([`ticks`]) the crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
 //! those two lack (`UDP_GRO` and its control message), `nix`.
 
 mod any;
@@ -23,6 +23,7 @@ mod idle;
 mod locator;
 mod mem;
 mod open;
+mod stamp;
 mod tcp;
 mod time;
 mod udp;
@@ -36,6 +37,7 @@ pub use idle::{Idle, Waker};
 pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Mac, Transport};
 pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
 pub use open::{OpenError, Role};
+pub use stamp::{Laps, Scale, Stamped, ticks};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};

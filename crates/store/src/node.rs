@@ -3,7 +3,7 @@
 //! The node owns time and the network; the service below it sees only what it is handed. So the same service
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Nanos};
+use sprat_net::{Driver, Nanos, Stamped, ticks};
 use sprat_rpc::{Config, Endpoint, Handler, Outcome, RequestId};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,6 +22,17 @@ pub trait Service: Handler {
     /// A bounded piece of work that can wait until nothing else is to be done; returns whether there was any.
     fn work_idle(&mut self) -> bool {
         false
+    }
+
+    /// Whether requests are to be timed: how long each was the server's, from the driver that brought it to the driver that
+    /// takes its answer. Each time goes to [`lap`](Self::lap).
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// A request was the server's for so many [`ticks`].
+    fn lap(&mut self, ticks: u64) {
+        let _ = ticks;
     }
 
     /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
@@ -51,12 +62,22 @@ impl<D: Driver, S: Service> Node<D, S> {
     #[inline]
     pub fn turn(&mut self, now: Nanos) -> io::Result<bool> {
         let Self { driver, endpoint, service } = self;
-        let frames = driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, service, tx))?;
-        let tx = driver.tx();
+        let timed = service.is_timed();
+        let (mut came, mut left) = (0, 0);
+        let frames = driver.receive(&mut |tx, from, frame| {
+            if timed {
+                (came, left) = (ticks(), 0);
+            }
+            endpoint.receive(now, from, frame, service, &mut Stamped::new(tx, &mut left, timed));
+        })?;
         if frames > 0 {
             // What could be answered at once does not wait for the rest of the turn.
-            endpoint.flush(tx);
+            endpoint.flush(&mut Stamped::new(driver.tx(), &mut left, timed));
+            if timed && left > came {
+                service.lap(left - came);
+            }
         }
+        let tx = driver.tx();
         let mut worked = service.poll(now) || frames > 0;
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);

@@ -18,6 +18,7 @@ fn options(data: &Path, listen: &str) -> ServerOptions {
         idle: Mode::Adaptive,
         core: None,
         metrics: None,
+        timed: false,
     }
 }
 

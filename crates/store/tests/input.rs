@@ -22,6 +22,7 @@ fn options(data: &Path) -> ServerOptions {
         idle: Mode::Adaptive,
         core: None,
         metrics: None,
+        timed: false,
     }
 }
 

@@ -19,6 +19,7 @@ fn options(data: &Path, transport: &str, durability: Durability) -> ServerOption
         idle: Mode::Adaptive,
         core: None,
         metrics: None,
+        timed: false,
     }
 }
 

@@ -19,6 +19,7 @@ pub const PLACES: &[Place] = &[
         path: "crates/net/src/dpdk/sys/",
         reason: "DPDK is a C library; safe types say who owns a frame and a device",
     },
+    Place { path: "crates/net/src/stamp.rs", reason: "reads the processor's time stamp counter" },
     Place {
         path: "crates/net/tests/no_allocation.rs",
         reason: "a test's allocator, which counts and passes on to the system's",

@@ -90,6 +90,7 @@ pub struct Sprat {
     server: Mode,
     client: Mode,
     sockets: Sockets,
+    timed: bool,
 }
 
 impl Sprat {
@@ -100,7 +101,7 @@ impl Sprat {
         // A host that bypasses the kernel is one for all its clients.
         let bypass = matches!(transport, Transport::Memif | Transport::Virtio);
         let sockets = if bypass { Sockets::One } else { Sockets::Each };
-        Self { name, program, transport, server, client: Mode::Sleep, sockets }
+        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false }
     }
 
     /// The same, with clients over `sockets`.
@@ -117,6 +118,12 @@ impl Sprat {
     #[must_use]
     pub fn with_client(self, client: Mode) -> Self {
         Self { client, ..self }
+    }
+
+    /// The same; its server times requests, and tells.
+    #[must_use]
+    pub fn timed(self) -> Self {
+        Self { timed: true, ..self }
     }
 
     /// The same under another name.
@@ -162,6 +169,9 @@ impl Sprat {
         pair("--durability", durability.into());
         pair("--idle", word(self.server).into());
         pair("--metrics", "none".into());
+        if self.timed {
+            arguments.push("--timed".into());
+        }
         arguments
     }
 }
@@ -208,6 +218,12 @@ impl SpratServer {
         &self.coordinator
     }
 
+    /// How a client reaches it.
+    #[must_use]
+    pub fn client_options(&self) -> Options {
+        Options { local: self.local.clone(), ..options(&self.coordinator, PATIENCE) }
+    }
+
     /// What the server tells of itself, by counter.
     ///
     /// # Errors
@@ -249,8 +265,7 @@ impl Server for SpratServer {
     fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
         self.wake();
         let Sprat { sockets, client, server, .. } = self.settings;
-        let options = Options { local: self.local.clone(), ..options(&self.coordinator, PATIENCE) };
-        let target = connect(&options, connections, sockets, client)?;
+        let target = connect(&self.client_options(), connections, sockets, client)?;
         // Of those that spin, only the one that is measured may.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
     }

@@ -83,6 +83,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         },
         core: args.core,
         metrics,
+        timed: args.timed,
     })
 }
 

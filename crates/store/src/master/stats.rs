@@ -19,12 +19,12 @@ pub(super) struct Counts {
 
 impl<D: Disk> Master<D> {
     /// Every counter by name; names that end in `_total` only grow.
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+    pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, malformed, turned_away, memory_full } =
             self.counts;
         let log = self.log.stats();
         let frames = self.backup.as_ref().map(|backup| backup.frame_count());
-        vec![
+        let mut counters = vec![
             ("reads_total", reads),
             ("writes_total", writes),
             ("removes_total", removes),
@@ -55,6 +55,17 @@ impl<D: Disk> Master<D> {
             ("cleaner_combined_segments_total", log.cleaner.combined_segments),
             ("disk_frames_live", frames.map_or(0, |frames| u64::from(frames.live))),
             ("disk_frames_max", frames.map_or(0, |frames| u64::from(frames.max))),
-        ]
+        ];
+        if let Some((laps, scale)) = &mut self.laps {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a time of a few ns to seconds"
+            )]
+            let median = scale.nanos(laps.median()) as u64;
+            counters.extend([("requests_timed_total", laps.count()), ("request_p50_ns", median)]);
+            laps.clear(); // the next who asks is told of those since
+        }
+        counters
     }
 }

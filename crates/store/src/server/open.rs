@@ -50,6 +50,8 @@ pub struct ServerOptions {
     pub core: Option<usize>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Whether requests are timed on their way through the server.
+    pub timed: bool,
 }
 
 /// What was found in the log.
@@ -77,7 +79,7 @@ pub(super) fn open(
     let Some((path, identity)) = dir else {
         let config = Config { seed: super::random(), ..Config::new(memory, sprat_log::Durability::Volatile) };
         let log = Log::new(config).map_err(|error| failed(&error))?;
-        return Ok((Master::new(log, None, inbox), Restored::default()));
+        return Ok((finish(options, Master::new(log, None, inbox)), Restored::default()));
     };
     let (access, durability) = match options.durability {
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
@@ -91,7 +93,11 @@ pub(super) fn open(
     let started = Instant::now();
     let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
-    Ok((Master::new(log, Some(backup), inbox), restored))
+    Ok((finish(options, Master::new(log, Some(backup), inbox)), restored))
+}
+
+fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Master<FileDisk> {
+    if options.timed { master.timed() } else { master }
 }
 
 /// Opens the log file. The data directory is ours, so whoever still has the file locked is a server that was killed:
