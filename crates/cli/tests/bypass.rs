@@ -7,9 +7,17 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use support::{Random, ServerProcess, run, skip, sprat};
+
+/// Servers and clients here spin on cores of their own, of which there are few: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 
@@ -69,6 +77,7 @@ fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(
 
 #[test]
 fn the_store_over_a_memory_interface_survives_the_end_of_either() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let [listen, local] = memif(folder.path());
     let data = folder.path().join("data");
@@ -106,6 +115,7 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
 
 #[test]
 fn the_store_over_a_paravirtual_device() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("vhost.sock").display().to_string();
     let listen = format!("fast+dpdk:host=10.9.0.1,port=7,dev=net_vhost0,iface={socket}");
@@ -118,6 +128,7 @@ fn the_store_over_a_paravirtual_device() {
 
 #[test]
 fn what_is_in_the_way_is_named() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let failure = |listen: &str| {
         let flags = [&["-L", listen][..], &SMALL].concat();
@@ -181,6 +192,7 @@ fn ip(args: &[&str]) -> Result<(), String> {
 
 /// The same over a virtual Ethernet cable. The coordinator is reached by the kernel's TCP.
 fn over_a_cable(kind: &str, interface: &str) {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let cable = match Cable::lay(kind) {
         Ok(cable) => cable,

@@ -241,7 +241,8 @@ int sprat_dpdk_stop(uint16_t port)
 
 void sprat_dpdk_close(uint16_t port)
 {
-	on_interrupt_thread(1, close_device, port);
+	/* Not at once: what was sent last, such as a farewell, is to be read first. */
+	on_interrupt_thread(2000, close_device, port);
 	/* The thread may have been told of events on descriptors that are closed now: have it forget them, in its next
 	 * round, before a new device gets the same numbers. */
 	on_interrupt_thread(1000, nothing, port);

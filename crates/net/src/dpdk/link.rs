@@ -11,8 +11,15 @@ const MAX_OUTGOING: usize = 512;
 /// Frames that leave unasked.
 const BATCH: usize = 32;
 
-/// Time that a device whose peer is not there is given to find it, before it is started again.
+/// Wait between two attempts to start a device whose peer is not there.
 const RESTART: Duration = Duration::from_millis(100);
+
+/// Time that a device which has found its peer is given to come to terms with it. On a machine with more to do than it
+/// has cores that takes a while, and whoever begins anew each time never ends.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// Longest time for which a link is left alone whose peer has said that it goes.
+const PARTING: Duration = Duration::from_millis(200);
 
 /// How a device fares.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -43,13 +50,29 @@ pub(super) struct Link {
     up: bool,
     changes: u64,
     restart: Nanos,
+    /// Whether it is memory that the peer's process shares.
+    shares: bool,
+    /// The device is left alone, for its peer is about to go; until when, once that has been settled.
+    parting: bool,
+    parting_until: Nanos,
 }
 
 impl Link {
     /// A link over a device that is set up and perhaps started. `calls`: it looks for its peer only when it is started.
-    pub(super) fn new(device: Device, calls: bool) -> Self {
-        let up = device.is_up();
-        Self { outgoing: Vec::with_capacity(MAX_OUTGOING), device, calls, up, changes: 0, restart: Nanos(0) + RESTART }
+    /// `shares`: it is memory that the peer's process shares.
+    pub(super) fn new(device: Device, calls: bool, shares: bool) -> Self {
+        let (up, started) = (device.is_up(), device.is_started());
+        Self {
+            outgoing: Vec::with_capacity(MAX_OUTGOING),
+            device,
+            calls,
+            up,
+            changes: 0,
+            restart: Nanos(0) + if started { HANDSHAKE } else { RESTART },
+            shares,
+            parting: false,
+            parting_until: Nanos::NEVER,
+        }
     }
 
     pub(super) fn mac(&self) -> Mac {
@@ -73,7 +96,20 @@ impl Link {
     /// The device, if there can be anything to receive.
     #[inline]
     pub(super) fn device_to_receive(&mut self) -> Option<&mut Device> {
-        self.device.is_started().then_some(&mut self.device)
+        (self.device.is_started() && !self.parting).then_some(&mut self.device)
+    }
+
+    /// The peer is about to go. A device that shares memory with it takes that away on a thread of its own, without asking
+    /// who is using it: from here on nobody is, until the link is down.
+    pub(super) fn part(&mut self) {
+        if self.shares && !self.parting {
+            (self.parting, self.parting_until) = (true, Nanos::NEVER);
+        }
+    }
+
+    /// Whether the other end is to be told when we go.
+    pub(super) fn says_farewell(&self) -> bool {
+        self.shares && self.up
     }
 
     /// Takes a frame to send.
@@ -88,7 +124,7 @@ impl Link {
     /// Whether the device copies frames at once, so that [`push_with`](Self::push_with) is of use.
     #[inline]
     pub(super) fn copies(&self) -> bool {
-        self.device.copies() && self.device.is_started()
+        self.device.copies() && self.device.is_started() && !self.parting
     }
 
     /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives `head` back if there is
@@ -115,7 +151,7 @@ impl Link {
         if self.outgoing.is_empty() {
             return;
         }
-        if self.device.is_started() {
+        if self.device.is_started() && !self.parting {
             counters.sends += 1;
             self.device.transmit(&mut self.outgoing);
         }
@@ -132,15 +168,19 @@ impl Link {
             self.device.stop();
         }
         if !self.device.is_started() && now >= self.restart {
-            self.restart = now + RESTART;
             // Its peer is not there yet, most likely; if it is something else that shows as a link that is down.
-            let _ = self.device.start();
+            self.restart = now + if self.device.start().is_ok() { HANDSHAKE } else { RESTART };
         }
         self.flush(counters);
         let up = self.device.is_up();
+        if self.parting && self.parting_until == Nanos::NEVER {
+            self.parting_until = now + PARTING;
+        }
+        self.parting &= now < self.parting_until;
         if up != self.up {
             self.changes += 1;
             self.up = up;
+            self.parting = false;
             self.restart = now + RESTART; // the peer ends first what it began
         }
         up

@@ -170,6 +170,7 @@ impl DpdkRx {
                         sink(holder, from, &frame[payload]);
                     }
                     Heard::Question => tx.answer(at),
+                    Heard::Parting => tx.links[at].part(),
                     Heard::Pong { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
                     Heard::Pong { .. } | Heard::Nothing => {}
                 }
@@ -249,6 +250,17 @@ fn gather(to: &mut [u8], parts: &[IoSlice<'_>]) {
     for part in parts {
         to[at..at + part.len()].copy_from_slice(part);
         at += part.len();
+    }
+}
+
+impl Drop for DpdkTx {
+    /// Tells the other ends, so that they leave shared memory alone while it goes.
+    fn drop(&mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].says_farewell() {
+                self.message(link, |host| Some(host.parting(link)));
+            }
+        }
     }
 }
 

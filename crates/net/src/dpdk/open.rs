@@ -108,7 +108,7 @@ impl Dpdk {
             settings.push(LinkSettings { mac: device.mac(), checksums });
             // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
             let _ = device.start();
-            links.push(Link::new(device, kind.calls));
+            links.push(Link::new(device, kind.calls, kind.memory));
         }
         let address = own_address(address, settings[0].mac);
         let (vlan, gateway) = (bypass.vlan, bypass.gateway);
