@@ -222,6 +222,8 @@ impl Bench<'_> {
     /// Medians over a turn.
     fn stages(&mut self, size: usize, keys: usize, write: bool) -> Result<Stages> {
         let value = vec![0x5a; size];
+        // Has the server forget the times of whatever was before.
+        self.client.server_stats(&self.locator)?;
         let mut samples: [Vec<u64>; 3] = Default::default();
         let start = Instant::now();
         let mut number = 0;
