@@ -21,9 +21,8 @@ use sprat_wire::op::{Request, Status};
 use crate::cpu::{Fifo, Pinned};
 use crate::goals::Goal;
 use crate::load::keys::write_key;
-use crate::ours::{TABLE, Transport};
+use crate::ours::{PING_BYTES, TABLE, Transport};
 use crate::promises::{Chapter, Findings, Settings};
-use crate::system::{Durability, Setup};
 use crate::table::Table;
 use crate::units;
 
@@ -86,7 +85,7 @@ fn tcp(settings: &Settings, findings: &mut Findings) -> Result<()> {
 
 fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.undisturbed();
-    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
+    let setup = lab.in_memory();
     let server = settings.sprat(transport, Mode::Spin).timed().launch(&setup)?;
     let mut client = Client::connect(&server.client_options())?;
     let mut bench = Bench {
@@ -243,7 +242,6 @@ impl Bench<'_> {
 
     /// The median of the drivers' own round trip, ns; `None` for drivers without one.
     fn ping(&mut self) -> Result<Option<f64>> {
-        const PING_BYTES: usize = 100;
         let mut samples = Vec::new();
         let start = Instant::now();
         for number in 0.. {

@@ -218,6 +218,10 @@ fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
     let mut client = open(&both("10.9.0.1", "client"));
     let to = server.local_addr();
     meet(&mut client, &mut server, to.ip());
-    assert!(client.devices().iter().all(|device| device.up), "{:?}", client.devices());
+    until("both links are up", || {
+        take(&mut server);
+        take(&mut client);
+        client.devices().iter().all(|device| device.up)
+    });
     exchange(&mut client, &mut server, to, &[1000; 100]);
 }

@@ -18,7 +18,7 @@ use crate::target::{Completion, Op, Outcome, Target};
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Bytes of a ping besides its headers: between those of a 100 B read's request and answer.
-const PING_BYTES: usize = 100;
+pub(crate) const PING_BYTES: usize = 100;
 
 /// How often clients are looked at although nothing arrived for them: their timers.
 const SWEEP: Duration = Duration::from_millis(1);

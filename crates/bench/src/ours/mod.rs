@@ -16,6 +16,7 @@ use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
 use crate::target::Target;
 
+pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};
 
 /// The table that loads use.
@@ -317,7 +318,7 @@ fn is_ready(coordinator: &str) -> bool {
     look().is_ok()
 }
 
-/// Whether a server has enlisted, which it does when it has opened its device.
+/// Whether a server has enlisted. It opens its device right behind that, and clients wait for it.
 fn has_enlisted(coordinator: &str) -> bool {
     let look = || client(coordinator, LOOK)?.list_servers();
     look().is_ok_and(|servers| !servers.is_empty())

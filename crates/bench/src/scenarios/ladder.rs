@@ -11,7 +11,7 @@ use super::{Lab, Loaded, Results, VALUE_BYTES, load};
 use crate::cpu::{Fifo, Pinned};
 use crate::hist::Latencies;
 use crate::load::{Plan, Series, Workload, preload, run};
-use crate::system::{Durability, Setup, System};
+use crate::system::System;
 use crate::target::Wait;
 
 /// Bytes of the large objects, and how many there are.
@@ -43,7 +43,7 @@ pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
     let mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)> =
         echoes(lab, &reads)?.into_iter().map(|echo| (echo, vec![("", reads.clone())])).collect();
     for path in paths {
-        for loaded in load(&[path.system], &in_memory(lab), 1, &reads)? {
+        for loaded in load(&[path.system], &lab.in_memory(), 1, &reads)? {
             let mut plans = vec![("read", reads.clone()), ("write", one(Workload::writes(lab.keys, VALUE_BYTES)))];
             if path.pings {
                 plans.insert(0, ("ping", one(Workload::pings())));
@@ -68,7 +68,7 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     let large = lab.timed(Plan::one_client(objects.clone(), Wait::Spin));
     let mut rungs = Vec::new();
     for system in systems {
-        for mut loaded in load(&[*system], &in_memory(lab), 1, &small)? {
+        for mut loaded in load(&[*system], &lab.in_memory(), 1, &small)? {
             loaded.target.set_active(true);
             preload(loaded.target.as_mut(), &objects)?;
             loaded.target.set_active(false);
@@ -77,10 +77,6 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
         }
     }
     climb(lab, "reads of 1 MB, one and four in flight, and of 100 B, many in flight; one spinning client", rungs)
-}
-
-fn in_memory(lab: &Lab) -> Setup {
-    Setup { durability: Durability::Memory, ..lab.setup.clone() }
 }
 
 /// Measures every plan of every rung in turn, each round in the other direction.

@@ -19,7 +19,7 @@ const ECHO_FRAME: usize = 160;
 /// When a system cannot be started or breaks.
 pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
     let plan = lab.timed(Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), wait));
-    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
+    let setup = lab.in_memory();
     let mut loaded = echoes(lab, &plan)?;
     loaded.extend(load(systems, &setup, 1, &plan)?);
     measure(lab, &format!("{VALUE_BYTES} B reads, one {} client", wait.word()), loaded)
@@ -31,7 +31,7 @@ pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Re
 /// When a system cannot be started or breaks.
 pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
     let plan = lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
-    let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };
+    let setup = lab.in_memory();
     let loaded = load(systems, &setup, 1, &plan)?;
     measure(lab, &format!("{VALUE_BYTES} B writes, kept in memory only, one {} client", wait.word()), loaded)
 }

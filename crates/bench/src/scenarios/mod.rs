@@ -35,7 +35,7 @@ pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
 use crate::cpu::{Fifo, Pinned};
 use crate::load::{Entry, Measured, Plan, Series, interleave};
-use crate::system::{Server, Setup, System};
+use crate::system::{Durability, Server, Setup, System};
 use crate::table::Table;
 use crate::target::Target;
 use crate::units;
@@ -77,6 +77,11 @@ impl Lab {
             duration: Duration::from_secs(1),
             keys: 100_000,
         }
+    }
+
+    /// How servers are started that keep what is written in memory only.
+    pub(crate) fn in_memory(&self) -> Setup {
+        Setup { durability: Durability::Memory, ..self.setup.clone() }
     }
 
     /// The load's times are the lab's.

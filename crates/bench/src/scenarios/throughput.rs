@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Lab, Results, VALUE_BYTES, load, measure};
 use crate::load::{Arrivals, Choice, Pace, Plan, Workload};
-use crate::system::{Durability, Setup, System};
+use crate::system::System;
 use crate::target::Wait;
 use crate::units;
 
@@ -48,7 +48,7 @@ impl Mix {
 /// When a system cannot be started or breaks.
 pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Results> {
     let plan = mix.plan(lab);
-    let loaded = load(systems, &in_memory(lab), mix.connections, &plan)?;
+    let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let Mix { connections, depth, read_share, .. } = mix;
     let reads = read_share * 100.0;
     let title =
@@ -63,12 +63,8 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
 /// When a system cannot be started or breaks.
 pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
     let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
-    let loaded = load(systems, &in_memory(lab), mix.connections, &plan)?;
+    let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, units::rate(rate));
     let title = format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {rate} offered over {connections} connections");
     measure(lab, &title, loaded)
-}
-
-fn in_memory(lab: &Lab) -> Setup {
-    Setup { durability: Durability::Memory, ..lab.setup.clone() }
 }

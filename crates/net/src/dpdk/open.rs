@@ -46,6 +46,8 @@ pub enum Address {
 
 /// How a kind of device is to be treated.
 struct Kind {
+    /// A memory interface.
+    memif: bool,
     /// Nothing but memory lies between it and its peer.
     memory: bool,
     /// The packet size is an argument of the device, not for us to set.
@@ -63,6 +65,7 @@ impl Kind {
         let memif = is("net_memif");
         let virtio = is("net_virtio_user") || is("net_vhost");
         Self {
+            memif,
             memory: memif || virtio,
             fixed: memif || is("net_af_"),
             mtu: if memif { JUMBO } else { ETHERNET },
@@ -94,11 +97,8 @@ impl Dpdk {
 
         let (mut links, mut settings) = (Vec::new(), Vec::new());
         for (at, (mut device, kind, _)) in devices.into_iter().enumerate() {
-            let setup = Setup {
-                mac: bypass.mac.filter(|mac| at == 0 && *mac != device.mac()),
-                mtu: (!kind.fixed).then_some(mtu),
-                check: !kind.memory,
-            };
+            let setup =
+                Setup { mac: bypass.mac.filter(|_| at == 0), mtu: (!kind.fixed).then_some(mtu), check: !kind.memory };
             device.set_up(&setup, &pool)?;
             let checksums = match (kind.memory, device.checks_sent()) {
                 (true, _) => Checksums::Spared,
@@ -150,7 +150,7 @@ fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<
                 arguments.push_str(&format!(",{key}={value}"));
             }
         };
-        if arguments_of_memif(name) {
+        if kind.memif {
             clear_socket(name.unwrap_or_default());
             add("rsize", MEMIF_RING.to_string());
             add("bsize", (usize::from(wanted) + FRAME_ROOM).max(LEAST_ROOM).to_string());
@@ -179,10 +179,6 @@ fn clear_socket(arguments: &str) {
         // If it cannot be removed DPDK says so.
         let _ = std::fs::remove_file(path);
     }
-}
-
-fn arguments_of_memif(name: Option<&str>) -> bool {
-    name.is_some_and(|name| name.starts_with("net_memif"))
 }
 
 fn own_address(address: Address, mac: Mac) -> SocketAddr {
