@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -183,69 +181,19 @@ int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
 	return result;
 }
 
-/*
- * DPDK's interrupt thread hears from a device's peer at any time, and works on the device's memory while it does (memif
- * makes and ends connections there). So whatever changes a device's state is done on that very thread: alarms go off on
- * it, one thing after another.
- */
-struct errand {
-	int (*run)(uint16_t port);
-	uint16_t port;
-	int result;
-	sem_t done;
-};
-
-static void run_errand(void *argument)
-{
-	struct errand *errand = argument;
-	errand->result = errand->run(errand->port);
-	sem_post(&errand->done);
-}
-
-static int on_interrupt_thread(uint64_t after_us, int (*run)(uint16_t port), uint16_t port)
-{
-	struct errand errand = {.run = run, .port = port};
-	sem_init(&errand.done, 0, 0);
-	if (rte_eal_alarm_set(after_us, run_errand, &errand))
-		run_errand(&errand);
-	while (sem_wait(&errand.done) && errno == EINTR)
-		;
-	sem_destroy(&errand.done);
-	return errand.result;
-}
-
-static int nothing(uint16_t port)
-{
-	(void)port;
-	return 0;
-}
-
-static int close_device(uint16_t port)
-{
-	struct rte_eth_dev_info info;
-	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
-	rte_eth_dev_stop(port);
-	int result = rte_eth_dev_close(port);
-	return device ? rte_dev_remove(device) : result;
-}
-
 int sprat_dpdk_start(uint16_t port)
 {
-	return on_interrupt_thread(1, rte_eth_dev_start, port);
-}
-
-int sprat_dpdk_stop(uint16_t port)
-{
-	return on_interrupt_thread(1, rte_eth_dev_stop, port);
+	return rte_eth_dev_start(port);
 }
 
 void sprat_dpdk_close(uint16_t port)
 {
-	/* Not at once: what was sent last, such as a farewell, is to be read first. */
-	on_interrupt_thread(2000, close_device, port);
-	/* The thread may have been told of events on descriptors that are closed now: have it forget them, in its next
-	 * round, before a new device gets the same numbers. */
-	on_interrupt_thread(1000, nothing, port);
+	struct rte_eth_dev_info info;
+	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+	rte_eth_dev_stop(port);
+	rte_eth_dev_close(port);
+	if (device)
+		rte_dev_remove(device);
 }
 
 int sprat_dpdk_link(uint16_t port)

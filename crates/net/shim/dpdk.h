@@ -81,8 +81,6 @@ int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
 int sprat_dpdk_start(uint16_t port);
-/* It can be started again. */
-int sprat_dpdk_stop(uint16_t port);
 /* Stops, closes and removes it. */
 void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */

@@ -4,8 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-#[cfg(feature = "dpdk")]
-use crate::dpdk::{Dpdk, DpdkRx, DpdkTx};
+use crate::bypass::{BypassDriver, BypassRx, BypassTx};
 use crate::driver::Sink;
 use crate::mem;
 use crate::tcp::{Tcp, TcpRx, TcpTx};
@@ -30,9 +29,8 @@ pub enum AnyTx {
     Tcp(TcpTx),
     /// Of [`Mem`].
     Mem(MemTx),
-    /// Of [`Dpdk`].
-    #[cfg(feature = "dpdk")]
-    Dpdk(DpdkTx),
+    /// Of [`BypassDriver`](crate::bypass::BypassDriver).
+    Bypass(BypassTx),
 }
 
 /// The receiving half. Always of the same driver as the sending half beside it.
@@ -40,8 +38,7 @@ enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),
     Mem,
-    #[cfg(feature = "dpdk")]
-    Dpdk(DpdkRx),
+    Bypass(BypassRx),
 }
 
 impl From<Udp> for AnyDriver {
@@ -66,12 +63,11 @@ impl From<Mem> for AnyDriver {
     }
 }
 
-#[cfg(feature = "dpdk")]
-impl From<Dpdk> for AnyDriver {
-    fn from(driver: Dpdk) -> Self {
+impl From<BypassDriver> for AnyDriver {
+    fn from(driver: BypassDriver) -> Self {
         let (tx, rx) = driver.into_parts();
         let local = tx.local_addr();
-        Self { tx: AnyTx::Dpdk(tx), rx: AnyRx::Dpdk(rx), local }
+        Self { tx: AnyTx::Bypass(tx), rx: AnyRx::Bypass(rx), local }
     }
 }
 
@@ -89,8 +85,7 @@ impl AnyDriver {
     /// The hardware address, of drivers that have one.
     fn mac(&self) -> Option<Mac> {
         match &self.tx {
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(tx) => Some(tx.mac()),
+            AnyTx::Bypass(tx) => Some(tx.mac()),
             _ => None,
         }
     }
@@ -102,29 +97,23 @@ impl AnyDriver {
             AnyTx::Udp(tx) => tx.counters(),
             AnyTx::Tcp(tx) => tx.counters(),
             AnyTx::Mem(tx) => tx.counters(),
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(tx) => tx.counters(),
+            AnyTx::Bypass(tx) => tx.counters(),
         }
     }
 
     /// Sends an echo request that the far driver answers; whether it has left. Of drivers that bypass the kernel: see
-    /// `Dpdk::ping`.
+    /// [`BypassDriver::ping`].
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         match &mut self.tx {
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(tx) => tx.ping(peer, number, len),
-            _ => {
-                let _ = (peer, number, len);
-                false
-            }
+            AnyTx::Bypass(tx) => tx.ping(peer, number, len),
+            _ => false,
         }
     }
 
     /// The number of a ping that was answered.
     pub fn take_pong(&mut self) -> Option<u32> {
         match &mut self.tx {
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(tx) => tx.take_pong(),
+            AnyTx::Bypass(tx) => tx.take_pong(),
             _ => None,
         }
     }
@@ -155,8 +144,7 @@ impl Driver for AnyDriver {
             AnyRx::Udp(rx) => rx.receive(&mut self.tx, AnyTx::udp, sink),
             AnyRx::Tcp(rx) => rx.receive(&mut self.tx, AnyTx::tcp, sink),
             AnyRx::Mem => mem::receive(&mut self.tx, AnyTx::mem, sink),
-            #[cfg(feature = "dpdk")]
-            AnyRx::Dpdk(rx) => Ok(rx.receive(&mut self.tx, AnyTx::dpdk, sink)),
+            AnyRx::Bypass(rx) => Ok(rx.receive(&mut self.tx, AnyTx::bypass, sink)),
         }
     }
 
@@ -165,16 +153,14 @@ impl Driver for AnyDriver {
             AnyTx::Udp(tx) => Some(tx.poll_fd()),
             AnyTx::Tcp(tx) => Some(tx.poll_fd()),
             AnyTx::Mem(_) => None,
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(_) => None,
+            AnyTx::Bypass(_) => None,
         }
     }
 
     fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         match &self.tx {
             AnyTx::Tcp(tx) => tx.sources(sources),
-            #[cfg(feature = "dpdk")]
-            AnyTx::Dpdk(tx) => tx.sources(sources),
+            AnyTx::Bypass(tx) => tx.sources(sources),
             _ => sources.extend(self.poll_fd()),
         }
     }
@@ -195,10 +181,9 @@ impl AnyTx {
         }
     }
 
-    #[cfg(feature = "dpdk")]
-    fn dpdk(&mut self) -> &mut DpdkTx {
+    fn bypass(&mut self) -> &mut BypassTx {
         match self {
-            Self::Dpdk(tx) => tx,
+            Self::Bypass(tx) => tx,
             _ => unreachable!("halves are of one driver"),
         }
     }
@@ -217,8 +202,7 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.mtu(peer),
             Self::Tcp(tx) => tx.mtu(peer),
             Self::Mem(tx) => tx.mtu(peer),
-            #[cfg(feature = "dpdk")]
-            Self::Dpdk(tx) => tx.mtu(peer),
+            Self::Bypass(tx) => tx.mtu(peer),
         }
     }
 
@@ -227,8 +211,7 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.reliable(),
             Self::Tcp(tx) => tx.reliable(),
             Self::Mem(tx) => tx.reliable(),
-            #[cfg(feature = "dpdk")]
-            Self::Dpdk(tx) => tx.reliable(),
+            Self::Bypass(tx) => tx.reliable(),
         }
     }
 
@@ -237,8 +220,7 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.send(peer, parts),
             Self::Tcp(tx) => tx.send(peer, parts),
             Self::Mem(tx) => tx.send(peer, parts),
-            #[cfg(feature = "dpdk")]
-            Self::Dpdk(tx) => tx.send(peer, parts),
+            Self::Bypass(tx) => tx.send(peer, parts),
         }
     }
 
@@ -247,8 +229,7 @@ impl Transmit for AnyTx {
             Self::Udp(tx) => tx.flush(),
             Self::Tcp(tx) => tx.flush(),
             Self::Mem(tx) => tx.flush(),
-            #[cfg(feature = "dpdk")]
-            Self::Dpdk(tx) => tx.flush(),
+            Self::Bypass(tx) => tx.flush(),
         }
     }
 }

@@ -8,15 +8,15 @@
 //! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own time.
 //! - [`Idle`] decides, between two rounds of a node's loop, whether to spin, yield or sleep.
 //!
-//! - [`ether`] is a host on Ethernet, for drivers that bypass the kernel; `dpdk` (a feature) is one.
+//! - [`bypass`] is the driver that goes past the kernel: a host on [`ether`] over memory that processes share and, with
+//!   the feature `dpdk`, over the devices DPDK drives.
 //!
-//! But for that driver and one instruction ([`ticks`]) the crate has no `unsafe`: system calls go through `rustix`, `socket2` and, for the one thing
-//! those two lack (`UDP_GRO` and its control message), `nix`.
+//! But for shared memory, DPDK and one instruction ([`ticks`]) the crate has no `unsafe`: system calls go through `rustix`,
+//! `socket2` and, for the one thing those two lack (`UDP_GRO` and its control message), `nix`.
 
 mod any;
+pub mod bypass;
 mod counters;
-#[cfg(feature = "dpdk")]
-pub mod dpdk;
 mod driver;
 pub mod ether;
 mod idle;

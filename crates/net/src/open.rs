@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
+use crate::bypass::{Address, BypassDriver};
 use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 
 /// What a driver is opened for.
@@ -73,23 +74,16 @@ fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<An
     })
 }
 
-#[cfg(feature = "dpdk")]
 fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool) -> io::Result<AnyDriver> {
-    use crate::dpdk::{Address, Dpdk};
     match given {
         // The locator is the peer's: of ours nothing is known.
-        false => Ok(Dpdk::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?.into()),
+        false => Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?.into()),
         true if address.ip().is_unspecified() => {
             let reason = "a host that bypasses the kernel needs an address of its own";
             Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason))
         }
-        true => Ok(Dpdk::open(bypass, Address::Own(address))?.into()),
+        true => Ok(BypassDriver::open(bypass, Address::Own(address))?.into()),
     }
-}
-
-#[cfg(not(feature = "dpdk"))]
-fn bypass_kernel(_: &Bypass, _: SocketAddr, _: bool) -> io::Result<AnyDriver> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"))
 }
 
 /// Any address and port of the family of `address`.

@@ -225,22 +225,6 @@ fn whoever_takes_over_an_address_says_so() {
 }
 
 #[test]
-fn whoever_goes_says_so() {
-    for [first, second] in PAIRS {
-        let (mut a, mut b) = pair(settings(first), settings(second));
-        let parting = b.host.parting(0).to_vec();
-        assert_eq!(a.read(&parting), Heard::Parting);
-        for len in 0..parting.len() - 2 {
-            assert_eq!(a.read(&parting[..len]), Heard::Nothing, "{len} bytes of it");
-        }
-        let mut staying = parting;
-        let seconds = staying.len() - 3;
-        staying[seconds] = 120;
-        assert_eq!(a.read(&staying), Heard::Nothing, "an ordinary announcement");
-    }
-}
-
-#[test]
 fn two_links_share_peers_and_stand_in_for_one_another() {
     let mut a = Host::new(settings("10.0.0.1:7"), &[link(1), link(11)]);
     let mut counters = Counters::default();

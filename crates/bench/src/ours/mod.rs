@@ -35,7 +35,7 @@ pub enum Transport {
     Udp,
     /// Kernel TCP.
     Tcp,
-    /// Past the kernel, over memory that both processes share: `fast+dpdk` with DPDK's `net_memif`.
+    /// Past the kernel, over memory that both processes share: `fast+dpdk` with `net_memif`.
     Memif,
     /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
     Virtio,

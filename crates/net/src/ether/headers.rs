@@ -13,7 +13,6 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const ETHERTYPE_VLAN: u16 = 0x8100;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
-pub(super) const ETHERTYPE_LLDP: u16 = 0x88cc;
 
 pub(super) const PROTOCOL_ICMP: u8 = 1;
 pub(super) const PROTOCOL_UDP: u8 = 17;
@@ -146,32 +145,6 @@ pub(super) const OPTION_TARGET: u8 = 2;
 pub(super) const SOLICITED_OVERRIDE: u32 = 0x6000_0000;
 /// Hop limit that neighbour discovery demands: proof that no router has passed it on.
 pub(super) const DISCOVERY_HOPS: u8 = 255;
-
-/// Where LLDP goes: to whoever is at the other end of the cable, and no farther (IEEE 802.1AB).
-pub(super) const NEAREST_BRIDGE: Mac = Mac([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
-
-/// What LLDP says of a port that is about to go: chassis and port by hardware address, to be remembered for 0 seconds.
-pub(super) fn lldp_shutdown(mac: Mac) -> Vec<u8> {
-    let id = |tlv: u8, kind: u8| [&[tlv << 1, 7, kind][..], &mac.0].concat();
-    [id(1, 4), id(2, 3), vec![3 << 1, 2, 0, 0], vec![0, 0]].concat()
-}
-
-/// Whether an LLDP message says that its port is about to go: its third part, the time to live, is 0.
-pub(super) fn is_lldp_shutdown(mut message: &[u8]) -> bool {
-    for tlv in 1..=3 {
-        let Some((&[head, len], rest)) = message.split_first_chunk() else { return false };
-        let len = usize::from(head & 1) << 8 | usize::from(len);
-        let Some((value, behind)) = rest.split_at_checked(len) else { return false };
-        if head >> 1 != tlv {
-            return false;
-        }
-        if tlv == 3 {
-            return value == [0, 0];
-        }
-        message = behind;
-    }
-    false
-}
 
 /// Hop limit of what we send.
 pub(super) const HOPS: u8 = 64;

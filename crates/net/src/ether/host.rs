@@ -64,8 +64,6 @@ pub enum Heard {
         /// The echo's identifier and sequence number.
         number: u32,
     },
-    /// The other end of the link is about to go (LLDP's shutdown).
-    Parting,
     /// Nothing that anybody must know of.
     Nothing,
 }
@@ -214,7 +212,6 @@ impl Host {
                 Some(&number) => Heard::Pong { from, number: u32::from_be_bytes(number) },
                 None => Heard::Nothing,
             },
-            Inbound::Parting => Heard::Parting,
             Inbound::TooBig { peer, mtu } => {
                 if (MIN_MTU..self.settings.mtu).contains(&mtu) {
                     if self.narrow.len() >= MAX_NARROW {
@@ -304,13 +301,6 @@ impl Host {
     fn sender(&self, link: usize) -> Sender {
         let mac = self.links[link].settings.mac;
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
-    }
-
-    /// Says that our end of a link is about to go.
-    pub fn parting(&mut self, link: usize) -> &[u8] {
-        let sender = self.sender(link);
-        sender.part(&mut self.message);
-        &self.message
     }
 
     /// The question for the neighbour that takes what is for `ip`, as it leaves over `link`.

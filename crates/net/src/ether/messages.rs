@@ -6,10 +6,9 @@ use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
 use super::headers::{
-    ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6,
-    ETHERTYPE_LLDP, HOPS, ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT,
-    Icmp, NEAREST_BRIDGE, OPTION_SOURCE, OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED_OVERRIDE, Sum,
-    lldp_shutdown, multicast_mac, solicited_node,
+    ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, HOPS,
+    ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, Icmp, OPTION_SOURCE,
+    OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED_OVERRIDE, Sum, multicast_mac, solicited_node,
 };
 use super::route::{ipv4, ipv6, put_ethernet};
 use crate::Mac;
@@ -25,12 +24,6 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Says that this end of the link is about to go.
-    pub(super) fn part(&self, out: &mut Vec<u8>) {
-        self.begin(out, NEAREST_BRIDGE, ETHERTYPE_LLDP);
-        out.extend_from_slice(&lldp_shutdown(self.mac));
-    }
-
     fn begin(&self, out: &mut Vec<u8>, to: Mac, ethertype: u16) {
         out.clear();
         put_ethernet(&mut |bytes| out.extend_from_slice(bytes), self.mac, to, self.vlan, ethertype);

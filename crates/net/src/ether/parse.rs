@@ -7,10 +7,10 @@ use zerocopy::FromBytes;
 
 use super::headers::{
     ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6,
-    ETHERTYPE_LLDP, ETHERTYPE_VLAN, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_FRAGMENTATION_NEEDED, ICMP_UNREACHABLE,
+    ETHERTYPE_VLAN, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_FRAGMENTATION_NEEDED, ICMP_UNREACHABLE,
     ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, ICMPV6_TOO_BIG, IPV4_BYTES, IPV6_BYTES, Icmp,
     Ipv4, Ipv6, OPTION_SOURCE, OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Sum, UDP_BYTES, Udp,
-    VLAN_MASK, VlanTag, is_lldp_shutdown,
+    VLAN_MASK, VlanTag,
 };
 use crate::Mac;
 
@@ -27,8 +27,6 @@ pub(super) enum Inbound {
     Echo { from: IpAddr, to: IpAddr, mac: Mac, body: Range<usize> },
     /// The answer to one.
     EchoReply { from: IpAddr, to: IpAddr, body: Range<usize> },
-    /// The other end of the link is about to go.
-    Parting,
     /// A router on the way to `peer` takes IP packets of at most `mtu` bytes.
     TooBig { peer: IpAddr, mtu: usize },
 }
@@ -75,7 +73,6 @@ impl Reader {
             ETHERTYPE_IPV4 => self.ipv4(frame, packet, mac),
             ETHERTYPE_IPV6 => self.ipv6(frame, packet, mac),
             ETHERTYPE_ARP => arp(packet),
-            ETHERTYPE_LLDP if is_lldp_shutdown(packet) => Ok(Inbound::Parting),
             _ => Err(Unread::Foreign),
         }
     }

@@ -97,6 +97,12 @@ impl Route {
         (self.len - UDP_BYTES - ip, ip)
     }
 
+    /// Whether the peer is reached by IPv6.
+    #[must_use]
+    pub fn is_v6(&self) -> bool {
+        self.peer.is_ipv6()
+    }
+
     /// Whether the device is to fill in the UDP checksum.
     #[inline]
     #[must_use]

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 pub use fault::{Fault, LocatorError};
+pub(crate) use parse::mac;
 
 /// Longest locator, bytes of text.
 const MAX_TEXT: usize = 1024;

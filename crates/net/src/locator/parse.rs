@@ -150,7 +150,7 @@ fn port(text: &str) -> Result<u16, Fault> {
     })
 }
 
-fn mac(text: &str) -> Result<Mac, Fault> {
+pub(crate) fn mac(text: &str) -> Result<Mac, Fault> {
     let fault = || Fault::Value {
         key: "mac",
         found: text.to_owned(),

@@ -9,6 +9,6 @@ mod eal;
 mod ffi;
 mod frames;
 
-pub(super) use device::{Device, Setup};
-pub(super) use eal::{Seat, start};
-pub(super) use frames::{BURST, Burst, Draft, Pool};
+pub(in crate::bypass) use device::{Device, Setup};
+pub(in crate::bypass) use eal::{Seat, start};
+pub(in crate::bypass) use frames::{Burst, Draft, Pool};

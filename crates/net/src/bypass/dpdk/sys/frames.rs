@@ -11,13 +11,13 @@ use super::eal::error;
 use super::ffi::{self, RawFrame};
 
 /// Most frames received at once.
-pub(in crate::dpdk) const BURST: usize = 32;
+pub(in crate::bypass) const BURST: usize = 32;
 
 /// Frames taken from the pool at once.
 const STASH: usize = 32;
 
 /// Where a device's frames come from and go back to.
-pub(in crate::dpdk) struct Pool {
+pub(in crate::bypass) struct Pool {
     pool: NonNull<std::ffi::c_void>,
     room: usize,
     stash: Vec<Draft>,
@@ -32,7 +32,7 @@ impl Pool {
     ///
     /// # Errors
     /// When there is not so much memory.
-    pub(in crate::dpdk) fn new(frames: u32, room: usize) -> io::Result<Self> {
+    pub(in crate::bypass) fn new(frames: u32, room: usize) -> io::Result<Self> {
         let name = format!("sprat-{}", POOLS.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).expect("a name without zeros");
         let bytes = u32::try_from(room).expect("frames are short");
@@ -52,19 +52,19 @@ impl Pool {
     }
 
     /// Bytes of the longest frame.
-    pub(in crate::dpdk) fn room(&self) -> usize {
+    pub(in crate::bypass) fn room(&self) -> usize {
         self.room
     }
 
     /// Frames that are somewhere else: with a device, or being written.
-    pub(in crate::dpdk) fn used(&self) -> usize {
+    pub(in crate::bypass) fn used(&self) -> usize {
         // SAFETY: the pool lives as long as `self`.
         unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize }
     }
 
     /// A frame to write, unless the pool is empty.
     #[inline]
-    pub(in crate::dpdk) fn draft(&mut self) -> Option<Draft> {
+    pub(in crate::bypass) fn draft(&mut self) -> Option<Draft> {
         if self.stash.is_empty() {
             self.refill();
         }
@@ -96,13 +96,13 @@ impl Drop for Pool {
 
 /// A frame being written. Its owner's until the device has taken it; given back when dropped.
 #[repr(transparent)]
-pub(in crate::dpdk) struct Draft(RawFrame);
+pub(in crate::bypass) struct Draft(RawFrame);
 
 impl Draft {
     /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool. What they are before they are written
     /// is anybody's guess, but never another process's secret: the pool is ours.
     #[inline]
-    pub(in crate::dpdk) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
+    pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room, "{len} bytes do not fit {}", pool.room);
         self.0.len = u32::try_from(len).expect("no more than there was");
         // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a driver, and its frames
@@ -112,7 +112,7 @@ impl Draft {
 
     /// Has the device fill in the UDP checksum: the IP header begins at `before`, and has `ip` bytes.
     #[inline]
-    pub(in crate::dpdk) fn have_checked(&mut self, before: usize, ip: usize, v6: bool) {
+    pub(in crate::bypass) fn have_checked(&mut self, before: usize, ip: usize, v6: bool) {
         assert!(before < 0x80 && ip < 0x100, "headers of {before} and {ip} bytes");
         let layers = u32::try_from(before << 8 | ip << 16).expect("15 and 24 bits");
         self.0.flags = ffi::CHECKSUM | layers | if v6 { ffi::IPV6 } else { 0 };
@@ -127,20 +127,20 @@ impl Drop for Draft {
 }
 
 /// Room for frames as they are received; empty between two rounds.
-pub(in crate::dpdk) struct Burst {
+pub(in crate::bypass) struct Burst {
     frames: Box<[RawFrame; BURST]>,
     count: usize,
 }
 
 impl Burst {
-    pub(in crate::dpdk) fn new() -> Self {
+    pub(in crate::bypass) fn new() -> Self {
         let none = RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, flags: 0 };
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
     /// Takes what has arrived at a device. What was there before is given back.
     #[inline]
-    pub(in crate::dpdk) fn receive(&mut self, device: &mut Device) {
+    pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
         let count = u16::try_from(BURST).expect("few");
         // SAFETY: the device is open and ours alone, and there is room for so many frames.
@@ -150,7 +150,7 @@ impl Burst {
 
     /// The frames, and whether the device found their checksums right.
     #[inline]
-    pub(in crate::dpdk) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
+    pub(in crate::bypass) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
         self.frames[..self.count].iter().map(|frame| {
             // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many bytes.
             let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) };
@@ -160,7 +160,7 @@ impl Burst {
 
     /// Gives the frames back.
     #[inline]
-    pub(in crate::dpdk) fn clear(&mut self) {
+    pub(in crate::bypass) fn clear(&mut self) {
         if self.count > 0 {
             let count = u16::try_from(self.count).expect("few");
             // SAFETY: the first `count` are ours, and from here on nobody's.

@@ -29,7 +29,7 @@ static STARTED: Mutex<Option<Scope>> = Mutex::new(None);
 ///
 /// # Errors
 /// What DPDK says; or that it has been started without buses, which it does not add later.
-pub(in crate::dpdk) fn start(devices: &[String]) -> io::Result<()> {
+pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     let named = !devices.is_empty();
     let scope =
         if named && devices.iter().all(|device| device.starts_with("net_")) { Scope::Virtual } else { Scope::Buses };
@@ -117,7 +117,7 @@ pub(super) fn error(what: &str, code: c_int) -> io::Error {
 }
 
 /// This thread's place in DPDK: with it, frames are taken and given back without a lock. A thread may have several.
-pub(in crate::dpdk) struct Seat {
+pub(in crate::bypass) struct Seat {
     /// To be given up on the thread that took it.
     _thread: PhantomData<*const ()>,
 }
@@ -131,7 +131,7 @@ impl Seat {
     ///
     /// # Errors
     /// When DPDK has none left.
-    pub(in crate::dpdk) fn take() -> io::Result<Self> {
+    pub(in crate::bypass) fn take() -> io::Result<Self> {
         if SEATS.get() == 0 {
             // SAFETY: DPDK has been started, and this thread has no place yet.
             let code = unsafe { ffi::sprat_dpdk_thread_enter() };

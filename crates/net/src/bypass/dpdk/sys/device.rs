@@ -18,7 +18,7 @@ const DESCRIPTORS: u16 = 1024;
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// An open device with one queue each way.
-pub(in crate::dpdk) struct Device {
+pub(in crate::bypass) struct Device {
     port: u16,
     name: String,
     about: Description,
@@ -30,26 +30,26 @@ pub(in crate::dpdk) struct Device {
 
 /// How a device is to be set up.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::dpdk) struct Setup {
+pub(in crate::bypass) struct Setup {
     /// Hardware address to take, instead of the device's own.
-    pub(in crate::dpdk) mac: Option<Mac>,
+    pub(in crate::bypass) mac: Option<Mac>,
     /// Largest IP packet; `None` leaves it to the device.
-    pub(in crate::dpdk) mtu: Option<u16>,
+    pub(in crate::bypass) mtu: Option<u16>,
     /// Whether the device is to check what it can.
-    pub(in crate::dpdk) check: bool,
+    pub(in crate::bypass) check: bool,
 }
 
 /// What a device has counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::dpdk) struct DeviceCounters {
+pub(in crate::bypass) struct DeviceCounters {
     /// Frames lost because nobody took those before in time.
-    pub(in crate::dpdk) missed: u64,
+    pub(in crate::bypass) missed: u64,
     /// Frames received broken.
-    pub(in crate::dpdk) errors_in: u64,
+    pub(in crate::bypass) errors_in: u64,
     /// Frames that could not be sent.
-    pub(in crate::dpdk) errors_out: u64,
+    pub(in crate::bypass) errors_out: u64,
     /// Frames lost because the pool was empty.
-    pub(in crate::dpdk) no_buffer: u64,
+    pub(in crate::bypass) no_buffer: u64,
 }
 
 impl Device {
@@ -58,7 +58,7 @@ impl Device {
     ///
     /// # Errors
     /// No such device; opened already; what DPDK says.
-    pub(in crate::dpdk) fn open(arguments: Option<&str>) -> io::Result<Self> {
+    pub(in crate::bypass) fn open(arguments: Option<&str>) -> io::Result<Self> {
         let mut open = OPEN.lock().expect("nobody panics while opening");
         let (port, name) = match arguments {
             Some(arguments) => attach(arguments)?,
@@ -68,10 +68,8 @@ impl Device {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("device {name} is open already")));
         }
         let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0 };
-        let zero_copy = arguments.is_some_and(|arguments| arguments.contains("zero-copy=yes"));
         let device = |about: Description| {
-            let driver = text_of(&about.driver);
-            let copies = (driver == "net_memif" && !zero_copy) || driver == "net_vhost";
+            let copies = text_of(&about.driver) == "net_vhost";
             Self { port, name, about, started: false, copies, _thread: PhantomData }
         };
         // SAFETY: the port exists; `about` outlives the call.
@@ -90,27 +88,27 @@ impl Device {
     }
 
     /// Its name, as DPDK knows it.
-    pub(in crate::dpdk) fn name(&self) -> &str {
+    pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
 
     /// Its driver's name.
-    pub(in crate::dpdk) fn driver(&self) -> String {
+    pub(in crate::bypass) fn driver(&self) -> String {
         text_of(&self.about.driver)
     }
 
     /// Its hardware address.
-    pub(in crate::dpdk) fn mac(&self) -> Mac {
+    pub(in crate::bypass) fn mac(&self) -> Mac {
         Mac(self.about.mac)
     }
 
     /// Largest IP packet it carries; `None` when it does not say.
-    pub(in crate::dpdk) fn max_mtu(&self) -> Option<u16> {
+    pub(in crate::bypass) fn max_mtu(&self) -> Option<u16> {
         (self.about.max_mtu > 0).then_some(self.about.max_mtu)
     }
 
     /// Whether it writes the checksums of what it sends.
-    pub(in crate::dpdk) fn checks_sent(&self) -> bool {
+    pub(in crate::bypass) fn checks_sent(&self) -> bool {
         self.about.can & ffi::CAN_CHECK_SENT != 0
     }
 
@@ -118,7 +116,7 @@ impl Device {
     ///
     /// # Errors
     /// What DPDK says.
-    pub(in crate::dpdk) fn set_up(&mut self, setup: &Setup, pool: &Pool) -> io::Result<()> {
+    pub(in crate::bypass) fn set_up(&mut self, setup: &Setup, pool: &Pool) -> io::Result<()> {
         let using = if setup.check { self.about.can & (ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT) } else { 0 };
         let raw = RawSetup {
             pool: pool.as_ptr(),
@@ -143,7 +141,7 @@ impl Device {
     ///
     /// # Errors
     /// What DPDK says.
-    pub(in crate::dpdk) fn start(&mut self) -> io::Result<()> {
+    pub(in crate::bypass) fn start(&mut self) -> io::Result<()> {
         // SAFETY: the port is ours and set up.
         match unsafe { ffi::sprat_dpdk_start(self.port) } {
             0 => {
@@ -154,27 +152,20 @@ impl Device {
         }
     }
 
-    /// Stops it; it can be started again.
-    pub(in crate::dpdk) fn stop(&mut self) {
-        self.started = false;
-        // SAFETY: the port is ours. Whether it could be stopped shows when it is started.
-        let _ = unsafe { ffi::sprat_dpdk_stop(self.port) };
-    }
-
     /// Whether it has been started.
     #[inline]
-    pub(in crate::dpdk) fn is_started(&self) -> bool {
+    pub(in crate::bypass) fn is_started(&self) -> bool {
         self.started
     }
 
     /// Whether the other end is there.
-    pub(in crate::dpdk) fn is_up(&self) -> bool {
+    pub(in crate::bypass) fn is_up(&self) -> bool {
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
     }
 
     /// What it has counted.
-    pub(in crate::dpdk) fn counters(&self) -> DeviceCounters {
+    pub(in crate::bypass) fn counters(&self) -> DeviceCounters {
         let mut raw = RawCounters::default();
         // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves zeros.
         let _ = unsafe { ffi::sprat_dpdk_counters(self.port, &raw mut raw) };
@@ -184,21 +175,21 @@ impl Device {
 
     /// Whether it has copied a frame, and let go of it, when it has taken it.
     #[inline]
-    pub(in crate::dpdk) fn copies(&self) -> bool {
+    pub(in crate::bypass) fn copies(&self) -> bool {
         self.copies
     }
 
     /// Hands the device a frame that begins with `head` and ends with `tail`, if it [copies](Self::copies); gives `head`
     /// back if it has no room.
     #[inline]
-    pub(in crate::dpdk) fn transmit_with(&mut self, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+    pub(in crate::bypass) fn transmit_with(&mut self, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
         assert!(self.copies, "{} may still need a frame that it has taken", self.name);
         transmit_with(self.port, pool, head, tail)
     }
 
     /// Hands the first of `frames` to the device; returns how many it took.
     #[inline]
-    pub(in crate::dpdk) fn transmit(&mut self, frames: &mut Vec<Draft>) -> usize {
+    pub(in crate::bypass) fn transmit(&mut self, frames: &mut Vec<Draft>) -> usize {
         transmit(self.port, frames)
     }
 }

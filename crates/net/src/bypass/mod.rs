@@ -1,42 +1,47 @@
-//! The driver that bypasses the kernel: a host on Ethernet (see [`ether`](crate::ether)) over devices of DPDK.
+//! The driver that bypasses the kernel: a host on Ethernet (see [`ether`](crate::ether)) over ports, each of which is a
+//! memory interface or a device that DPDK drives.
 //!
 //! ```text
-//! node -> send: headers and payload written once, into a frame of the device's pool -> flush: a burst to the device
-//! device -> receive: a burst -> the host reads each frame -> datagrams to the node where they lie -> frames go back
+//! node -> send: headers and payload written once, into a frame of the port's -> flush: the port is told
+//! port -> receive: a burst -> the host reads each frame -> datagrams to the node where they lie -> frames go back
 //! ```
 //!
 //! Everything happens on the thread that opened the driver; nothing is allocated and the kernel is not called, but to
-//! look for neighbours and to see whether links are up.
+//! look for neighbours, to see whether links are up, and to wake a peer that sleeps.
 
-mod link;
+#[cfg(feature = "dpdk")]
+mod dpdk;
+pub mod memif;
 mod open;
-mod sys;
+mod port;
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use self::link::Link;
-use self::sys::{BURST, Burst, Pool, Seat};
+#[cfg(feature = "dpdk")]
+use self::dpdk::Burst;
+use self::memif::Memif;
+use self::port::Port;
 use crate::driver::Sink;
 use crate::ether::{Heard, Host, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
-pub use self::link::DeviceState;
 pub use self::open::Address;
+pub use self::port::DeviceState;
 
 /// Payloads that wait for a neighbour's hardware address; more are dropped.
 const MAX_PARKED: usize = 64;
 
-/// A last part of at least this many bytes goes to a device that copies from where it lies. Below it a second buffer
-/// costs as much as a copy.
-const LEAST_TAIL: usize = 1024;
-
 /// Answers to pings kept for whoever asks; more are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Looks at the devices in one call that finds nothing. A look costs some 10 ns, and whoever asks has far more to do
+/// Frames taken from one port before the others have their turn.
+const BURST: usize = 32;
+
+/// Looks at the ports in one call that finds nothing. A look costs some 10 ns, and whoever asks has far more to do
 /// before asking again, with a frame perhaps lying there: half of that would be its delay.
 const LOOKS: usize = 16;
 
@@ -46,36 +51,58 @@ const CLOCK_ROUNDS: u32 = 64;
 /// Time between two looks at links and neighbours.
 const TEND: Duration = Duration::from_millis(1);
 
-/// Longest sleep of a node whose devices cannot wake it.
-const NAP: Duration = Duration::from_millis(1);
+/// The same while a port comes to terms with its peer, who waits for each answer.
+const JOIN: Duration = Duration::from_micros(20);
 
-/// The driver for DPDK's devices. Lives on the thread that opened it.
-pub struct Dpdk {
-    tx: DpdkTx,
-    rx: DpdkRx,
+/// The driver that bypasses the kernel. Lives on the thread that opened it.
+pub struct BypassDriver {
+    tx: BypassTx,
+    rx: BypassRx,
 }
 
-/// The sending half of [`Dpdk`].
-pub struct DpdkTx {
+/// The sending half of [`BypassDriver`].
+pub struct BypassTx {
     host: Host,
-    links: Vec<Link>,
+    ports: Vec<Port>,
     parked: Vec<(SocketAddr, Vec<u8>)>,
     pongs: Vec<u32>,
-    pool: Pool,
     counters: Counters,
     start: Instant,
     rounds: u32,
     tended: Nanos,
-    /// Given up last: frames go back through it.
-    _seat: Seat,
+    /// Somebody sleeps on our ports.
+    asleep: Cell<bool>,
 }
 
 /// The receiving half.
-pub(crate) struct DpdkRx {
+pub(crate) struct BypassRx {
+    /// A frame, copied out of shared memory.
+    frame: Vec<u8>,
+    #[cfg(feature = "dpdk")]
     burst: Burst,
 }
 
-impl Dpdk {
+impl BypassDriver {
+    fn new(host: Host, ports: Vec<Port>, longest_frame: usize) -> Self {
+        let tx = BypassTx {
+            host,
+            ports,
+            parked: Vec::with_capacity(MAX_PARKED),
+            pongs: Vec::with_capacity(MAX_PONGS),
+            counters: Counters::default(),
+            start: Instant::now(),
+            rounds: 0,
+            tended: Nanos(0),
+            asleep: Cell::new(false),
+        };
+        let rx = BypassRx {
+            frame: vec![0; longest_frame],
+            #[cfg(feature = "dpdk")]
+            burst: Burst::new(),
+        };
+        Self { tx, rx }
+    }
+
     /// What the driver has counted.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -85,13 +112,13 @@ impl Dpdk {
     /// The devices: what they are, and how they fare.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceState> {
-        self.tx.links.iter().map(Link::state).collect()
+        self.tx.ports.iter().map(Port::state).collect()
     }
 
-    /// Frames that are not in the pool: queued, at the devices, or set aside to be written next.
+    /// Frames that wait for room, or that devices have.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
-        self.tx.pool.used()
+        self.tx.ports.iter().map(Port::frames_in_use).sum()
     }
 
     /// Sends an echo request (ICMP) of `len` bytes to a host; it is answered in the driver there, or in its kernel.
@@ -106,23 +133,23 @@ impl Dpdk {
         self.tx.take_pong()
     }
 
-    pub(crate) fn into_parts(self) -> (DpdkTx, DpdkRx) {
+    pub(crate) fn into_parts(self) -> (BypassTx, BypassRx) {
         (self.tx, self.rx)
     }
 }
 
-impl Driver for Dpdk {
-    type Tx = DpdkTx;
+impl Driver for BypassDriver {
+    type Tx = BypassTx;
 
     fn local_addr(&self) -> SocketAddr {
         self.tx.local_addr()
     }
 
-    fn tx(&mut self) -> &mut DpdkTx {
+    fn tx(&mut self) -> &mut BypassTx {
         &mut self.tx
     }
 
-    fn receive(&mut self, sink: Sink<'_, DpdkTx>) -> io::Result<usize> {
+    fn receive(&mut self, sink: Sink<'_, BypassTx>) -> io::Result<usize> {
         Ok(self.rx.receive(&mut self.tx, |tx| tx, sink))
     }
 
@@ -135,17 +162,20 @@ impl Driver for Dpdk {
     }
 }
 
-impl DpdkRx {
+impl BypassRx {
     /// [`Driver::receive`], for whoever holds the sending half: `of` finds it.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
-        of: impl Fn(&mut T) -> &mut DpdkTx,
+        of: impl Fn(&mut T) -> &mut BypassTx,
         sink: Sink<'_, T>,
     ) -> usize {
+        of(holder).wake();
         let mut frames = 0;
         for _ in 0..LOOKS {
-            frames = self.look(holder, &of, sink);
+            for at in 0..of(holder).ports.len() {
+                frames += self.look(at, holder, &of, sink);
+            }
             if frames > 0 {
                 break;
             }
@@ -155,33 +185,60 @@ impl DpdkRx {
     }
 
     #[inline]
-    fn look<T>(&mut self, holder: &mut T, of: &impl Fn(&mut T) -> &mut DpdkTx, sink: Sink<'_, T>) -> usize {
+    fn look<T>(
+        &mut self,
+        at: usize,
+        holder: &mut T,
+        of: &impl Fn(&mut T) -> &mut BypassTx,
+        sink: Sink<'_, T>,
+    ) -> usize {
         let mut frames = 0;
-        for at in 0..of(holder).links.len() {
-            let tx = of(holder);
-            let Some(device) = tx.links[at].device_to_receive() else { continue };
+        #[cfg(feature = "dpdk")]
+        if let Port::Dpdk(dpdk) = &mut of(holder).ports[at] {
+            let Some(device) = dpdk.receiving() else { return 0 };
             self.burst.receive(device);
             for (frame, checked) in self.burst.iter() {
-                let tx = of(holder);
-                match tx.host.read(at, frame, checked, &mut tx.counters) {
-                    Heard::Datagram { from, payload } => {
-                        tx.counters.received(payload.len());
-                        frames += 1;
-                        sink(holder, from, &frame[payload]);
-                    }
-                    Heard::Question => tx.answer(at),
-                    Heard::Parting => tx.links[at].part(),
-                    Heard::Pong { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
-                    Heard::Pong { .. } | Heard::Nothing => {}
-                }
+                frames += hear(at, frame, checked, holder, of, sink);
             }
             self.burst.clear();
+            return frames;
+        }
+        for _ in 0..BURST {
+            let Some(len) = of(holder).ports[at].memif().and_then(|memif| memif.take(&mut self.frame)) else { break };
+            frames += hear(at, &self.frame[..len], true, holder, of, sink);
+        }
+        if let Some(memif) = of(holder).ports[at].memif() {
+            memif.release();
         }
         frames
     }
 }
 
-impl Transmit for DpdkTx {
+/// Does what a frame asks for: 1 if it was a datagram, which `sink` has had.
+#[inline]
+fn hear<T>(
+    at: usize,
+    frame: &[u8],
+    checked: bool,
+    holder: &mut T,
+    of: &impl Fn(&mut T) -> &mut BypassTx,
+    sink: Sink<'_, T>,
+) -> usize {
+    let tx = of(holder);
+    match tx.host.read(at, frame, checked, &mut tx.counters) {
+        Heard::Datagram { from, payload } => {
+            tx.counters.received(payload.len());
+            sink(holder, from, &frame[payload]);
+            return 1;
+        }
+        Heard::Question => tx.answer(at),
+        Heard::Pong { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
+        Heard::Pong { .. } | Heard::Nothing => {}
+    }
+    0
+}
+
+impl Transmit for BypassTx {
     fn mtu(&mut self, peer: SocketAddr) -> usize {
         self.host.mtu(peer.ip())
     }
@@ -200,30 +257,8 @@ impl Transmit for DpdkTx {
         let start = self.start;
         match self.host.route(peer, || Nanos(0) + start.elapsed()) {
             Ok(route) => {
-                let (Some(mut draft), link) = (self.pool.draft(), &mut self.links[route.link()]) else {
-                    self.counters.dropped_full += 1;
-                    return;
-                };
                 self.counters.sent(1, len);
-                if let [first @ .., tail] = parts
-                    && tail.len() >= LEAST_TAIL
-                    && route.is_blind()
-                    && link.copies()
-                {
-                    let head = draft.bytes(route.len() + len - tail.len(), &self.pool);
-                    gather(&mut head[route.len()..], first);
-                    route.finish_before(head, tail.len());
-                    let Some(back) = link.push_with(&self.pool, draft, tail, &mut self.counters) else { return };
-                    draft = back; // no room: it waits its turn, as a copy
-                }
-                let bytes = draft.bytes(route.len() + len, &self.pool);
-                gather(&mut bytes[route.len()..], parts);
-                route.finish(bytes);
-                if route.device_checks() {
-                    let (before, ip) = route.layers();
-                    draft.have_checked(before, ip, peer.is_ipv6());
-                }
-                link.push(draft, &mut self.counters);
+                self.ports[route.link()].send(route, parts, len, &mut self.counters);
             }
             Err(Unroutable::Family) => self.counters.dropped_unreachable += 1,
             Err(Unroutable::Asking(first)) => {
@@ -237,34 +272,13 @@ impl Transmit for DpdkTx {
 
     #[inline]
     fn flush(&mut self) {
-        for link in &mut self.links {
-            link.flush(&mut self.counters);
+        for port in &mut self.ports {
+            port.flush(&mut self.counters);
         }
     }
 }
 
-/// Copies `parts` one behind the other.
-#[inline]
-fn gather(to: &mut [u8], parts: &[IoSlice<'_>]) {
-    let mut at = 0;
-    for part in parts {
-        to[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-}
-
-impl Drop for DpdkTx {
-    /// Tells the other ends, so that they leave shared memory alone while it goes.
-    fn drop(&mut self) {
-        for link in 0..self.links.len() {
-            if self.links[link].says_farewell() {
-                self.message(link, |host| Some(host.parting(link)));
-            }
-        }
-    }
-}
-
-impl DpdkTx {
+impl BypassTx {
     /// What the driver has counted.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -277,37 +291,35 @@ impl DpdkTx {
 
     /// The hardware address of the first device.
     pub(crate) fn mac(&self) -> crate::Mac {
-        self.links[0].mac()
+        self.ports[0].mac()
     }
 
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
-        sources.nap(NAP);
+        self.asleep.set(true);
+        let now = self.now();
+        self.ports.iter().for_each(|port| port.sources(now, sources));
+    }
+
+    /// Awake again, if we slept: what woke us may be a port's own affair.
+    #[inline]
+    fn wake(&mut self) {
+        if self.asleep.replace(false) {
+            self.ports.iter_mut().filter_map(Port::memif).for_each(Memif::wake);
+            (self.rounds, self.tended) = (u32::MAX, Nanos(0));
+        }
     }
 
     fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Sends a message of the host's own over one link.
-    fn message(&mut self, link: usize, message: impl FnOnce(&mut Host) -> Option<&[u8]>) -> bool {
-        let (Some(mut draft), Some(message)) = (self.pool.draft(), message(&mut self.host)) else { return false };
-        if message.len() > self.pool.room() {
-            self.counters.dropped_size += 1;
-            return false;
-        }
-        draft.bytes(message.len(), &self.pool).copy_from_slice(message);
-        self.links[link].push(draft, &mut self.counters);
-        self.links[link].flush(&mut self.counters);
-        true
-    }
-
-    fn answer(&mut self, link: usize) {
-        self.message(link, |host| Some(host.reply()));
+    fn answer(&mut self, port: usize) {
+        self.ports[port].send_frame(self.host.reply(), &mut self.counters);
     }
 
     fn ask(&mut self, ip: IpAddr) {
-        for link in 0..self.links.len() {
-            self.message(link, |host| Some(host.question(ip, link)));
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            port.send_frame(self.host.question(ip, at), &mut self.counters);
         }
     }
 
@@ -318,7 +330,10 @@ impl DpdkTx {
     pub(crate) fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         let now = self.now();
         match self.host.echo(peer, number, len, now) {
-            Ok((link, _)) => self.message(link, |host| Some(host.reply())),
+            Ok((link, frame)) => {
+                self.ports[link].send_frame(frame, &mut self.counters);
+                true
+            }
             Err(Unroutable::Asking(true)) => {
                 self.ask(peer);
                 false
@@ -354,14 +369,15 @@ impl DpdkTx {
             self.flush();
         }
         let now = self.now();
-        if now.since(self.tended) < TEND {
+        let every = if self.ports.iter().any(Port::is_joining) { JOIN } else { TEND };
+        if now.since(self.tended) < every && self.tended != Nanos(0) {
             return;
         }
         self.tended = now;
-        for at in 0..self.links.len() {
-            let up = self.links[at].tend(now, &mut self.counters);
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            let up = port.tend(now, &mut self.counters);
             if self.host.set_link(at, up) {
-                self.message(at, |host| Some(host.announcement(at)));
+                port.send_frame(self.host.announcement(at), &mut self.counters);
             }
         }
         while let Some(ip) = self.host.take_due(now) {
@@ -369,5 +385,3 @@ impl DpdkTx {
         }
     }
 }
-
-const _: () = assert!(BURST <= u16::MAX as usize);

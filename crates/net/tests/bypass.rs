@@ -1,42 +1,39 @@
-//! The driver that bypasses the kernel, over devices that DPDK makes of memory: two drivers in one process.
-#![cfg(feature = "dpdk")]
+//! The driver that bypasses the kernel, over memory interfaces: two drivers in one process.
 
 mod common;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Instant;
 
-use common::{at, exchange, frame, send, take, until};
-use sprat_net::dpdk::{Address, Dpdk};
-use sprat_net::{Bypass, Driver, Locator, Transmit, Transport};
+use common::{at, echo, exchange, frame, send, take, until};
+use sprat_net::bypass::{Address, BypassDriver};
+use sprat_net::{Bypass, Driver, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Transport};
 
 /// A locator of one end of a memory interface.
 fn end(folder: &Path, host: &str, role: &str, number: usize) -> Locator {
-    // Within a process DPDK takes equal paths for one end of a socket, which then listens or does not: spell them apart.
-    let socket = folder.join(if role == "client" { "./memif.sock" } else { "memif.sock" });
-    let device =
-        format!("net_memif{number}_{role},role={role},id={number},socket={},socket-abstract=no", socket.display());
+    let socket = folder.join(format!("memif{number}.sock"));
+    let device = format!("net_memif{number},role={role},socket={},socket-abstract=no", socket.display());
     format!("fast+dpdk:host={host},port=7,dev={device}").parse().expect("a locator")
 }
 
-fn open(locator: &Locator) -> Dpdk {
+fn open(locator: &Locator) -> BypassDriver {
     let Transport::FastDpdk(bypass) = &locator.transport else { panic!("{locator}") };
     let address = locator.resolve().expect("an address")[0];
-    Dpdk::open(bypass, Address::Own(address)).unwrap_or_else(|error| panic!("{locator}: {error}"))
+    BypassDriver::open(bypass, Address::Own(address)).unwrap_or_else(|error| panic!("{locator}: {error}"))
 }
 
 /// Two hosts, joined, and the address of the second.
-fn pair(folder: &Path, hosts: [&str; 2]) -> (Dpdk, Dpdk, SocketAddr) {
+fn pair(folder: &Path, hosts: [&str; 2]) -> (BypassDriver, BypassDriver, SocketAddr) {
     let server = open(&end(folder, hosts[1], "server", 0));
     let client = open(&end(folder, hosts[0], "client", 0));
     let to = server.local_addr();
     (client, server, to)
 }
 
-/// Lets both ends do what is due until a ping comes back. Every test does before it ends: DPDK's memory interface does not
-/// bear that one end closes while the other, in the same process, is still connecting.
-fn meet(client: &mut Dpdk, server: &mut Dpdk, peer: IpAddr) {
+/// Lets both ends do what is due until a ping comes back.
+fn meet(client: &mut BypassDriver, server: &mut BypassDriver, peer: IpAddr) {
     until("a ping is answered", || {
         client.ping(peer, 1, 64);
         for _ in 0..100 {
@@ -49,16 +46,8 @@ fn meet(client: &mut Dpdk, server: &mut Dpdk, peer: IpAddr) {
 
 const FAMILIES: [[&str; 2]; 2] = [["10.9.0.1", "10.9.0.2"], ["fd00:9::1", "fd00:9::2"]];
 
-/// DPDK is one for the process, and devices have names: one test at a time.
-static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[test]
 fn frames_of_all_sizes_come_back() {
-    let _alone = alone();
     for hosts in FAMILIES {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut client, mut server, to) = pair(folder.path(), hosts);
@@ -79,7 +68,6 @@ fn frames_of_all_sizes_come_back() {
 
 #[test]
 fn pings_are_answered_by_the_driver_alone() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let (mut client, mut server, to) = pair(folder.path(), FAMILIES[0]);
     meet(&mut client, &mut server, to.ip());
@@ -96,7 +84,6 @@ fn pings_are_answered_by_the_driver_alone() {
 
 #[test]
 fn whoever_starts_first_waits_for_the_other_and_frames_wait_with_it() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let mut client = open(&end(folder.path(), "10.9.0.1", "client", 0));
     let to = at("10.9.0.2:7");
@@ -116,7 +103,6 @@ fn whoever_starts_first_waits_for_the_other_and_frames_wait_with_it() {
 
 #[test]
 fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let mut client = open(&end(folder.path(), "10.9.0.1", "client", 0));
     for life in 1..=3 {
@@ -145,7 +131,6 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
 
 #[test]
 fn more_frames_than_there_is_room_for_are_dropped_and_counted() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let (mut client, mut server, to) = pair(folder.path(), FAMILIES[0]);
     meet(&mut client, &mut server, to.ip());
@@ -168,7 +153,6 @@ fn more_frames_than_there_is_room_for_are_dropped_and_counted() {
 
 #[test]
 fn frames_that_cannot_go_are_counted() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let (mut client, mut server, to) = pair(folder.path(), FAMILIES[0]);
     meet(&mut client, &mut server, to.ip());
@@ -185,11 +169,10 @@ fn frames_that_cannot_go_are_counted() {
 
 #[test]
 fn opening_says_what_is_in_the_way() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let failure = |device: &str| {
         let bypass = Bypass { devices: vec![device.to_owned()], ..Bypass::default() };
-        match Dpdk::open(&bypass, Address::Own(at("10.9.0.1:7"))) {
+        match BypassDriver::open(&bypass, Address::Own(at("10.9.0.1:7"))) {
             Ok(_) => panic!("{device} opened"),
             Err(error) => error.to_string(),
         }
@@ -200,14 +183,13 @@ fn opening_says_what_is_in_the_way() {
     let _first = open(&locator);
     let Transport::FastDpdk(bypass) = &locator.transport else { panic!("{locator}") };
     let again = failure(&bypass.devices[0]);
-    assert!(again.contains("open already"), "{again}");
+    assert!(again.contains("in use"), "{again}");
     let role = failure("net_memif9,role=spectator");
     assert!(role.contains("net_memif9"), "{role}");
 }
 
 #[test]
 fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let both = |host: &str, role: &str| -> Locator {
         let second = end(folder.path(), host, role, 1).to_string();
@@ -224,4 +206,58 @@ fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
         client.devices().iter().all(|device| device.up)
     });
     exchange(&mut client, &mut server, to, &[1000; 100]);
+}
+
+/// One end on a thread of its own, which sleeps whenever there is nothing to do: neither time nor anybody else wakes it.
+fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
+    let start = Instant::now();
+    let clock = || Nanos(0) + start.elapsed();
+    let mut driver = open(locator);
+    let mut idle = Idle::new(Policy::of(Mode::Sleep), clock()).expect("a bell");
+    while work(&mut driver) {
+        assert!(start.elapsed() < common::PATIENCE, "{:?}", driver.devices());
+        let until = || {
+            let mut sources = Sources::default();
+            driver.sources(&mut sources);
+            (clock() + common::PATIENCE, sources)
+        };
+        idle.rest(clock(), until).expect("polls");
+    }
+}
+
+#[test]
+fn whoever_sleeps_is_woken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [server, client] =
+        [("10.9.0.2", "server"), ("10.9.0.1", "client")].map(|(host, role)| end(folder.path(), host, role, 0));
+    const ROUNDS: u64 = 3000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut seen = 0;
+            sleeper(&server, |driver| {
+                while {
+                    let came = echo(driver);
+                    seen += came as u64;
+                    came > 0
+                } {}
+                seen < ROUNDS
+            });
+        });
+        scope.spawn(|| {
+            let (to, mut sent, mut back) = (at("10.9.0.2:7"), 0, 0);
+            sleeper(&client, |driver| {
+                loop {
+                    let came = take(driver);
+                    back += came.len() as u64;
+                    if sent == back && sent < ROUNDS {
+                        sent += 1;
+                        send(driver.tx(), to, &frame(sent, 100));
+                        driver.tx().flush();
+                    } else if came.is_empty() {
+                        return back < ROUNDS;
+                    }
+                }
+            });
+        });
+    });
 }

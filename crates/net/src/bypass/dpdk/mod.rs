@@ -1,0 +1,186 @@
+//! Devices that DPDK drives, and the frames on their way to them.
+
+mod open;
+mod sys;
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use self::sys::{Device, Draft, Pool, Seat};
+use super::DeviceState;
+use crate::ether::Route;
+use crate::{Counters, Mac, Nanos};
+
+pub(super) use self::sys::{Burst, start};
+
+/// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
+const MAX_OUTGOING: usize = 512;
+
+/// Frames that leave unasked.
+const BATCH: usize = 32;
+
+/// A last part of at least this many bytes goes to a device that copies from where it lies. Below it a second buffer
+/// costs as much as a copy.
+const LEAST_TAIL: usize = 1024;
+
+/// Wait between two attempts to start a device that could not be.
+const RESTART: Duration = Duration::from_millis(100);
+
+/// Longest sleep of a node with such devices, which cannot wake it.
+pub(super) const NAP: Duration = Duration::from_millis(1);
+
+/// A device of DPDK's, one queue each way.
+pub(super) struct Dpdk {
+    outgoing: Vec<Draft>,
+    device: Device,
+    up: bool,
+    changes: u64,
+    restart: Nanos,
+    trouble: Option<String>,
+    /// Given up behind whoever has frames of it.
+    pool: Pool,
+    /// Given up last: frames go back through it.
+    _seat: Seat,
+}
+
+impl Dpdk {
+    /// A device that is set up with the pool, and perhaps started.
+    fn new(device: Device, pool: Pool, seat: Seat, trouble: Option<String>) -> Self {
+        let up = device.is_up();
+        let outgoing = Vec::with_capacity(MAX_OUTGOING);
+        Self { outgoing, device, up, changes: 0, restart: Nanos(0) + RESTART, trouble, pool, _seat: seat }
+    }
+
+    pub(super) fn mac(&self) -> Mac {
+        self.device.mac()
+    }
+
+    pub(super) fn state(&self) -> DeviceState {
+        let counted = self.device.counters();
+        DeviceState {
+            name: self.device.name().to_owned(),
+            driver: self.device.driver(),
+            mac: self.device.mac(),
+            up: self.device.is_up(),
+            changes: self.changes,
+            missed: counted.missed,
+            errors: counted.errors_in + counted.errors_out,
+            no_buffer: counted.no_buffer,
+            trouble: self.trouble.clone(),
+        }
+    }
+
+    /// Frames that are not in the pool: queued, at the device, or set aside to be written next.
+    pub(super) fn frames_in_use(&self) -> usize {
+        self.pool.used()
+    }
+
+    /// The device, if there can be anything to receive.
+    #[inline]
+    pub(super) fn receiving(&mut self) -> Option<&mut Device> {
+        self.device.is_started().then_some(&mut self.device)
+    }
+
+    /// Takes a datagram to send: its route, and its parts, `len` bytes together.
+    #[inline]
+    pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+        let Some(mut draft) = self.pool.draft() else {
+            counters.dropped_full += 1;
+            return;
+        };
+        if let [first @ .., tail] = parts
+            && tail.len() >= LEAST_TAIL
+            && route.is_blind()
+            && self.device.copies()
+            && self.device.is_started()
+        {
+            let head = draft.bytes(route.len() + len - tail.len(), &self.pool);
+            gather(&mut head[route.len()..], first);
+            route.finish_before(head, tail.len());
+            let Some(back) = self.push_with(draft, tail, counters) else { return };
+            draft = back; // no room: it waits its turn, as a copy
+        }
+        let bytes = draft.bytes(route.len() + len, &self.pool);
+        gather(&mut bytes[route.len()..], parts);
+        route.finish(bytes);
+        if route.device_checks() {
+            let (before, ip) = route.layers();
+            draft.have_checked(before, ip, route.is_v6());
+        }
+        self.push(draft, counters);
+    }
+
+    /// Takes a whole frame to send.
+    pub(super) fn send_frame(&mut self, frame: &[u8], counters: &mut Counters) {
+        let Some(mut draft) = self.pool.draft() else {
+            counters.dropped_full += 1;
+            return;
+        };
+        if frame.len() > self.pool.room() {
+            counters.dropped_size += 1;
+            return;
+        }
+        draft.bytes(frame.len(), &self.pool).copy_from_slice(frame);
+        self.push(draft, counters);
+    }
+
+    #[inline]
+    fn push(&mut self, frame: Draft, counters: &mut Counters) {
+        self.outgoing.push(frame);
+        if self.outgoing.len() >= BATCH {
+            self.flush(counters);
+        }
+    }
+
+    /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives `head` back if there is
+    /// no room.
+    #[inline]
+    fn push_with(&mut self, head: Draft, tail: &[u8], counters: &mut Counters) -> Option<Draft> {
+        self.flush(counters);
+        if !self.outgoing.is_empty() {
+            return Some(head);
+        }
+        counters.sends += 1;
+        self.device.transmit_with(&self.pool, head, tail)
+    }
+
+    /// Hands what waits to the device, as far as it has room.
+    #[inline]
+    pub(super) fn flush(&mut self, counters: &mut Counters) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        if self.device.is_started() {
+            counters.sends += 1;
+            self.device.transmit(&mut self.outgoing);
+        }
+        if self.outgoing.len() >= MAX_OUTGOING - BATCH {
+            let old = self.outgoing.len() - (MAX_OUTGOING - 2 * BATCH);
+            counters.dropped_full += old as u64;
+            self.outgoing.drain(..old);
+        }
+    }
+
+    /// Starts a device that could not be, sends what waits, and sees whether the other end is there: returns that.
+    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        if !self.device.is_started() && now >= self.restart {
+            self.restart = now + RESTART;
+            self.trouble = self.device.start().err().map(|error| error.to_string());
+        }
+        self.flush(counters);
+        let up = self.device.is_up();
+        self.changes += u64::from(up != self.up);
+        self.up = up;
+        up
+    }
+}
+
+/// Copies `parts` one behind the other.
+#[inline]
+fn gather(to: &mut [u8], parts: &[IoSlice<'_>]) {
+    let mut at = 0;
+    for part in parts {
+        to[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+}

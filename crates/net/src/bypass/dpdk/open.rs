@@ -1,0 +1,70 @@
+//! Opening a device of DPDK's: how it is to be treated, and its start.
+
+use std::io;
+
+use super::Dpdk;
+use super::sys::{Device, Pool, Seat, Setup};
+use crate::Mac;
+use crate::bypass::open::FRAME_ROOM;
+use crate::ether::Checksums;
+
+/// Frames of a device: what its rings hold, and as many again on the way.
+const FRAMES: u32 = 4095;
+
+/// Least room of a frame: some devices take no less.
+const LEAST_ROOM: usize = 2048;
+
+/// How a kind of device is to be treated.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// Nothing but memory lies between it and its peer.
+    memory: bool,
+    /// The packet size is not for us to set.
+    fixed: bool,
+    /// Takes its hardware address as an argument.
+    mac_argument: bool,
+}
+
+impl Kind {
+    fn of(device: &str) -> Self {
+        let is = |prefix: &str| device.starts_with(prefix);
+        Self {
+            memory: is("net_virtio_user") || is("net_vhost"),
+            fixed: is("net_af_"),
+            mac_argument: is("net_virtio_user"),
+        }
+    }
+}
+
+impl Dpdk {
+    /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
+    /// says who writes checksums. DPDK has been started.
+    ///
+    /// # Errors
+    /// What DPDK says of it; packets longer than it carries.
+    pub(in crate::bypass) fn open(name: Option<&str>, mac: Option<Mac>, mtu: u16) -> io::Result<(Self, Checksums)> {
+        let kind = Kind::of(name.unwrap_or_default());
+        let mut arguments = name.map(str::to_owned);
+        if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
+            && !arguments.contains(",mac=")
+        {
+            arguments.push_str(&format!(",mac={mac}"));
+        }
+        let mut device = Device::open(arguments.as_deref())?;
+        if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
+            let reason = format!("device {} carries packets of at most {max} bytes, not {mtu}", device.name());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let seat = Seat::take()?;
+        let pool = Pool::new(FRAMES, (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM))?;
+        device.set_up(&Setup { mac, mtu: (!kind.fixed).then_some(mtu), check: !kind.memory }, &pool)?;
+        let checksums = match (kind.memory, device.checks_sent()) {
+            (true, _) => Checksums::Spared,
+            (false, true) => Checksums::Device,
+            (false, false) => Checksums::Software,
+        };
+        // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
+        let trouble = device.start().err().map(|error| error.to_string());
+        Ok((Self::new(device, pool, seat, trouble), checksums))
+    }
+}

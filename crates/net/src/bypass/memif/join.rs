@@ -1,0 +1,240 @@
+//! Coming to terms: from a socket to shared rings.
+//!
+//! ```text
+//! server -> Hello
+//! client -> Init, AddRegion, AddRing (to the server), AddRing (to the client): one at a time, each answered by Ack
+//! client -> Connect
+//! server -> Connected
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::arguments::{Arguments, MAX_LOG2_SLOTS, Role};
+use super::message::{AddRing, Hello, Init, Message, VERSION};
+use super::region::Region;
+use super::ring::{Buffers, Place, Receiver, Sender, ring_bytes};
+use super::socket::Socket;
+use crate::Nanos;
+
+/// Regions that a client may bring.
+const MAX_REGIONS: usize = 4;
+
+/// Messages read in one call: more than coming to terms takes.
+const MESSAGES: usize = 16;
+
+/// A conversation that has not yet led to anything.
+pub(super) struct Joining {
+    pub(super) socket: Socket,
+    pub(super) since: Nanos,
+    regions: Vec<Region>,
+    /// The rings to the server and to the client, and what wakes who reads from them.
+    rings: [Option<(Place, OwnedFd)>; 2],
+    /// What the client has yet to say, and what of it goes along.
+    unsaid: VecDeque<(Message, Along)>,
+    greeted: bool,
+}
+
+/// What goes along with a message.
+#[derive(Clone, Copy)]
+enum Along {
+    Nothing,
+    Region,
+    /// Wakes who reads from that ring.
+    Bell(usize),
+}
+
+/// Both ends have come to terms.
+pub(super) struct Joined {
+    pub(super) socket: Socket,
+    pub(super) regions: Vec<Region>,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    /// Wakes the peer.
+    pub(super) bell: OwnedFd,
+    /// Is rung by the peer.
+    pub(super) alarm: OwnedFd,
+}
+
+fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+impl Joining {
+    /// Begins, at a socket that is connected.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn begin(socket: Socket, role: Role, now: Nanos) -> io::Result<Self> {
+        if role == Role::Server {
+            let hello = Hello {
+                versions: [VERSION, VERSION],
+                max_region: u16::try_from(MAX_REGIONS - 1).expect("few"),
+                max_rings: [0, 0],
+                max_log2_slots: MAX_LOG2_SLOTS,
+            };
+            socket.send(&Message::Hello(hello), None)?;
+        }
+        let unsaid = VecDeque::new();
+        Ok(Self { socket, since: now, regions: Vec::new(), rings: [None, None], unsaid, greeted: false })
+    }
+
+    /// Goes on with what the peer has said, and says whether both have come to terms. `buffer`: bytes of the longest frame.
+    ///
+    /// # Errors
+    /// The socket's, and what is wrong with what the peer has said: it is to be told.
+    pub(super) fn go_on(&mut self, arguments: &Arguments, buffer: u32) -> io::Result<bool> {
+        for _ in 0..MESSAGES {
+            let Some((message, along)) = self.socket.receive()? else { break };
+            let joined = match arguments.role {
+                Role::Server => self.serve(arguments, buffer, message, along)?,
+                Role::Client => self.ask(arguments, buffer, message)?,
+            };
+            if joined {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn serve(
+        &mut self,
+        arguments: &Arguments,
+        buffer: u32,
+        message: Message,
+        along: Option<OwnedFd>,
+    ) -> io::Result<bool> {
+        match message {
+            Message::Init(init) if !self.greeted => {
+                admit(arguments, &init)?;
+                self.greeted = true;
+            }
+            Message::AddRegion { index, bytes } if self.greeted => {
+                if usize::from(index) != self.regions.len() || self.regions.len() >= MAX_REGIONS {
+                    return Err(refused(format!("region {index} is not the next, or one too many")));
+                }
+                self.regions.push(Region::take(along.ok_or_else(|| refused("a region without memory"))?, bytes)?);
+            }
+            Message::AddRing(AddRing { to_server, index, region, offset, log2_slots }) if self.greeted => {
+                let place = Place { region, offset: offset as usize, log2_slots, buffers: None };
+                let slot = &mut self.rings[usize::from(!to_server)];
+                if index != 0 || slot.is_some() {
+                    return Err(refused("one queue each way is all there is here: set queues to 1"));
+                }
+                if !(1..=MAX_LOG2_SLOTS).contains(&log2_slots) || !place.is_sound(&self.regions) {
+                    return Err(refused("a ring that is not in its region"));
+                }
+                *slot = Some((place, along.ok_or_else(|| refused("a ring without a bell"))?));
+            }
+            Message::Connect if self.greeted => {
+                let [Some((to_server, _)), Some((to_client, _))] = &self.rings else {
+                    return Err(refused("a ring is missing"));
+                };
+                if !to_server.has_cookie(&self.regions) || !to_client.has_cookie(&self.regions) {
+                    return Err(refused("a ring that is none"));
+                }
+                let theirs = Sender::new(*to_client).buffer(&self.regions);
+                if theirs < buffer as usize {
+                    let mend = format!("set bsize={buffer} at the client, or a smaller mtu at the server");
+                    return Err(refused(format!("buffers of {theirs} bytes are too short for a frame: {mend}")));
+                }
+                self.socket.send(&Message::Connected, None)?;
+                return Ok(true);
+            }
+            Message::Disconnect(why) => return Err(refused(format!("the peer says: {why}"))),
+            other => return Err(refused(format!("{other:?} is out of turn"))),
+        }
+        self.socket.send(&Message::Ack, None)?;
+        Ok(false)
+    }
+
+    fn ask(&mut self, arguments: &Arguments, buffer: u32, message: Message) -> io::Result<bool> {
+        match message {
+            Message::Hello(hello) if !self.greeted => {
+                if !(hello.versions[0]..=hello.versions[1]).contains(&VERSION) {
+                    return Err(refused(format!("the server speaks memif {:#06x?}, not 2.0", hello.versions)));
+                }
+                self.greeted = true;
+                self.prepare(arguments, buffer, hello.max_log2_slots)?;
+            }
+            Message::Ack if self.greeted && !self.unsaid.is_empty() => {}
+            Message::Connected if self.greeted && self.unsaid.is_empty() => return Ok(true),
+            Message::Disconnect(why) => return Err(refused(format!("the server says: {why}"))),
+            other => return Err(refused(format!("{other:?} is out of turn"))),
+        }
+        let (message, along) = self.unsaid.pop_front().expect("looked at above, or just filled");
+        let along = match along {
+            Along::Nothing => None,
+            Along::Region => Some(self.regions[0].fd()),
+            Along::Bell(ring) => self.rings[ring].as_ref().map(|(_, bell)| bell.as_fd()),
+        };
+        self.socket.send(&message, along)?;
+        Ok(false)
+    }
+
+    /// Makes the memory and the rings, and what is to be said of them.
+    fn prepare(&mut self, arguments: &Arguments, buffer: u32, max_log2_slots: u8) -> io::Result<()> {
+        let log2_slots = arguments.log2_slots.min(max_log2_slots).max(1);
+        let (ring, slots) = (ring_bytes(log2_slots), 1_u32 << log2_slots);
+        let offset = |at: usize| u32::try_from(at).map_err(|_| refused("rings beyond 4 GB: set rsize or bsize lower"));
+        let buffers = offset(2 * ring)?.next_multiple_of(64);
+        let way = buffer.checked_mul(slots).ok_or_else(|| refused("rings beyond 4 GB: set rsize or bsize lower"))?;
+        let bytes = buffers as usize + 2 * way as usize;
+        offset(bytes)?;
+        self.regions = vec![Region::create(&arguments.name, bytes)?];
+        self.unsaid.push_back((
+            Message::Init(Init { version: VERSION, id: arguments.id, ethernet: true, secret: arguments.secret }),
+            Along::Nothing,
+        ));
+        self.unsaid.push_back((Message::AddRegion { index: 0, bytes: bytes as u64 }, Along::Region));
+        for (at, to_server) in [true, false].into_iter().enumerate() {
+            let own = Buffers { offset: buffers + if to_server { 0 } else { way }, bytes: buffer };
+            let place = Place { region: 0, offset: at * ring, log2_slots, buffers: Some(own) };
+            place.lay(&self.regions);
+            let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+            self.rings[at] = Some((place, bell));
+            let ring = AddRing { to_server, index: 0, region: 0, offset: offset(at * ring)?, log2_slots };
+            self.unsaid.push_back((Message::AddRing(ring), Along::Bell(at)));
+        }
+        self.unsaid.push_back((Message::Connect, Along::Nothing));
+        Ok(())
+    }
+
+    /// What both have come to.
+    pub(super) fn end(self, role: Role) -> Joined {
+        let [Some(to_server), Some(to_client)] = self.rings else { unreachable!("both have come to terms") };
+        let (theirs, ours) = match role {
+            Role::Server => (to_client, to_server),
+            Role::Client => (to_server, to_client),
+        };
+        let receiver = Receiver::new(ours.0, &self.regions);
+        Joined {
+            socket: self.socket,
+            regions: self.regions,
+            sender: Sender::new(theirs.0),
+            receiver,
+            bell: theirs.1,
+            alarm: ours.1,
+        }
+    }
+}
+
+/// Whether a client is one for us.
+fn admit(arguments: &Arguments, init: &Init) -> io::Result<()> {
+    if init.version != VERSION {
+        return Err(refused(format!("memif {:#06x} is not spoken here, 2.0 is", init.version)));
+    }
+    if init.id != arguments.id {
+        return Err(refused(format!("there is no interface {} at this socket, but {}", init.id, arguments.id)));
+    }
+    if !init.ethernet {
+        return Err(refused("only Ethernet frames travel here"));
+    }
+    if init.secret != arguments.secret {
+        return Err(refused("another secret is wanted here"));
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Memory that two processes share.
+//!
+//! All `unsafe` of memory interfaces is here. No reference into the memory ever exists: bytes are copied in and out, and
+//! what orders them are positions of 16 bits, read and written as atomics. A peer that breaks the rules can garble what it
+//! could have sent garbled anyway; whatever has been copied out it can no longer change.
+
+#![allow(unsafe_code, reason = "shared memory has no safe interface; each block says why it is sound")]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Most bytes of a region: what the widest rings with the longest buffers take, both ways.
+pub(super) const MAX_BYTES: u64 = 4 << 30;
+
+/// A region of shared memory. Stays mapped, and as long as it was, whatever becomes of the peer.
+pub(super) struct Region {
+    start: NonNull<u8>,
+    len: usize,
+    fd: OwnedFd,
+}
+
+impl Region {
+    /// Makes one of zeros, which cannot shrink.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn create(name: &str, len: usize) -> io::Result<Self> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, len as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+        Self::map(fd, len)
+    }
+
+    /// Takes one from a peer.
+    ///
+    /// # Errors
+    /// The system's; a region that is shorter than it should be, or that the peer could shorten: to touch what is gone
+    /// ends a process.
+    pub(super) fn take(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {what}"));
+        let len = usize::try_from(bytes).ok().filter(|_| (1..=MAX_BYTES).contains(&bytes));
+        let len = len.ok_or_else(|| wrong(&format!("of {bytes} bytes")))?;
+        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
+            return Err(wrong("that can be taken away (it lacks F_SEAL_SHRINK)"));
+        }
+        if fstat(&fd)?.st_size.cast_unsigned() < bytes {
+            return Err(wrong("shorter than it says"));
+        }
+        Self::map(fd, len)
+    }
+
+    fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping, wherever there is room.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0)? };
+        let start = NonNull::new(start.cast()).expect("no mapping is at 0");
+        Ok(Self { start, len, fd })
+    }
+
+    /// By which the peer has it too.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether `len` bytes at `offset` lie in it.
+    #[inline]
+    pub(super) fn holds(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(self.holds(offset, len), "{len} bytes at {offset} of {}", self.len);
+        // SAFETY: within the mapping.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+
+    /// Copies bytes out.
+    #[inline]
+    pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
+        let from = self.at(offset, to.len());
+        // SAFETY: so many bytes are mapped; `to` is ours, and so not among them.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub(super) fn write(&self, offset: usize, from: &[u8]) {
+        let to = self.at(offset, from.len());
+        // SAFETY: so many bytes are mapped, writable, and `from`, to which there is a reference, is not among them.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Has the processor fetch the line at `offset`, if there is one.
+    #[inline]
+    pub(super) fn prefetch(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if offset < self.len {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let line = self.start.as_ptr().wrapping_add(offset);
+            // SAFETY: a hint, which no address makes wrong.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        }
+    }
+
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU16 {
+        let at = self.at(offset, 2);
+        assert!(offset.is_multiple_of(2), "a position at the odd offset {offset}");
+        // SAFETY: mapped as long as `self`, aligned (mappings are, and the offset is), and touched by atomics alone; that
+        // the peer does likewise is its part of the protocol, and any value it writes is one of a `u16`.
+        unsafe { AtomicU16::from_ptr(at.cast()) }
+    }
+
+    /// A position that the peer writes. What it wrote before is to be seen behind it.
+    #[inline]
+    pub(super) fn load(&self, offset: usize) -> u16 {
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    /// A position for the peer, behind all that was written before.
+    #[inline]
+    pub(super) fn store(&self, offset: usize, value: u16) {
+        self.word(offset).store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        // SAFETY: our mapping, to which there is no reference. It fails for no mapping that exists.
+        let _ = unsafe { munmap(start, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_see_the_same_bytes() {
+        let ours = Region::create("test", 8192).expect("memory");
+        let fd = ours.fd().try_clone_to_owned().expect("a descriptor");
+        let theirs = Region::take(fd, 8192).expect("sealed and as long as it says");
+        ours.write(4000, b"likes tea");
+        ours.store(0, 7);
+        let mut bytes = [0; 9];
+        theirs.read(4000, &mut bytes);
+        assert_eq!((&bytes, theirs.load(0)), (b"likes tea", 7));
+        assert!(theirs.holds(8191, 1) && !theirs.holds(8191, 2) && !theirs.holds(usize::MAX, 2));
+    }
+
+    #[test]
+    fn memory_that_a_peer_could_take_away_is_refused() {
+        let loose = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
+        ftruncate(&loose, 8192).expect("grows");
+        let error = Region::take(loose, 8192).err().expect("refused").to_string();
+        assert!(error.contains("F_SEAL_SHRINK"), "{error}");
+        let sealed = Region::create("test", 4096).expect("memory");
+        for bytes in [0, 4097, u64::MAX] {
+            let fd = sealed.fd().try_clone_to_owned().expect("a descriptor");
+            assert!(Region::take(fd, bytes).is_err(), "{bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Opening the driver: from a locator's words to a host on its ports.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use super::BypassDriver;
+#[cfg(feature = "dpdk")]
+use super::dpdk::{self, Dpdk};
+use super::memif::Memif;
+use super::port::Port;
+use crate::ether::{
+    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, link_local_v4, link_local_v6,
+};
+use crate::{Bypass, Mac};
+
+/// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
+const JUMBO: u16 = 9000;
+const ETHERNET: u16 = 1500;
+
+/// Bytes of a frame besides the packet, and some to spare for what devices put around it.
+pub(super) const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;
+
+/// The ports from which one is chosen that nobody asked for (RFC 6335).
+const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
+
+/// Whom a driver is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// A host with this address and port; port 0 lets the driver choose.
+    Own(SocketAddr),
+    /// Nobody in particular: an address of the link's own is made of the hardware address, of IPv6 if true.
+    LinkLocal(bool),
+}
+
+impl BypassDriver {
+    /// Opens the devices that `bypass` names, or the first there is, and makes a host of them.
+    ///
+    /// # Errors
+    /// What a device or DPDK says of its start; packets longer than a device carries; `Unsupported` for devices of
+    /// DPDK's in a build without it.
+    pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
+        let is_memif = |device: &String| Memif::is(device);
+        let all_memif = !bypass.devices.is_empty() && bypass.devices.iter().all(is_memif);
+        let mtu = bypass.mtu.unwrap_or(if all_memif { JUMBO } else { ETHERNET });
+        assert!(usize::from(mtu) >= MIN_MTU, "locators and defaults know the least packet size");
+
+        let (mut ports, mut links) = (Vec::new(), Vec::new());
+        for (port, checksums) in open_ports(bypass, mtu)? {
+            links.push(LinkSettings { mac: port.mac(), checksums });
+            ports.push(port);
+        }
+        let address = own_address(address, links[0].mac);
+        let (vlan, gateway) = (bypass.vlan, bypass.gateway);
+        if let Some(gateway) = gateway
+            && gateway.is_ipv4() != address.is_ipv4()
+        {
+            let reason = format!("the gateway {gateway} is not of the family of {}", address.ip());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let prefix = bypass.prefix.unwrap_or(0);
+        let host = Host::new(Settings { address, prefix, gateway, vlan, mtu: mtu.into() }, &links);
+        Ok(Self::new(host, ports, usize::from(mtu) + FRAME_ROOM))
+    }
+}
+
+/// The ports, in the locator's order, and who writes their checksums. The locator's hardware address is the first's.
+fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
+    let mac = |at: usize| bypass.mac.filter(|_| at == 0);
+    #[cfg(feature = "dpdk")]
+    {
+        let named: Vec<_> = bypass.devices.iter().filter(|device| !Memif::is(device)).cloned().collect();
+        if bypass.devices.is_empty() || !named.is_empty() {
+            dpdk::start(&named)?;
+        }
+        if bypass.devices.is_empty() {
+            let (port, checksums) = Dpdk::open(None, mac(0), mtu)?;
+            return Ok(vec![(Port::Dpdk(port), checksums)]);
+        }
+    }
+    #[cfg(not(feature = "dpdk"))]
+    if bypass.devices.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"));
+    }
+    let open = |(at, device): (usize, &String)| match Memif::is(device) {
+        true => {
+            let port = Memif::open(device, mac(at), usize::from(mtu) + FRAME_ROOM)?;
+            Ok((Port::Memif(port), Checksums::Spared))
+        }
+        #[cfg(feature = "dpdk")]
+        false => {
+            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu)?;
+            Ok((Port::Dpdk(port), checksums))
+        }
+        #[cfg(not(feature = "dpdk"))]
+        false => {
+            let reason = format!("this sprat was built without DPDK, which {device} needs");
+            Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+        }
+    };
+    bypass.devices.iter().enumerate().map(open).collect()
+}
+
+fn own_address(address: Address, mac: Mac) -> SocketAddr {
+    let address = match address {
+        Address::Own(address) => address,
+        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), 0).into(),
+        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), 0).into(),
+    };
+    if address.port() != 0 {
+        return address;
+    }
+    let random = RandomState::new().hash_one(std::process::id());
+    let port = EPHEMERAL.start + random % (EPHEMERAL.end - EPHEMERAL.start);
+    SocketAddr::new(address.ip(), u16::try_from(port).expect("below 65,536"))
+}

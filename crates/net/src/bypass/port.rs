@@ -1,0 +1,122 @@
+//! A port: one device, of whichever kind.
+
+use std::io::IoSlice;
+
+#[cfg(feature = "dpdk")]
+use super::dpdk::{self, Dpdk};
+use super::memif::Memif;
+use crate::ether::Route;
+use crate::{Counters, Mac, Nanos, Sources};
+
+/// How a device fares.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceState {
+    /// As the locator names it.
+    pub name: String,
+    /// Its driver: `memif`, or as DPDK calls it.
+    pub driver: String,
+    /// Its hardware address.
+    pub mac: Mac,
+    /// Whether the other end is there.
+    pub up: bool,
+    /// How often that has changed.
+    pub changes: u64,
+    /// Frames lost because nobody took those before in time.
+    pub missed: u64,
+    /// Frames that came broken or could not be sent; of memory interfaces, peers that broke the rules.
+    pub errors: u64,
+    /// Frames lost because the pool was empty.
+    pub no_buffer: u64,
+    /// Why the other end is not there, if that is known.
+    pub trouble: Option<String>,
+}
+
+#[allow(clippy::large_enum_variant, reason = "there are few")]
+pub(super) enum Port {
+    Memif(Memif),
+    #[cfg(feature = "dpdk")]
+    Dpdk(Dpdk),
+}
+
+/// Calls the same method of whichever it is.
+macro_rules! each {
+    ($port:expr, $device:ident => $call:expr) => {
+        match $port {
+            Port::Memif($device) => $call,
+            #[cfg(feature = "dpdk")]
+            Port::Dpdk($device) => $call,
+        }
+    };
+}
+
+impl Port {
+    pub(super) fn mac(&self) -> Mac {
+        each!(self, device => device.mac())
+    }
+
+    pub(super) fn state(&self) -> DeviceState {
+        each!(self, device => device.state())
+    }
+
+    /// Takes a datagram to send: its route, and its parts, `len` bytes together.
+    #[inline]
+    pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+        each!(self, device => device.send(route, parts, len, counters));
+    }
+
+    /// Sends a whole frame.
+    pub(super) fn send_frame(&mut self, frame: &[u8], counters: &mut Counters) {
+        each!(self, device => {
+            device.send_frame(frame, counters);
+            device.flush(counters);
+        });
+    }
+
+    /// Sends what waits, as far as there is room.
+    #[inline]
+    pub(super) fn flush(&mut self, counters: &mut Counters) {
+        each!(self, device => device.flush(counters));
+    }
+
+    /// Does what is due now and then; whether the other end is there.
+    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        each!(self, device => device.tend(now, counters))
+    }
+
+    /// The memory interface, if it is one.
+    #[inline]
+    pub(super) fn memif(&mut self) -> Option<&mut Memif> {
+        match self {
+            Self::Memif(memif) => Some(memif),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(_) => None,
+        }
+    }
+
+    /// Frames that wait, or that a device has.
+    pub(super) fn frames_in_use(&self) -> usize {
+        match self {
+            Self::Memif(memif) => memif.waiting(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(dpdk) => dpdk.frames_in_use(),
+        }
+    }
+
+    /// Whether it is about to find its peer, and is to be tended often.
+    pub(super) fn is_joining(&self) -> bool {
+        match self {
+            Self::Memif(memif) => memif.is_joining(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(_) => false,
+        }
+    }
+
+    /// What to sleep on.
+    pub(super) fn sources<'a>(&'a self, now: Nanos, sources: &mut Sources<'a>) {
+        match self {
+            Self::Memif(memif) => memif.sources(now, sources),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(_) => sources.nap(dpdk::NAP),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What the other end of a memory interface may say over the socket.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_net::bypass::memif::message::Message;
+
+fuzz_target!(|data: &[u8]| {
+    let Some(bytes) = data.first_chunk() else { return };
+    if let Ok(message) = Message::parse(bytes) {
+        let written = message.to_bytes();
+        assert_eq!(Message::parse(&written), Ok(message), "what parses is written again as the same message");
+    }
+});
