@@ -1,4 +1,5 @@
-//! Compiles the C side of the DPDK driver, when the feature asks for it.
+//! Compiles the C side of the DPDK driver, when the feature asks for it, into a library that is carried in the binary and
+//! loaded when a locator wants it: who does not use DPDK neither needs nor loads it.
 
 fn main() {
     println!("cargo:rerun-if-changed=shim");
@@ -13,18 +14,18 @@ fn dpdk() {
         panic!("the feature `dpdk` needs DPDK 22.11 or later (Debian: libdpdk-dev; `make setup` installs it): {error}")
     });
     let mut build = cc::Build::new();
-    build.file("shim/dpdk.c").opt_level(3).warnings(true).extra_warnings(true);
+    build.opt_level(3).pic(true).warnings(true).extra_warnings(true);
     // DPDK's headers use vector instructions up to SSE4.2, and want its configuration before anything else.
     build.flag("-march=corei7").flag("-include").flag("rte_config.h");
     for path in &dpdk.include_paths {
         build.flag("-isystem").flag(path.to_str().expect("paths of packages are plain"));
     }
-    build.compile("sprat_dpdk");
-    for path in &dpdk.link_paths {
-        println!("cargo:rustc-link-search=native={}", path.display());
-    }
+    let out = std::env::var("OUT_DIR").expect("cargo says where to");
+    let mut command = build.get_compiler().to_command();
+    command.args(["-shared", "-Wl,--no-undefined", "-o"]).arg(format!("{out}/sprat_dpdk.so")).arg("shim/dpdk.c");
+    command.args(dpdk.link_paths.iter().map(|path| format!("-L{}", path.display())));
     // Only what the shim calls; device drivers are loaded by DPDK itself when it starts.
-    for library in ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_kvargs"] {
-        println!("cargo:rustc-link-lib=dylib={library}");
-    }
+    command.args(["ethdev", "mbuf", "mempool", "ring", "eal", "kvargs"].map(|library| format!("-lrte_{library}")));
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
 }

@@ -42,6 +42,7 @@ pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
         }
         None => {}
     }
+    ffi::load()?;
     let arguments = arguments(scope, devices)?;
     // DPDK pins the thread that starts it: let that be one that nobody needs.
     let result = thread::spawn(move || init(arguments)).join().expect("starting DPDK does not panic");

@@ -1,6 +1,13 @@
-//! What `shim/dpdk.h` declares; that is where it is explained.
+//! What `shim/dpdk.h` declares; that is where it is explained. The library made of it is carried in the binary.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::sync::OnceLock;
+
+use libloading::Library;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// `struct sprat_frame`.
 #[derive(Clone, Copy)]
@@ -49,37 +56,94 @@ pub(super) struct RawCounters {
     pub(super) no_buffer: u64,
 }
 
-unsafe extern "C" {
-    pub(super) fn sprat_dpdk_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
-    pub(super) fn sprat_dpdk_take_log(text: *mut c_char, size: u32);
-    pub(super) fn sprat_dpdk_thread_enter() -> c_int;
-    pub(super) fn sprat_dpdk_thread_leave();
-    pub(super) fn sprat_dpdk_pool(
+/// The functions, as loaded.
+static SHIM: OnceLock<Shim> = OnceLock::new();
+
+/// Declares functions: each is found once, by its name, and called by it from then on.
+macro_rules! shim {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+        struct Shim {
+            $($name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
+        }
+
+        impl Shim {
+            fn of(library: &Library) -> Result<Self, libloading::Error> {
+                Ok(Self {
+                    $(
+                        // SAFETY: the type is the one that the header declares for the name.
+                        $name: *unsafe { library.get(stringify!($name))? },
+                    )*
+                })
+            }
+        }
+
+        $(
+            #[inline]
+            pub(super) unsafe fn $name($($argument: $type),*) $(-> $result)? {
+                let shim = SHIM.get().expect("DPDK is loaded before anything is asked of it");
+                // SAFETY: as the caller has it.
+                unsafe { (shim.$name)($($argument),*) }
+            }
+        )*
+    };
+}
+
+shim! {
+    fn sprat_dpdk_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    fn sprat_dpdk_take_log(text: *mut c_char, size: u32);
+    fn sprat_dpdk_thread_enter() -> c_int;
+    fn sprat_dpdk_thread_leave();
+    fn sprat_dpdk_pool(
         name: *const c_char,
         frames: u32,
         room: u32,
         numa: i32,
         pool: *mut *mut c_void,
     ) -> c_int;
-    pub(super) fn sprat_dpdk_pool_free(pool: *mut c_void);
-    pub(super) fn sprat_dpdk_pool_used(pool: *mut c_void) -> u32;
-    pub(super) fn sprat_dpdk_attach(arguments: *const c_char, name: *const c_char, port: *mut u16) -> c_int;
-    pub(super) fn sprat_dpdk_next(from: u16, port: *mut u16) -> c_int;
-    pub(super) fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
-    pub(super) fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
-    pub(super) fn sprat_dpdk_start(port: u16) -> c_int;
-    pub(super) fn sprat_dpdk_close(port: u16);
-    pub(super) fn sprat_dpdk_link(port: u16) -> c_int;
-    pub(super) fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
-    pub(super) fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
-    pub(super) fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
-    pub(super) fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;
-    pub(super) fn sprat_dpdk_transmit_with(
+    fn sprat_dpdk_pool_free(pool: *mut c_void);
+    fn sprat_dpdk_pool_used(pool: *mut c_void) -> u32;
+    fn sprat_dpdk_attach(arguments: *const c_char, name: *const c_char, port: *mut u16) -> c_int;
+    fn sprat_dpdk_next(from: u16, port: *mut u16) -> c_int;
+    fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
+    fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
+    fn sprat_dpdk_start(port: u16) -> c_int;
+    fn sprat_dpdk_close(port: u16);
+    fn sprat_dpdk_link(port: u16) -> c_int;
+    fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
+    fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
+    fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
+    fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;
+    fn sprat_dpdk_transmit_with(
         port: u16,
         pool: *mut c_void,
         head: *const RawFrame,
         data: *const u8,
         len: u16,
     ) -> u16;
-    pub(super) fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
+    fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
+}
+
+/// Loads the C side, and DPDK with it, unless that is done.
+///
+/// # Errors
+/// What the loader says: a library of DPDK's is missing, most likely.
+pub(super) fn load() -> io::Result<()> {
+    if SHIM.get().is_some() {
+        return Ok(());
+    }
+    let file = memfd_create("sprat_dpdk.so", MemfdFlags::CLOEXEC)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::from(file.try_clone()?).write_all(include_bytes!(concat!(env!("OUT_DIR"), "/sprat_dpdk.so")))?;
+    let missing = |error: libloading::Error| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("cannot load DPDK (Debian has it in the package dpdk): {error}"),
+        )
+    };
+    // SAFETY: our own library, made of `shim/dpdk.c`; what it and DPDK's do when they are loaded needs nothing of us.
+    let library = unsafe { Library::new(&path) }.map_err(missing)?;
+    let shim = Shim::of(&library).map_err(missing)?;
+    std::mem::forget(library); // for as long as the process
+    let _ = SHIM.set(shim); // the same, if another thread was faster
+    Ok(())
 }
