@@ -245,6 +245,131 @@ fn two_links_share_peers_and_stand_in_for_one_another() {
     assert!(a.route(peers[0], || Nanos(0)).is_ok(), "a link that is down is better than none");
 }
 
+/// Two hosts with two cables between them, each way of which may swallow what it is to carry.
+struct Cables {
+    hosts: [Host; 2],
+    counters: Counters,
+    /// By sender and link.
+    broken: [[bool; 2]; 2],
+    now: Nanos,
+}
+
+impl Cables {
+    fn new(pair: [&str; 2]) -> Self {
+        let host = |at: usize| Host::new(settings(pair[at]), &[link(10 * at as u8), link(10 * at as u8 + 1)]);
+        let hosts = [host(0), host(1)];
+        let mut cables = Self { hosts, counters: Counters::default(), broken: [[false; 2]; 2], now: Nanos(1) };
+        for from in 0..2 {
+            for at in 0..2 {
+                let other = cables.hosts[1 - from].address().ip();
+                let question = cables.hosts[from].question(other, at).to_vec();
+                cables.carry(from, at, &question);
+            }
+        }
+        cables
+    }
+
+    fn carry(&mut self, from: usize, at: usize, frame: &[u8]) -> bool {
+        if self.broken[from][at] {
+            return false;
+        }
+        match self.hosts[1 - from].read(at, frame, false, &mut self.counters) {
+            Heard::Question => {
+                let answer = self.hosts[1 - from].reply().to_vec();
+                self.carry(1 - from, at, &answer);
+                false
+            }
+            heard => matches!(heard, Heard::Datagram { .. }),
+        }
+    }
+
+    /// Sends a datagram; the link it went over, and whether it arrived.
+    fn send(&mut self, from: usize, len: usize) -> (usize, bool) {
+        let peer = self.hosts[1 - from].address();
+        let route = self.hosts[from].route_of(peer, len, || Nanos(0)).expect("known");
+        let (at, mut frame) = (route.link(), vec![0; route.len() + len]);
+        route.finish(&mut frame);
+        (at, self.carry(from, at, &frame))
+    }
+
+    /// A millisecond goes by.
+    fn tick(&mut self) {
+        self.now = self.now + Duration::from_millis(1);
+        for from in 0..2 {
+            let mut probes = Vec::new();
+            self.hosts[from].watch(self.now, |at, frame| probes.push((at, frame.to_vec())));
+            for (at, frame) in probes {
+                self.carry(from, at, &frame);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_datagrams_take_all_links_and_short_ones_their_own() {
+    for pair in PAIRS {
+        let mut cables = Cables::new(pair);
+        let own = cables.send(0, 100).0;
+        assert!((0..10).all(|_| cables.send(0, 100).0 == own));
+        let used: Vec<_> = (0..10).map(|_| cables.send(0, 1400).0).collect();
+        assert_eq!(used.iter().filter(|&&at| at == 0).count(), 5, "{used:?}");
+        let peer = cables.hosts[1].address();
+        cables.hosts[0].set_link(own, false);
+        assert!((0..10).all(|_| cables.send(0, 1400) == (1 - own, true)), "{peer}");
+    }
+}
+
+#[test]
+fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_again() {
+    for pair in PAIRS {
+        for directions in [&[0][..], &[1], &[0, 1]] {
+            let mut cables = Cables::new(pair);
+            let own = cables.send(0, 100).0;
+            // Question and answer, as calls do.
+            let call = |cables: &mut Cables| cables.send(0, 100).1 && cables.send(1, 100).1;
+            for _ in 0..300 {
+                assert!(call(&mut cables));
+                cables.tick();
+            }
+            assert_eq!(cables.send(0, 100).0, own, "a link that works is kept");
+            for at in 0..2 {
+                let mut cables = Cables::new(pair);
+                directions.iter().for_each(|&from| cables.broken[from][at] = true);
+                let mut lost = 0;
+                for _ in 0..2000 {
+                    lost += u32::from(!call(&mut cables));
+                    cables.tick();
+                }
+                assert!(lost < 100, "{lost} ms with link {at} broken from {directions:?}");
+                assert!(lost == 0 || cables.hosts.iter().any(Host::is_watching));
+                cables.broken = [[false; 2]; 2];
+                (0..600).for_each(|_| {
+                    assert!(call(&mut cables));
+                    cables.tick();
+                });
+                assert_eq!(cables.send(0, 100).0, own, "it is back");
+                let links: Vec<_> = (0..2).map(|_| cables.send(1, 1400).0).collect();
+                assert_ne!(links[0], links[1], "and so at the other end");
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_does_not_answer_over_any_link_keeps_the_last() {
+    let mut cables = Cables::new(PAIRS[0]);
+    cables.broken = [[true; 2]; 2];
+    for _ in 0..3000 {
+        assert!(!cables.send(0, 100).1);
+        cables.tick();
+    }
+    cables.broken = [[false; 2]; 2];
+    assert!((0..20).any(|_| {
+        cables.tick();
+        cables.send(0, 100).1
+    }));
+}
+
 #[test]
 fn a_narrow_path_is_believed_within_reason() {
     let (mut a, b) = pair(Settings { mtu: 9000, ..settings("10.0.0.1:7") }, settings("10.0.0.2:8"));

@@ -51,6 +51,9 @@ const CLOCK_ROUNDS: u32 = 64;
 /// Time between two looks at links and neighbours.
 const TEND: Duration = Duration::from_millis(1);
 
+/// Longest sleep while a neighbour is asked whether it is there.
+const WATCHING: Duration = Duration::from_millis(10);
+
 /// The same while a port comes to terms with its peer, who waits for each answer.
 const JOIN: Duration = Duration::from_micros(20);
 
@@ -255,7 +258,7 @@ impl Transmit for BypassTx {
             return;
         }
         let start = self.start;
-        match self.host.route(peer, || Nanos(0) + start.elapsed()) {
+        match self.host.route_of(peer, len, || Nanos(0) + start.elapsed()) {
             Ok(route) => {
                 self.counters.sent(1, len);
                 self.ports[route.link()].send(route, parts, len, &mut self.counters);
@@ -298,6 +301,9 @@ impl BypassTx {
         self.asleep.set(true);
         let now = self.now();
         self.ports.iter().for_each(|port| port.sources(now, sources));
+        if self.host.is_watching() {
+            sources.nap(WATCHING);
+        }
     }
 
     /// Awake again, if we slept: what woke us may be a port's own affair.
@@ -380,6 +386,8 @@ impl BypassTx {
                 port.send_frame(self.host.announcement(at), &mut self.counters);
             }
         }
+        let Self { host, ports, counters, .. } = self;
+        host.watch(now, |port, frame| ports[port].send_frame(frame, counters));
         while let Some(ip) = self.host.take_due(now) {
             self.ask(ip);
         }

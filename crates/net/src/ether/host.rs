@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::time::Duration;
 
 use super::headers::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
 use super::messages::Sender;
 use super::neighbours::Neighbours;
 use super::parse::{Inbound, Reader, Unread};
+use super::paths::{Paths, place};
 use super::route::{Checksums, Origin, Route};
 use super::{MAX_LINKS, MAX_MTU, MIN_MTU};
 use crate::{Counters, Mac, Nanos};
 
-/// Routes at hand, one a place; whoever shares a place takes turns at a small cost.
-const ROUTES: usize = 512;
+/// Time between two looks at neighbours that are sent to and do not answer.
+const WATCH: Duration = Duration::from_millis(10);
 
 /// Peers whose path is narrower than our links; beyond that all are forgotten, and told of again.
 const MAX_NARROW: usize = 4096;
@@ -34,6 +36,16 @@ pub struct Settings {
     pub vlan: Option<u16>,
     /// Largest IP packet, bytes: [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
+}
+
+impl Settings {
+    /// The neighbour that takes what is for `ip`.
+    fn next_hop(&self, ip: IpAddr) -> IpAddr {
+        match self.gateway {
+            Some(gateway) if !same_prefix(ip, self.address.ip(), self.prefix) => gateway,
+            _ => ip,
+        }
+    }
 }
 
 /// One of its links.
@@ -90,7 +102,8 @@ pub struct Host {
     neighbours: Neighbours,
     /// Counts changes of links.
     changes: u32,
-    routes: Box<[Option<Route>]>,
+    paths: Paths,
+    watched: Nanos,
     narrow: HashMap<IpAddr, usize>,
     message: Vec<u8>,
 }
@@ -107,7 +120,8 @@ impl Host {
             links: links.iter().map(|&settings| Link { settings, up: true }).collect(),
             neighbours: Neighbours::default(),
             changes: 0,
-            routes: vec![None; ROUTES].into(),
+            paths: Paths::default(),
+            watched: Nanos(0),
             narrow: HashMap::new(),
             message: Vec::new(),
         }
@@ -200,7 +214,7 @@ impl Host {
                 Heard::Nothing
             }
             Inbound::IsAt { from, mac } if from.is_ipv4() == own.is_ipv4() && from != own => {
-                self.neighbours.learn(from, link, mac);
+                self.neighbours.confirm(from, link, mac);
                 Heard::Nothing
             }
             Inbound::Echo { from, to, mac, body } if to == own && body.len() >= ECHO_HEAD => {
@@ -235,50 +249,89 @@ impl Host {
     /// what a gateway passes on has the gateway's hardware address.
     #[inline]
     fn recognise(&mut self, from: SocketAddr, link: usize, mac: Mac) {
-        let known = self.routes[place(from)].as_ref();
-        if known.is_some_and(|route| route.peer == from && route.mac == mac && route.link == link) {
+        if self.paths.hear(from, link, mac) {
             return;
         }
-        if self.next_hop(from.ip()) == from.ip() && self.neighbours.mac(from.ip(), link) != Some(mac) {
+        if self.settings.next_hop(from.ip()) == from.ip() && self.neighbours.mac(from.ip(), link) != Some(mac) {
             self.neighbours.learn(from.ip(), link, mac);
         }
     }
 
-    /// How to reach a peer.
+    /// How to reach a peer: over its own link, of those that work.
     ///
     /// # Errors
     /// [`Unroutable`].
     #[inline]
     pub fn route(&mut self, peer: SocketAddr, now: impl FnOnce() -> Nanos) -> Result<&Route, Unroutable> {
+        self.route_of(peer, 0, now)
+    }
+
+    /// How a datagram of `len` bytes is to reach a peer: long ones go over all links that work, in turn.
+    ///
+    /// # Errors
+    /// [`Unroutable`].
+    #[inline]
+    pub fn route_of(
+        &mut self,
+        peer: SocketAddr,
+        len: usize,
+        now: impl FnOnce() -> Nanos,
+    ) -> Result<&Route, Unroutable> {
         let generation = self.generation();
-        let place = place(peer);
-        let fresh =
-            self.routes[place].as_ref().is_some_and(|route| route.peer == peer && route.generation == generation);
-        if !fresh {
-            self.routes[place] = Some(self.find(peer, now)?);
+        if !self.paths.has(peer, generation) {
+            let routes = self.find(peer, now)?;
+            self.paths.put(peer, generation, routes);
         }
-        Ok(self.routes[place].as_ref().expect("just made"))
+        Ok(self.paths.pick(peer, len))
     }
 
     #[cold]
-    fn find(&mut self, peer: SocketAddr, now: impl FnOnce() -> Nanos) -> Result<Route, Unroutable> {
+    fn find(&mut self, peer: SocketAddr, now: impl FnOnce() -> Nanos) -> Result<Vec<Route>, Unroutable> {
         if peer.is_ipv4() != self.settings.address.is_ipv4() {
             return Err(Unroutable::Family);
         }
-        let hop = self.next_hop(peer.ip());
+        let hop = self.settings.next_hop(peer.ip());
         // Peers spread over the links that reach them; those that are down count only if there is no other.
-        let working = self.links_to(hop).filter(|&link| self.links[link].up).count();
-        let link = match working {
-            0 => self.links_to(hop).next(),
-            _ => self.links_to(hop).filter(|&link| self.links[link].up).nth(place(peer) % working),
-        };
-        let Some(link) = link else {
+        let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
+        if links.is_empty() {
+            links.extend(self.links_to(hop).next());
+        }
+        if links.is_empty() {
             return Err(Unroutable::Asking(self.neighbours.want(hop, now())));
+        }
+        let own = place(peer) % links.len();
+        links.rotate_left(own);
+        let route = |link: usize| {
+            let mac = self.neighbours.mac(hop, link).expect("known");
+            let LinkSettings { mac: own, checksums } = self.links[link].settings;
+            let origin = Origin { mac: own, vlan: self.settings.vlan, address: self.settings.address, checksums };
+            Route::new(&origin, peer, mac, link)
         };
-        let mac = self.neighbours.mac(hop, link).expect("known");
-        let LinkSettings { mac: own, checksums } = self.links[link].settings;
-        let origin = Origin { mac: own, vlan: self.settings.vlan, address: self.settings.address, checksums };
-        Ok(Route::new(&origin, peer, mac, link, self.generation()))
+        Ok(links.into_iter().map(route).collect())
+    }
+
+    /// Looks after links that work and yet lead nowhere. A neighbour to which something was sent over one, and from which
+    /// nothing came over it, is asked over it whether it is there; if it does not answer, it is reached over another until
+    /// it does. To be called about every millisecond; hands what is to be sent, and its link, to `probe`. Only hosts with
+    /// several links have anything to look after.
+    pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
+        if self.links.len() < 2 || now.since(self.watched) < WATCH {
+            return;
+        }
+        self.watched = now;
+        let Self { paths, neighbours, settings, .. } = self;
+        paths.take_marks(|peer, link, heard| neighbours.mark(settings.next_hop(peer), link, heard));
+        for (ip, link, mac) in self.neighbours.watch(now) {
+            let sender = self.sender(link);
+            sender.probe(&mut self.message, ip, mac);
+            probe(link, &self.message);
+        }
+    }
+
+    /// Whether [`watch`](Self::watch) waits for an answer.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        self.neighbours.has_doubts()
     }
 
     /// The links over which a neighbour has been heard.
@@ -290,14 +343,6 @@ impl Host {
         self.neighbours.generation().wrapping_add(self.changes)
     }
 
-    /// The neighbour that takes what is for `ip`.
-    fn next_hop(&self, ip: IpAddr) -> IpAddr {
-        match self.settings.gateway {
-            Some(gateway) if !same_prefix(ip, self.settings.address.ip(), self.settings.prefix) => gateway,
-            _ => ip,
-        }
-    }
-
     fn sender(&self, link: usize) -> Sender {
         let mac = self.links[link].settings.mac;
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
@@ -305,7 +350,7 @@ impl Host {
 
     /// The question for the neighbour that takes what is for `ip`, as it leaves over `link`.
     pub fn question(&mut self, ip: IpAddr, link: usize) -> &[u8] {
-        let (sender, hop) = (self.sender(link), self.next_hop(ip));
+        let (sender, hop) = (self.sender(link), self.settings.next_hop(ip));
         sender.ask(&mut self.message, hop);
         &self.message
     }
@@ -346,22 +391,3 @@ fn same_prefix(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     };
     differ.leading_zeros() >= u32::from(prefix).min(128)
 }
-
-/// Where the route to a peer has its place.
-#[inline]
-fn place(peer: SocketAddr) -> usize {
-    let ip = match peer.ip() {
-        IpAddr::V4(v4) => u64::from(v4.to_bits()),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            #[allow(clippy::cast_possible_truncation, reason = "both halves are used")]
-            let folded = (bits >> 64) as u64 ^ bits as u64;
-            folded
-        }
-    };
-    // Fibonacci hashing: ports and addresses that follow one another spread.
-    let mixed = (ip ^ u64::from(peer.port()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from(mixed >> 55).expect("9 bits")
-}
-
-const _: () = assert!(ROUTES == 1 << (64 - 55));

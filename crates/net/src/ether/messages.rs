@@ -41,6 +41,17 @@ impl Sender {
         }
     }
 
+    /// Asks a neighbour at its hardware address whether it is still there.
+    pub(super) fn probe(&self, out: &mut Vec<u8>, target: IpAddr, mac: Mac) {
+        match (self.address, target) {
+            (IpAddr::V4(own), IpAddr::V4(target)) => self.arp(out, ARP_REQUEST, own, mac, target),
+            (IpAddr::V6(own), IpAddr::V6(target)) => {
+                self.discovery(out, ICMPV6_SOLICIT, own, (mac, target), target);
+            }
+            _ => unreachable!("neighbours are of one family"),
+        }
+    }
+
     /// Answers that we have the address that `to` asked for.
     pub(super) fn tell(&self, out: &mut Vec<u8>, to: IpAddr, mac: Mac) {
         match (self.address, to) {

@@ -9,6 +9,7 @@ mod host;
 mod messages;
 mod neighbours;
 mod parse;
+mod paths;
 mod route;
 
 pub use headers::{ETHERNET_BYTES, VLAN_BYTES, link_local_v4, link_local_v6};

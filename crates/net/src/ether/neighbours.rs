@@ -20,10 +20,20 @@ const PATIENCE: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
+/// Questions that a neighbour may leave unanswered over a link before it is held to be lost there.
+const PROBES: u8 = 3;
+
+/// Time between two questions to neighbours lost over a link: they may be back.
+const RECALL: Duration = Duration::from_millis(500);
+
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
     /// By link.
     macs: [Option<Mac>; MAX_LINKS],
+    /// By link: where it was before it stopped answering there.
+    lost: [Option<Mac>; MAX_LINKS],
+    /// By link: looks since something was sent, to which nothing came back.
+    doubts: [u8; MAX_LINKS],
     /// Questions asked since it was last wanted, and when the next is due.
     asked: usize,
     due: Nanos,
@@ -37,6 +47,9 @@ pub(super) struct Neighbours {
     generation: u32,
     /// Neighbours without any hardware address.
     wanted: usize,
+    /// Whether there may be doubts, or lost ones.
+    doubted: bool,
+    recalled: Nanos,
 }
 
 impl Neighbours {
@@ -49,9 +62,18 @@ impl Neighbours {
         self.known.get(&ip)?.macs[link]
     }
 
-    /// Takes note of a hardware address.
+    /// Takes note of a hardware address that somebody said was theirs. It says nothing of whether we can reach them: one
+    /// that was lost over the link stays so.
     pub(super) fn learn(&mut self, ip: IpAddr, link: usize, mac: Mac) {
+        if self.known.get(&ip).is_none_or(|neighbour| neighbour.lost[link] != Some(mac)) {
+            self.confirm(ip, link, mac);
+        }
+    }
+
+    /// Takes note of a hardware address from which a question of ours was answered.
+    pub(super) fn confirm(&mut self, ip: IpAddr, link: usize, mac: Mac) {
         let Some(neighbour) = self.of(ip) else { return };
+        (neighbour.doubts[link], neighbour.lost[link]) = (0, None);
         if neighbour.macs[link] == Some(mac) {
             return;
         }
@@ -70,6 +92,7 @@ impl Neighbours {
     /// Forgets what was learnt over a link: what is plugged in there now may be something else.
     pub(super) fn forget(&mut self, link: usize) {
         for neighbour in self.known.values_mut() {
+            (neighbour.doubts[link], neighbour.lost[link]) = (0, None);
             if neighbour.macs[link].take().is_some() && neighbour.is_wanted() {
                 (neighbour.asked, neighbour.due) = (0, Nanos::NEVER);
                 self.wanted += 1;
@@ -110,6 +133,53 @@ impl Neighbours {
         None
     }
 
+    /// Something was sent to a neighbour over a link, and something came back over it, or not.
+    pub(super) fn mark(&mut self, ip: IpAddr, link: usize, heard: bool) {
+        let Some(neighbour) = self.known.get_mut(&ip) else { return };
+        if heard {
+            neighbour.doubts[link] = 0;
+        } else if neighbour.doubts[link] == 0 && neighbour.macs[link].is_some() {
+            neighbour.doubts[link] = 1;
+            self.doubted = true;
+        }
+    }
+
+    /// Whether some neighbour is being asked whether it is still there.
+    pub(super) fn has_doubts(&self) -> bool {
+        self.doubted
+    }
+
+    /// Gives up links over which neighbours do not answer, as long as there is another; returns whom to ask whether
+    /// they are there, over which link and where.
+    pub(super) fn watch(&mut self, now: Nanos) -> Vec<(IpAddr, usize, Mac)> {
+        let mut ask = Vec::new();
+        if !self.doubted {
+            return ask;
+        }
+        let recall = now.since(self.recalled) >= RECALL;
+        if recall {
+            self.recalled = now;
+        }
+        self.doubted = false;
+        for (&ip, neighbour) in &mut self.known {
+            for link in 0..MAX_LINKS {
+                if neighbour.doubts[link] > PROBES {
+                    neighbour.doubts[link] = 1;
+                    if neighbour.macs.iter().flatten().count() > 1 {
+                        neighbour.doubts[link] = 0;
+                        neighbour.lost[link] = neighbour.macs[link].take();
+                        self.generation = self.generation.wrapping_add(1);
+                    }
+                }
+                let doubted = neighbour.macs[link].filter(|_| neighbour.doubts[link] > 0);
+                neighbour.doubts[link] += u8::from(doubted.is_some());
+                ask.extend(doubted.or(neighbour.lost[link].filter(|_| recall)).map(|mac| (ip, link, mac)));
+                self.doubted |= doubted.is_some() || neighbour.lost[link].is_some();
+            }
+        }
+        ask
+    }
+
     /// The entry of a neighbour, made if there is none and there is room.
     fn of(&mut self, ip: IpAddr) -> Option<&mut Neighbour> {
         if !self.known.contains_key(&ip) {
@@ -120,7 +190,16 @@ impl Neighbours {
             if self.known.len() >= MAX_NEIGHBOURS {
                 return None;
             }
-            self.known.insert(ip, Neighbour { macs: [None; MAX_LINKS], asked: 0, due: Nanos::NEVER });
+            self.known.insert(
+                ip,
+                Neighbour {
+                    macs: [None; MAX_LINKS],
+                    lost: [None; MAX_LINKS],
+                    doubts: [0; MAX_LINKS],
+                    asked: 0,
+                    due: Nanos::NEVER,
+                },
+            );
             self.wanted += 1;
         }
         self.known.get_mut(&ip)

@@ -40,14 +40,13 @@ pub struct Route {
     pub(super) peer: SocketAddr,
     pub(super) mac: Mac,
     pub(super) link: usize,
-    pub(super) generation: u32,
     checksums: Checksums,
     len: usize,
     headers: [u8; MAX_HEADERS],
 }
 
 impl Route {
-    pub(super) fn new(origin: &Origin, peer: SocketAddr, mac: Mac, link: usize, generation: u32) -> Self {
+    pub(super) fn new(origin: &Origin, peer: SocketAddr, mac: Mac, link: usize) -> Self {
         let mut headers = [0; MAX_HEADERS];
         let mut len = 0;
         let mut put = |bytes: &[u8]| {
@@ -72,7 +71,7 @@ impl Route {
         }
         let (source, destination) = (U16::new(origin.address.port()), U16::new(peer.port()));
         put(Udp { source, destination, len: U16::ZERO, checksum: [0; 2] }.as_bytes());
-        Self { peer, mac, link, generation, checksums: origin.checksums, len, headers }
+        Self { peer, mac, link, checksums: origin.checksums, len, headers }
     }
 
     /// Bytes of the headers.
