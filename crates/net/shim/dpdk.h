@@ -34,6 +34,7 @@ struct sprat_device {
 	uint16_t max_mtu;
 	/* Bits of SPRAT_CAN_*. */
 	uint32_t can;
+	/* NUMA node it is attached to; -1 when it does not say. */
 	int32_t numa;
 };
 
@@ -68,6 +69,7 @@ void sprat_dpdk_take_log(char *text, uint32_t size);
 int sprat_dpdk_thread_enter(void);
 void sprat_dpdk_thread_leave(void);
 
+/* numa: the node whose memory it is to lie in; -1 for any. */
 int sprat_dpdk_pool(const char *name, uint32_t frames, uint32_t room, int32_t numa, struct rte_mempool **pool);
 /* Only when every frame is back. */
 void sprat_dpdk_pool_free(struct rte_mempool *pool);

@@ -93,7 +93,9 @@ impl Dpdk {
         }
         let mtu = devices.iter().map(|(_, _, mtu)| *mtu).min().expect("one device at least");
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM);
-        let pool = Pool::new(FRAMES * u32::try_from(devices.len()).expect("few"), room)?;
+        // Near the first device: it is one node's thread that uses them all.
+        let node = devices[0].0.node();
+        let pool = Pool::new(FRAMES * u32::try_from(devices.len()).expect("few"), room, node)?;
 
         let (mut links, mut settings) = (Vec::new(), Vec::new());
         for (at, (mut device, kind, _)) in devices.into_iter().enumerate() {

@@ -109,6 +109,11 @@ impl Device {
         (self.about.max_mtu > 0).then_some(self.about.max_mtu)
     }
 
+    /// The NUMA node that it is attached to; `None` when it does not say, or is attached to none.
+    pub(in crate::dpdk) fn node(&self) -> Option<i32> {
+        (self.about.numa >= 0).then_some(self.about.numa)
+    }
+
     /// Whether it writes the checksums of what it sends.
     pub(in crate::dpdk) fn checks_sent(&self) -> bool {
         self.about.can & ffi::CAN_CHECK_SENT != 0
