@@ -234,6 +234,17 @@ int sprat_dpdk_start(uint16_t port)
 	return on_interrupt_thread(1, rte_eth_dev_start, port);
 }
 
+int sprat_dpdk_hear(uint16_t port, const uint8_t *group)
+{
+	struct rte_ether_addr mac;
+	memcpy(mac.addr_bytes, group, sizeof(mac.addr_bytes));
+	if (rte_eth_dev_set_mc_addr_list(port, &mac, 1) == 0)
+		return 0;
+	int result = rte_eth_allmulticast_enable(port);
+	/* What can do neither, such as a memory interface, takes in everything. */
+	return result == -ENOTSUP ? 0 : result;
+}
+
 int sprat_dpdk_stop(uint16_t port)
 {
 	return on_interrupt_thread(1, rte_eth_dev_stop, port);

@@ -83,6 +83,8 @@ int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
 int sprat_dpdk_start(uint16_t port);
+/* Has a started device take in frames to a group, by its hardware address. */
+int sprat_dpdk_hear(uint16_t port, const uint8_t *group);
 /* It can be started again. */
 int sprat_dpdk_stop(uint16_t port);
 /* Stops, closes and removes it. */

@@ -11,7 +11,8 @@ use super::link::Link;
 use super::sys::{Burst, Device, Pool, Seat, Setup, start};
 use super::{Dpdk, DpdkRx, DpdkTx, MAX_PARKED};
 use crate::ether::{
-    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, link_local_v4, link_local_v6,
+    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, group_mac, link_local_v4,
+    link_local_v6,
 };
 use crate::{Bypass, Counters, Mac, Nanos};
 
@@ -31,6 +32,10 @@ const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;
 
 /// Least room of a frame: some devices take no less.
 const LEAST_ROOM: usize = 2048;
+
+/// Cards count a frame's room in steps of this: what is beyond the last full one they do not use, and a frame that would
+/// need it comes in pieces.
+const ROOM_STEP: usize = 1024;
 
 /// The ports from which one is chosen that nobody asked for (RFC 6335).
 const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
@@ -92,7 +97,7 @@ impl Dpdk {
             devices.push(attach(name.map(String::as_str), mac, bypass.mtu)?);
         }
         let mtu = devices.iter().map(|(_, _, mtu)| *mtu).min().expect("one device at least");
-        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM);
+        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
         // Near the first device: it is one node's thread that uses them all.
         let node = devices[0].0.node();
         let pool = Pool::new(FRAMES * u32::try_from(devices.len()).expect("few"), room, node)?;
@@ -108,6 +113,7 @@ impl Dpdk {
                 (false, false) => Checksums::Software,
             };
             settings.push(LinkSettings { mac: device.mac(), checksums });
+            device.hear(group_mac(own_address(address, settings[0].mac).ip()));
             // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
             let _ = device.start();
             links.push(Link::new(device, kind.calls, kind.memory));

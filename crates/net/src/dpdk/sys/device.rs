@@ -22,6 +22,7 @@ pub(in crate::dpdk) struct Device {
     port: u16,
     name: String,
     about: Description,
+    group: Option<Mac>,
     started: bool,
     copies: bool,
     /// Its queues have no lock.
@@ -72,7 +73,7 @@ impl Device {
         let device = |about: Description| {
             let driver = text_of(&about.driver);
             let copies = (driver == "net_memif" && !zero_copy) || driver == "net_vhost";
-            Self { port, name, about, started: false, copies, _thread: PhantomData }
+            Self { port, name, about, group: None, started: false, copies, _thread: PhantomData }
         };
         // SAFETY: the port exists; `about` outlives the call.
         match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
@@ -144,18 +145,27 @@ impl Device {
         Ok(())
     }
 
+    /// Has it take in frames to this group besides its own and broadcasts, from its next start on.
+    pub(in crate::dpdk) fn hear(&mut self, group: Option<Mac>) {
+        self.group = group;
+    }
+
     /// Starts it. Again, later, if it says that its peer is not there yet.
     ///
     /// # Errors
     /// What DPDK says.
     pub(in crate::dpdk) fn start(&mut self) -> io::Result<()> {
         // SAFETY: the port is ours and set up.
-        match unsafe { ffi::sprat_dpdk_start(self.port) } {
-            0 => {
-                self.started = true;
-                Ok(())
-            }
-            code => Err(error(&format!("start device {}", self.name), code)),
+        let code = unsafe { ffi::sprat_dpdk_start(self.port) };
+        if code < 0 {
+            return Err(error(&format!("start device {}", self.name), code));
+        }
+        self.started = true;
+        let Some(group) = self.group else { return Ok(()) };
+        // SAFETY: the port is ours; an address has six bytes, which are copied.
+        match unsafe { ffi::sprat_dpdk_hear(self.port, group.0.as_ptr()) } {
+            0 => Ok(()),
+            code => Err(error(&format!("have device {} hear the group {group}", self.name), code)),
         }
     }
 

@@ -68,6 +68,7 @@ unsafe extern "C" {
     pub(super) fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
     pub(super) fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
     pub(super) fn sprat_dpdk_start(port: u16) -> c_int;
+    pub(super) fn sprat_dpdk_hear(port: u16, group: *const u8) -> c_int;
     pub(super) fn sprat_dpdk_stop(port: u16) -> c_int;
     pub(super) fn sprat_dpdk_close(port: u16);
     pub(super) fn sprat_dpdk_link(port: u16) -> c_int;
