@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Write a table out again, exactly as it was imported.
     Export(ExportArgs),
+    /// Run mixed operations against a cluster and hold every answer against a model.
+    Check(CheckArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -421,6 +423,43 @@ pub(crate) struct ExportArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat check                       10,000 operations in a table of its own, dropped afterwards
+  sprat check --operations 1000000 --depth 32
+  sprat check --seed 4711 --keep    the operations of that seed; the table stays
+  sprat check -C tcp:host=192.168.100.31,port=12246 --json
+
+A hundred operations: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the
+puts and removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
+20 up to 10 KB, 8 up to 100 KB, 2 up to 1 MB; every fourth object holds a number instead.
+A wrong answer ends the run with exit code 1, and the table stays.")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// How many operations.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: u64,
+    /// What the operations are drawn from [default: by chance, and told].
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<u64>,
+    /// Operations kept in flight, each on another object; 1 waits for every answer.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
+    pub(crate) depth: usize,
+    /// Table to make; there must be none of that name [default: check- and the seed].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// Leave the table when all is well.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Latency and bandwidth of reads and writes by object size, beside published figures.
@@ -593,6 +632,11 @@ fn parse_clients(text: &str) -> Result<usize, String> {
 
 fn parse_depth(text: &str) -> Result<usize, String> {
     counted(text, 1000, "operations in flight")
+}
+
+/// Far fewer than there are objects, of which each has one operation under way at most.
+fn parse_check_depth(text: &str) -> Result<usize, String> {
+    counted(text, 64, "operations in flight")
 }
 
 fn bounded(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {

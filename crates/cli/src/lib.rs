@@ -1,3 +1,4 @@
 //! The parts of the `sprat` binary that stand by themselves, so that tests and fuzz targets reach them.
 
+pub mod check;
 pub mod transfer;

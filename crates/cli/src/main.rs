@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Status(args) => cmd::tables::status(&args),
         Command::Import(args) => cmd::import::import(&args),
         Command::Export(args) => cmd::export::export(&args),
+        Command::Check(args) => cmd::check::check(&args),
         Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
         Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
         Command::Bench(BenchCommand::Store(args)) => {

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 27] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -52,6 +52,7 @@ const COMMANDS: [&[&str]; 26] = [
     &["status"],
     &["import"],
     &["export"],
+    &["check"],
     &["bench"],
     &["bench", "basic"],
     &["bench", "echo"],

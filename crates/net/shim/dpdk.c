@@ -186,6 +186,17 @@ int sprat_dpdk_start(uint16_t port)
 	return rte_eth_dev_start(port);
 }
 
+int sprat_dpdk_hear(uint16_t port, const uint8_t *group)
+{
+	struct rte_ether_addr mac;
+	memcpy(mac.addr_bytes, group, sizeof(mac.addr_bytes));
+	if (rte_eth_dev_set_mc_addr_list(port, &mac, 1) == 0)
+		return 0;
+	int result = rte_eth_allmulticast_enable(port);
+	/* What can do neither takes in everything. */
+	return result == -ENOTSUP ? 0 : result;
+}
+
 void sprat_dpdk_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;

@@ -34,6 +34,7 @@ struct sprat_device {
 	uint16_t max_mtu;
 	/* Bits of SPRAT_CAN_*. */
 	uint32_t can;
+	/* NUMA node it is attached to; -1 when it does not say. */
 	int32_t numa;
 };
 
@@ -68,6 +69,7 @@ void sprat_dpdk_take_log(char *text, uint32_t size);
 int sprat_dpdk_thread_enter(void);
 void sprat_dpdk_thread_leave(void);
 
+/* numa: the node whose memory it is to lie in; -1 for any. */
 int sprat_dpdk_pool(const char *name, uint32_t frames, uint32_t room, int32_t numa, struct rte_mempool **pool);
 /* Only when every frame is back. */
 void sprat_dpdk_pool_free(struct rte_mempool *pool);
@@ -81,6 +83,8 @@ int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
 int sprat_dpdk_start(uint16_t port);
+/* Has a started device take in frames to a group, by its hardware address. */
+int sprat_dpdk_hear(uint16_t port, const uint8_t *group);
 /* Stops, closes and removes it. */
 void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable};
+use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac};
 use sprat_net::{Counters, Mac, Nanos};
 
 const MTU: usize = 1500;
@@ -460,4 +460,17 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_host_of_ipv6_is_looked_for_in_its_group() {
+    // The example of RFC 4291, 2.7.1, with the hardware address that RFC 2464, 7 makes of it.
+    let host: IpAddr = "4037::1:800:200e:8c6c".parse().expect("an address");
+    assert_eq!(group_mac(host), Some(Mac([0x33, 0x33, 0xff, 0x0e, 0x8c, 0x6c])));
+    assert_eq!(group_mac("10.0.0.1".parse().expect("an address")), None);
+
+    // That is where a neighbour's question goes.
+    let mut asking = Node::new(settings("[fd00::1]:7"), 1);
+    let question = asking.host.question("fd00::2".parse().expect("an address"), 0);
+    assert_eq!(Some(Mac(question[..6].try_into().expect("six"))), group_mac("fd00::2".parse().expect("an address")));
 }

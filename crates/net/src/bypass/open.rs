@@ -10,7 +10,8 @@ use super::dpdk::{self, Dpdk};
 use super::memif::Memif;
 use super::port::Port;
 use crate::ether::{
-    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, link_local_v4, link_local_v6,
+    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, group_mac, link_local_v4,
+    link_local_v6,
 };
 use crate::{Bypass, Mac};
 
@@ -51,6 +52,9 @@ impl BypassDriver {
             ports.push(port);
         }
         let address = own_address(address, links[0].mac);
+        if let Some(group) = group_mac(address.ip()) {
+            ports.iter_mut().for_each(|port| port.hear(group));
+        }
         let (vlan, gateway) = (bypass.vlan, bypass.gateway);
         if let Some(gateway) = gateway
             && gateway.is_ipv4() != address.is_ipv4()

@@ -58,6 +58,15 @@ impl Port {
         each!(self, device => device.state())
     }
 
+    /// Has it take in frames to a group: cards pass on only what they were told to.
+    pub(super) fn hear(&mut self, group: Mac) {
+        match self {
+            Self::Memif(_) => _ = group, // takes in everything
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(dpdk) => dpdk.hear(group),
+        }
+    }
+
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
     #[inline]
     pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {

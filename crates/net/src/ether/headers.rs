@@ -207,6 +207,16 @@ pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c))
 }
 
+/// The hardware address of the group in which the neighbours of a host look for it; `None` for IPv4, where they broadcast.
+/// A network card passes on what is for a group only when it was told to.
+#[must_use]
+pub fn group_mac(host: IpAddr) -> Option<Mac> {
+    match host {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(host) => Some(multicast_mac(solicited_node(host))),
+    }
+}
+
 /// The link-local address that IPv6 makes of a hardware address (RFC 4291, modified EUI-64).
 #[must_use]
 pub fn link_local_v6(mac: Mac) -> Ipv6Addr {

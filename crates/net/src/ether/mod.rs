@@ -12,7 +12,7 @@ mod parse;
 mod paths;
 mod route;
 
-pub use headers::{ETHERNET_BYTES, VLAN_BYTES, link_local_v4, link_local_v6};
+pub use headers::{ETHERNET_BYTES, VLAN_BYTES, group_mac, link_local_v4, link_local_v6};
 pub use host::{Heard, Host, LinkSettings, Settings, Unroutable};
 pub use route::{Checksums, MAX_HEADERS, Route};
 

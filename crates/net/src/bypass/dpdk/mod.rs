@@ -75,6 +75,13 @@ impl Dpdk {
         self.pool.used()
     }
 
+    /// Has it take in frames to a group.
+    pub(super) fn hear(&mut self, group: Mac) {
+        if let Err(error) = self.device.hear(group) {
+            self.trouble = Some(error.to_string());
+        }
+    }
+
     /// The device, if there can be anything to receive.
     #[inline]
     pub(super) fn receiving(&mut self) -> Option<&mut Device> {

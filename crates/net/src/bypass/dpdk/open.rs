@@ -14,6 +14,10 @@ const FRAMES: u32 = 4095;
 /// Least room of a frame: some devices take no less.
 const LEAST_ROOM: usize = 2048;
 
+/// Cards count a frame's room in steps of this: what is beyond the last full one they do not use, and a frame that would
+/// need it comes in pieces.
+const ROOM_STEP: usize = 1024;
+
 /// How a kind of device is to be treated.
 #[derive(Clone, Copy)]
 struct Kind {
@@ -56,7 +60,8 @@ impl Dpdk {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let seat = Seat::take()?;
-        let pool = Pool::new(FRAMES, (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM))?;
+        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
+        let pool = Pool::new(FRAMES, room, device.node())?;
         device.set_up(&Setup { mac, mtu: (!kind.fixed).then_some(mtu), check: !kind.memory }, &pool)?;
         let checksums = match (kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,

@@ -22,6 +22,7 @@ pub(in crate::bypass) struct Device {
     port: u16,
     name: String,
     about: Description,
+    group: Option<Mac>,
     started: bool,
     copies: bool,
     /// Its queues have no lock.
@@ -70,7 +71,7 @@ impl Device {
         let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0 };
         let device = |about: Description| {
             let copies = text_of(&about.driver) == "net_vhost";
-            Self { port, name, about, started: false, copies, _thread: PhantomData }
+            Self { port, name, about, group: None, started: false, copies, _thread: PhantomData }
         };
         // SAFETY: the port exists; `about` outlives the call.
         match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
@@ -107,6 +108,11 @@ impl Device {
         (self.about.max_mtu > 0).then_some(self.about.max_mtu)
     }
 
+    /// The NUMA node that it is attached to; `None` when it does not say, or is attached to none.
+    pub(in crate::bypass) fn node(&self) -> Option<i32> {
+        (self.about.numa >= 0).then_some(self.about.numa)
+    }
+
     /// Whether it writes the checksums of what it sends.
     pub(in crate::bypass) fn checks_sent(&self) -> bool {
         self.about.can & ffi::CAN_CHECK_SENT != 0
@@ -137,19 +143,36 @@ impl Device {
         Ok(())
     }
 
+    /// Has it take in frames to this group besides its own and broadcasts.
+    ///
+    /// # Errors
+    /// What DPDK says.
+    pub(in crate::bypass) fn hear(&mut self, group: Mac) -> io::Result<()> {
+        self.group = Some(group);
+        if self.started { self.apply() } else { Ok(()) }
+    }
+
+    fn apply(&self) -> io::Result<()> {
+        let Some(group) = self.group else { return Ok(()) };
+        // SAFETY: the port is ours; an address has six bytes, which are copied.
+        match unsafe { ffi::sprat_dpdk_hear(self.port, group.0.as_ptr()) } {
+            0 => Ok(()),
+            code => Err(error(&format!("have device {} hear the group {group}", self.name), code)),
+        }
+    }
+
     /// Starts it. Again, later, if it says that its peer is not there yet.
     ///
     /// # Errors
     /// What DPDK says.
     pub(in crate::bypass) fn start(&mut self) -> io::Result<()> {
         // SAFETY: the port is ours and set up.
-        match unsafe { ffi::sprat_dpdk_start(self.port) } {
-            0 => {
-                self.started = true;
-                Ok(())
-            }
-            code => Err(error(&format!("start device {}", self.name), code)),
+        let code = unsafe { ffi::sprat_dpdk_start(self.port) };
+        if code < 0 {
+            return Err(error(&format!("start device {}", self.name), code));
         }
+        self.started = true;
+        self.apply()
     }
 
     /// Whether it has been started.

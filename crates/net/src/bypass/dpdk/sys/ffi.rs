@@ -107,6 +107,7 @@ shim! {
     fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
     fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
     fn sprat_dpdk_start(port: u16) -> c_int;
+    fn sprat_dpdk_hear(port: u16, group: *const u8) -> c_int;
     fn sprat_dpdk_close(port: u16);
     fn sprat_dpdk_link(port: u16) -> c_int;
     fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;

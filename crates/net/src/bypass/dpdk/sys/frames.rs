@@ -16,6 +16,9 @@ pub(in crate::bypass) const BURST: usize = 32;
 /// Frames taken from the pool at once.
 const STASH: usize = 32;
 
+/// To DPDK: memory of whichever NUMA node.
+const ANY_NODE: c_int = -1;
+
 /// Where a device's frames come from and go back to.
 pub(in crate::bypass) struct Pool {
     pool: NonNull<std::ffi::c_void>,
@@ -28,19 +31,24 @@ pub(in crate::bypass) struct Pool {
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 impl Pool {
-    /// A pool of `frames` frames with `room` bytes each. DPDK has been started.
+    /// A pool of `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough. DPDK has
+    /// been started.
     ///
     /// # Errors
-    /// When there is not so much memory.
-    pub(in crate::bypass) fn new(frames: u32, room: usize) -> io::Result<Self> {
+    /// When there is not so much memory on any node.
+    pub(in crate::bypass) fn new(frames: u32, room: usize, node: Option<i32>) -> io::Result<Self> {
+        let near = node.and_then(|node| Self::on(frames, room, node).ok());
+        near.map_or_else(|| Self::on(frames, room, ANY_NODE), Ok)
+    }
+
+    fn on(frames: u32, room: usize, node: c_int) -> io::Result<Self> {
         let name = format!("sprat-{}", POOLS.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).expect("a name without zeros");
         let bytes = u32::try_from(room).expect("frames are short");
         assert!(bytes <= 60_000, "a buffer of {bytes} bytes does not fit DPDK's 16 bits");
-        let any_numa_node: c_int = -1;
         let mut pool = std::ptr::null_mut();
         // SAFETY: the name ends in a zero and is copied; `pool` outlives the call.
-        let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, any_numa_node, &raw mut pool) };
+        let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, node, &raw mut pool) };
         match NonNull::new(pool) {
             Some(pool) if code == 0 => Ok(Self { pool, room, stash: Vec::with_capacity(STASH), _thread: PhantomData }),
             _ => Err(error(&format!("make {frames} frames of {room} bytes"), code)),

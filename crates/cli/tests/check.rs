@@ -1,0 +1,247 @@
+//! `sprat check`: right answers pass, any wrong one is found and named; against a real server too.
+
+mod support;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use sprat_cli::check::{Action, Content, Disagreement, KEYS, Model, Operation, Outcome, Work, key_name};
+use sprat_client::Row;
+use sprat_wire::MAX_VALUE;
+use support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, sprat};
+
+/// A store that is right: objects with their versions, and versions of what was removed.
+#[derive(Default)]
+struct Store {
+    objects: HashMap<usize, (u64, Vec<u8>)>,
+    highest: HashMap<usize, u64>,
+}
+
+impl Store {
+    fn answer(&mut self, operation: &Operation) -> Outcome {
+        let key = operation.key;
+        let current = self.objects.get(&key).map(|(version, _)| *version);
+        match operation.action {
+            Action::Get => match self.objects.get(&key) {
+                Some((version, value)) => Outcome::Found { version: *version, value: value.clone() },
+                None => Outcome::Missing,
+            },
+            Action::Put { condition, .. } | Action::Remove { condition } if !condition.holds(current) => {
+                Outcome::Conflict { current }
+            }
+            Action::Put { content, .. } => Outcome::Stored { version: self.store(key, content.bytes()) },
+            Action::Remove { .. } => match self.objects.remove(&key) {
+                Some((version, _)) => Outcome::Removed { version },
+                None => Outcome::Missing,
+            },
+            Action::Increment { delta } => {
+                let old = self.objects.get(&key).map(|(_, value)| value.as_slice().try_into().map(i64::from_le_bytes));
+                match old.unwrap_or(Ok(0)).ok().and_then(|old| old.checked_add(delta)) {
+                    Some(sum) => Outcome::Summed { sum, version: self.store(key, sum.to_le_bytes().to_vec()) },
+                    None => Outcome::NotANumber,
+                }
+            }
+        }
+    }
+
+    fn store(&mut self, key: usize, value: Vec<u8>) -> u64 {
+        // A new object may skip versions, as after a crash.
+        let skip = if self.objects.contains_key(&key) { 1 } else { 5 };
+        let highest = self.highest.entry(key).or_default();
+        *highest += skip;
+        self.objects.insert(key, (*highest, value));
+        *highest
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let row = |(key, (version, value)): (&usize, &(u64, Vec<u8>))| Row {
+            key: key_name(*key).into_bytes(),
+            version: *version,
+            value: value.clone(),
+        };
+        let mut rows: Vec<_> = self.objects.iter().map(row).collect();
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        rows
+    }
+}
+
+/// Runs operations, the answer to one of which `spoil` may change.
+fn play(operations: u64, spoil: &mut dyn FnMut(&Operation, &mut Outcome)) -> (Model, Store, Result<(), Disagreement>) {
+    let (mut model, mut store, mut work) = (Model::default(), Store::default(), Work::new(7));
+    for _ in 0..operations {
+        let operation = work.draw(&model, |_| false);
+        let mut outcome = store.answer(&operation);
+        spoil(&operation, &mut outcome);
+        if let Err(disagreement) = model.judge(&operation, &outcome) {
+            return (model, store, Err(disagreement));
+        }
+    }
+    (model, store, Ok(()))
+}
+
+#[test]
+fn a_store_that_is_right_passes_whatever_is_drawn() {
+    let mut seen: HashMap<String, u64> = HashMap::new();
+    let (mut longest, mut empty) = (0, 0);
+    let (model, store, judged) = play(20_000, &mut |operation, outcome| {
+        if let Action::Put { content: Content::Filled { len, .. }, .. } = operation.action {
+            longest += u64::from(len == MAX_VALUE);
+            empty += u64::from(len == 0);
+        }
+        let kind = |text: &str| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
+        *seen.entry(kind(&format!("{:?}", operation.action)) + "-" + &kind(&format!("{outcome:?}"))).or_default() += 1;
+    });
+    judged.expect("right answers");
+    model.judge_all(store.rows().into_iter()).expect("the same table");
+    assert_eq!(model.len(), store.objects.len());
+    // Every kind of answer comes often, or this would check little.
+    for kind in [
+        "Get-Found",
+        "Get-Missing",
+        "Put-Stored",
+        "Put-Conflict",
+        "Remove-Removed",
+        "Remove-Missing",
+        "Remove-Conflict",
+        "Increment-Summed",
+        "Increment-NotANumber",
+    ] {
+        assert!(seen.get(kind).is_some_and(|&count| count >= 50), "{kind}: {seen:?}");
+    }
+    assert!(longest >= 5 && empty >= 50, "{longest} of the longest values, {empty} empty ones");
+}
+
+#[test]
+fn any_wrong_answer_is_found_where_it_is_given() {
+    for wanted in ["Found", "Missing", "Stored", "Summed", "Removed", "Conflict", "NotANumber"] {
+        for way in 0..2 {
+            let mut spoilt = None;
+            let (_, _, judged) = play(5000, &mut |operation, outcome| {
+                if operation.number > 500 && spoilt.is_none() && format!("{outcome:?}").starts_with(wanted) {
+                    let before = outcome.clone();
+                    match outcome {
+                        Outcome::Found { value, .. } if way == 0 => match value.last_mut() {
+                            Some(byte) => *byte ^= 1,
+                            None => value.push(0),
+                        },
+                        Outcome::Summed { sum, .. } if way == 0 => *sum += 1,
+                        Outcome::Found { version, .. }
+                        | Outcome::Summed { version, .. }
+                        | Outcome::Stored { version }
+                        | Outcome::Removed { version }
+                            if way == 1 =>
+                        {
+                            *version = version.saturating_sub(5); // or else a new object may have it
+                        }
+                        Outcome::Conflict { current } if way == 1 => {
+                            *current = current.map_or(Some(1), |version| Some(version + 1));
+                        }
+                        _ => *outcome = Outcome::Stored { version: 0 },
+                    }
+                    assert_ne!(before, *outcome);
+                    spoilt = Some((operation.number, key_name(operation.key)));
+                }
+            });
+            let (number, key) = spoilt.expect("such an answer comes");
+            let disagreement = judged.expect_err(wanted);
+            assert_eq!((disagreement.operation, &disagreement.key), (Some(number), &key), "{wanted}: {disagreement}");
+        }
+    }
+}
+
+#[test]
+fn any_difference_in_the_table_is_found() {
+    let (model, store, _) = play(2000, &mut |_, _| {});
+    model.judge_all(store.rows().into_iter()).expect("the same table");
+    let spoil = |how: &dyn Fn(&mut Vec<Row>)| {
+        let mut rows = store.rows();
+        how(&mut rows);
+        model.judge_all(rows.into_iter()).expect_err("a difference")
+    };
+    let third = String::from_utf8(store.rows()[3].key.clone()).expect("text");
+    assert_eq!(spoil(&|rows| drop(rows.remove(3))).key, third, "missing");
+    assert_eq!(spoil(&|rows| rows.push(rows[3].clone())).key, third, "twice");
+    assert_eq!(spoil(&|rows| rows[3].version += 1).key, third, "another version");
+    assert_eq!(spoil(&|rows| rows[3].value.push(0)).key, third, "another value");
+    assert_eq!(
+        spoil(&|rows| rows.push(Row { key: b"stranger".to_vec(), version: 1, value: Vec::new() })).key,
+        "stranger"
+    );
+}
+
+#[test]
+fn objects_with_an_operation_under_way_are_left_alone() {
+    let (model, mut work, mut random) = (Model::default(), Work::new(1), Random(2));
+    for _ in 0..5000 {
+        let busy: Vec<usize> = (0..64).map(|_| random.index(KEYS)).collect();
+        let operation = work.draw(&model, |key| busy.contains(&key));
+        assert!(!busy.contains(&operation.key), "{operation:?}");
+    }
+}
+
+fn server(data: &Path, listen: &str) -> ServerProcess {
+    ServerProcess::start(data, &["-L", listen, "--memory", "128M", "--disk", "512M"]).expect("it starts")
+}
+
+#[test]
+fn a_server_answers_every_operation_as_it_must() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (listen, depth) in [(UDP, "8"), (TCP, "1"), (UDP, "64")] {
+        let server = server(&dir.path().join(depth), listen);
+        let at = ["-C", &server.coordinator];
+        let ran =
+            run(&[&["check", "--operations", "3000", "--seed", "11", "--depth", depth, "--json"], &at[..]].concat());
+        let told: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        assert_eq!((&told["ok"], &told["operations"], &told["seed"]), (&true.into(), &3000.into(), &11.into()));
+        assert!(told["disagreement"].is_null() && told["bytes_read"].as_u64() > Some(1_000_000), "{told}");
+        assert_eq!(run(&[&["table", "list"], &at[..]].concat()).ok(), "", "its table is gone");
+
+        // Kept, the table is as long as was told; and is not used again.
+        let keep = ["check", "--operations", "300", "--table", "mine", "--keep", "--seed", "3"];
+        let text = run(&[&keep[..], &at[..]].concat());
+        let stats = run(&[&["table", "stats", "mine", "--json"], &at[..]].concat());
+        let stats: serde_json::Value = serde_json::from_str(stats.ok()).expect("JSON");
+        assert!(text.ok().contains(&format!("{} objects at the end", stats["objects"])), "{text:?}; {stats}");
+        let again = run(&[&keep[..], &at[..]].concat());
+        assert_eq!(again.code, Some(1));
+        assert!(again.stderr.contains("\"mine\" exists") && again.stderr.contains("--table"), "{}", again.stderr);
+        assert!(server.stop().success());
+    }
+}
+
+#[test]
+fn what_another_client_changed_is_found_and_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), UDP);
+    let at = ["-C", &server.coordinator];
+    let endless = ["check", "--operations", "1000000000", "--table", "t", "--seed", "5"];
+    let check =
+        sprat().args(endless).args(at).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut check = Ended(check);
+    let until = Instant::now() + PATIENCE;
+    // Until the table is there, and what was put is not overwritten before anybody looked.
+    while check.0.try_wait().expect("ours").is_none() {
+        assert!(Instant::now() < until, "a change under it goes unnoticed");
+        run(&[&["put", "t", "key-0001", "not from here"], &at[..]].concat());
+    }
+    assert_eq!(check.0.wait().expect("ours").code(), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut said).expect("text");
+    for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "table \"t\" is left"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(run(&[&["get", "t", "key-0001"], &at[..]].concat()).code.is_some_and(|code| code == 0 || code == 3));
+    assert!(server.stop().success());
+}
+
+/// A process that does not outlive its test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
