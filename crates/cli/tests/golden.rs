@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -58,6 +58,8 @@ const COMMANDS: [&[&str]; 26] = [
     &["bench", "store"],
     &["bench", "bypass"],
     &["bench", "breakdown"],
+    &["bench", "distribution"],
+    &["bench", "jitter"],
     &["demo"],
     &["sim"],
     &["completions"],

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod demo;
+pub(crate) mod distribution;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod objects;
