@@ -146,8 +146,11 @@ proptest! {
         let server = evidence.server.unwrap_or_default();
         match cause {
             Cause::Retransmission => prop_assert!(evidence.resent > 0 && !most(evidence.client) && !most(server)),
-            Cause::Preemption(End::Client) => prop_assert!(most(evidence.client) && evidence.client.preempted > 0),
-            Cause::Preemption(End::Server) => prop_assert!(most(server) && server.preempted > 0),
+            Cause::Preemption(End::Client) => {
+                prop_assert!(most(evidence.client) && evidence.client.preempted > 0);
+                prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
+            },
+            Cause::Preemption(End::Server) => prop_assert!(most(server) && server.preempted > 0 && server.missing_ns >= server.held_ns / 2),
             Cause::Steal(End::Client) => prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2),
             Cause::Steal(End::Server) => prop_assert!(server.missing_ns >= server.held_ns / 2),
             Cause::Cleaner => prop_assert!(most(server) && evidence.cleaned_bytes > 0),
@@ -213,6 +216,8 @@ fn what_a_hundred_microseconds_come_from() {
         (at(interrupted, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
         (at(stolen, quiet), Cause::Steal(End::Client), Verdict::Machine),
         (at(preempted, quiet), Cause::Preemption(End::Client), Verdict::Kernel),
+        // Switched at another time, and for too short: the account misses nothing of these.
+        (at(Seen { preempted: 1, ..interrupted }, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
         (at(quiet, preempted), Cause::Preemption(End::Server), Verdict::Kernel),
         (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
         (at(Seen { held_ns: 90_000, ..quiet }, quiet), Cause::Untold(End::Client), Verdict::Machine),

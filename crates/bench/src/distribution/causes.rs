@@ -27,7 +27,7 @@ pub enum Verdict {
 pub enum Cause {
     /// Something was sent again, and neither end had been held up.
     Retransmission,
-    /// Another thread was given the core.
+    /// Another thread was given the core: the thread was switched, and time is missing in its account.
     Preemption(End),
     /// The core was the hypervisor's: the thread was not switched, and time is missing in its account.
     Steal(End),
@@ -104,9 +104,10 @@ impl Evidence {
         if !self.explains(seen.held_ns) {
             return if self.resent > 0 { Cause::Retransmission } else { Cause::Nothing };
         }
+        let missing = seen.missing_ns as f64 >= seen.held_ns as f64 * MOST;
         match seen {
-            Seen { preempted: 1.., .. } => Cause::Preemption(end),
-            Seen { missing_ns, .. } if missing_ns as f64 >= seen.held_ns as f64 * MOST => Cause::Steal(end),
+            Seen { preempted: 1.., .. } if missing => Cause::Preemption(end),
+            _ if missing => Cause::Steal(end),
             _ if end == End::Server && self.cleaned_bytes > 0 => Cause::Cleaner,
             Seen { faults: 1.., .. } => Cause::Fault(end),
             Seen { interrupts: Some(1..), .. } => Cause::Interrupt(end),

@@ -55,8 +55,7 @@ impl Distributions {
     /// A line for each step of each path.
     #[must_use]
     pub fn cliffs(&self) -> Table {
-        let mut table =
-            Table::new(&["cliff", "at", "share", "beyond", "machine alone", "verdict", "of", "examined, causes"]);
+        let mut table = Table::new(&["cliff", "at", "share", "beyond", "machine alone", "verdict", "of", "examined"]);
         for path in &self.paths {
             for found in &path.cliffs {
                 table.row(vec![
@@ -67,7 +66,7 @@ impl Distributions {
                     percent(found.machine_alone),
                     found.verdict.word().to_owned(),
                     format!("{:.0} %", found.verdict_share * 100.0),
-                    format!("{}: {}", found.examined, causes(&found.causes, path)),
+                    found.examined.to_string(),
                 ]);
             }
         }
@@ -80,11 +79,15 @@ impl Distributions {
         let mut notes = Vec::new();
         for path in &self.paths {
             let Measured { name, samples, cliffs } = path;
-            let causes = samples.causes_beyond(0);
-            let told: Vec<String> = causes.iter().map(|(cause, count)| format!("{} {count}", cause.words())).collect();
-            let told = if told.is_empty() { "nothing took long".to_owned() } else { told.join(", ") };
-            let none = if cliffs.is_empty() { "; no cliff" } else { "" };
-            notes.push(format!("{name}: {} examined ({told}){none}", samples.examined.len()));
+            for found in cliffs {
+                let at = units::time(found.cliff.at_ns as f64);
+                notes.push(format!("{name} at {at}: {}", causes(&found.causes, path)));
+            }
+            let all = samples.causes_beyond(0);
+            let told: Vec<String> = all.iter().map(|(cause, count)| format!("{} {count}", cause.words())).collect();
+            let told = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+            let none = if cliffs.is_empty() { "no cliff; " } else { "" };
+            notes.push(format!("{name}: {none}{} examined in all{told}", samples.examined.len()));
             if !samples.server_tells {
                 notes.push(format!(
                     "{name}: the server does not tell how its node fared (start it with --timed), so nothing is laid at its door"
@@ -179,5 +182,6 @@ fn causes(causes: &[(Cause, f64)], path: &Measured) -> String {
         let chance = chance.map_or_else(String::new, |chance| format!(" (by chance {:.0} %)", chance * 100.0));
         format!("{} {:.0} %{chance}", cause.words(), share * 100.0)
     });
-    named.collect::<Vec<_>>().join(", ")
+    let named = named.collect::<Vec<_>>().join(", ");
+    if named.is_empty() { "none of it was examined".to_owned() } else { named }
 }
