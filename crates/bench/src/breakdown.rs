@@ -13,16 +13,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use sprat_client::{Client, Condition, Mode};
+use anyhow::{Context, Result};
+use sprat_client::{Client, Mode};
 use sprat_net::{Scale, ticks};
-use sprat_wire::op::{Request, Status};
 
 use crate::cpu::{Fifo, Pinned};
 use crate::goals::Goal;
-use crate::load::keys::write_key;
-use crate::ours::{PING_BYTES, TABLE, Transport};
+use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings};
+use crate::report::bars::{Bar, stacked};
+use crate::single::{Lap, Objects, Single};
 use crate::table::Table;
 use crate::units;
 
@@ -32,17 +32,11 @@ pub const CHAPTERS: &[Chapter] = &[("memif", memif), ("virtio", virtio), ("fast+
 /// Sizes of objects, bytes.
 const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
 
-/// Bytes of a key.
-const KEY_BYTES: usize = 30;
-
 /// Bytes of all objects of a size, about: those of 1 MB are few.
 const SET_BYTES: usize = 16 << 20;
 
 /// Most objects of a size.
 const MOST_KEYS: usize = 10_000;
-
-/// Longest an operation may take.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping [MMS].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
@@ -84,39 +78,34 @@ fn tcp(settings: &Settings, findings: &mut Findings) -> Result<()> {
 }
 
 fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let lab = settings.undisturbed();
+    let lab = settings.lab.undisturbed();
     let setup = lab.in_memory();
     let server = settings.sprat(transport, Mode::Spin).timed().launch(&setup)?;
-    let mut client = Client::connect(&server.client_options())?;
-    let mut bench = Bench {
-        table: client.create_table(TABLE)?.0,
-        locator: client.list_servers()?.first().context("a server that has enlisted")?.locator.clone(),
-        client: &mut client,
-        scale: Scale::measure(),
-        duration: lab.duration / 4,
-    };
+    let single = Single::new(Client::connect(&server.client_options())?)?;
+    let mut bench = Bench { single, scale: Scale::measure(), duration: lab.duration / 4 };
     let _pinned = Pinned::to(lab.client_core)?;
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     let mut rows = Vec::new();
     for size in SIZES {
-        let keys = (SET_BYTES / size).min(MOST_KEYS);
-        bench.fill(size, keys)?;
+        let objects = Objects::new(size, (SET_BYTES / size).min(MOST_KEYS));
+        bench.single.fill(&objects)?;
         // Rounds in turns: what drifts on the machine meets reads and writes alike.
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for _ in 0..lab.rounds {
-            reads.push(bench.stages(size, keys, false)?);
-            writes.push(bench.stages(size, keys, true)?);
+            reads.push(bench.stages(&objects, false)?);
+            writes.push(bench.stages(&objects, true)?);
         }
         rows.push((format!("{} read", units::object_size(size)), middle(reads)));
         rows.push((format!("{} write", units::object_size(size)), middle(writes)));
     }
     let ping = bench.ping()?;
     drop(fifo);
-    drop(client);
+    drop(bench);
     drop(server);
 
     let word = transport.word();
     tell(word, &rows, ping, findings);
+    draw(word, &rows, ping, findings);
     let stamp = stamp_cost();
     let read = rows[0].1;
     let us = |ns: f64| Some(ns / 1000.0);
@@ -164,109 +153,67 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     findings.table(&format!("Where the time goes over {word}: medians, one operation at a time, both spinning"), table);
 }
 
-struct Bench<'a> {
-    client: &'a mut Client,
-    table: u32,
-    locator: String,
+/// A drawing for each size: its read, its write, and the ping. What goes out and what comes back between the ends is known as a sum
+/// only, and drawn as two halves.
+fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
+    const KINDS: [&str; 4] =
+        ["client code (Co, Ci)", "driver, network, driver (Uo, Ui: halves of their sum)", "server code (S)", "ping"];
+    for (pair, size) in rows.chunks(2).zip(SIZES) {
+        let bar = |(name, stages): &(String, Stages)| {
+            let half = stages.path() / 2.0;
+            let parts = vec![(0, stages.out), (1, half), (2, stages.server), (1, half), (0, stages.back)];
+            Bar { name: name.clone(), parts }
+        };
+        let mut bars: Vec<Bar> = pair.iter().map(bar).collect();
+        bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(3, ping)] }));
+        let kinds = if ping.is_some() { &KINDS[..] } else { &KINDS[..3] };
+        let svg = stacked("median of its time", kinds, &bars, |ns| units::short(&units::time(ns)));
+        findings.figure(&format!("{} over {word}", units::object_size(size)), svg);
+    }
+}
+
+/// Medians of turns of `duration`.
+struct Bench {
+    single: Single,
     scale: Scale,
     duration: Duration,
 }
 
-impl Bench<'_> {
-    fn fill(&mut self, size: usize, keys: usize) -> Result<()> {
-        let value = vec![0x5a; size];
-        for number in 0..keys {
-            self.operate(number, &value, true)?;
-        }
-        Ok(())
-    }
-
-    /// One operation: Co, Ci and the total, in ticks.
-    fn operate(&mut self, number: usize, value: &[u8], write: bool) -> Result<[u64; 3]> {
-        let mut key = [0; KEY_BYTES];
-        write_key(number as u64, &mut key);
-        // Objects of each size are others.
-        key[0] = value.len().ilog2().to_le_bytes()[0] | 0x80;
-        let (table, now) = (self.table, self.client.now());
-        let core = self.client.core_mut();
-        core.note_passing(table)?;
-        let request = match write {
-            true => Request::Write { table, key: &key, value, condition: Condition::None },
-            false => Request::Read { table, key: &key },
-        };
-        let begun = ticks();
-        core.submit(now, 0, &request, now + DEADLINE)?;
-        core.flush();
-        let mut ended = None;
-        while ended.is_none() {
-            core.poll(now, &mut |_, answer| {
-                let bytes = if write { 0 } else { value.len() };
-                let right = answer.is_ok_and(|answer| answer.status == Status::Ok && answer.body.len() == bytes);
-                ended = Some((ticks(), right));
-            })?;
-            if begun.abs_diff(ticks()) > LOOK_AGAIN {
-                break; // the clock has to go on for what is sent again
-            }
-        }
-        let passed = core.passed(table)?;
-        while ended.is_none() {
-            let now = self.client.now();
-            self.client.core_mut().poll(now, &mut |_, answer| ended = Some((ticks(), answer.is_ok())))?;
-        }
-        let (end, right) = ended.expect("the loops end with it");
-        ensure!(right, "an operation of {} B was not answered as it should be", value.len());
-        Ok([passed.left.saturating_sub(begun), end.saturating_sub(passed.came), end - begun])
-    }
-
+impl Bench {
     /// Medians over a turn.
-    fn stages(&mut self, size: usize, keys: usize, write: bool) -> Result<Stages> {
-        let value = vec![0x5a; size];
+    fn stages(&mut self, objects: &Objects, write: bool) -> Result<Stages> {
         // Has the server forget the times of whatever was before.
-        self.client.server_stats(&self.locator)?;
+        self.single.counters()?;
         let mut samples: [Vec<u64>; 3] = Default::default();
         let start = Instant::now();
         let mut number = 0;
         while start.elapsed() < self.duration {
-            number = (number + 7919) % keys;
-            let found = self.operate(number, &value, write)?;
-            samples.iter_mut().zip(found).for_each(|(samples, ticks)| samples.push(ticks));
+            number += 7919;
+            let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
+            samples.iter_mut().zip([out, back, total]).for_each(|(samples, ticks)| samples.push(ticks));
         }
-        let stats = self.client.server_stats(&self.locator)?;
-        let server = stats.iter().find(|counter| counter.name == "request_p50_ns").context("a server that is timed")?;
-        let [out, back, total] = samples.map(|mut samples| {
-            samples.sort_unstable();
-            self.scale.nanos(samples[samples.len() / 2])
-        });
-        Ok(Stages { out, back, total, server: server.value as f64 })
+        let server = self.single.counters()?.get("request_p50_ns").context("a server that is timed")?;
+        let [out, back, total] = samples.map(|samples| self.median(samples).unwrap_or(0.0));
+        Ok(Stages { out, back, total, server: server as f64 })
     }
 
     /// The median of the drivers' own round trip, ns; `None` for drivers without one.
     fn ping(&mut self) -> Result<Option<f64>> {
         let mut samples = Vec::new();
         let start = Instant::now();
-        for number in 0.. {
-            if start.elapsed() >= self.duration {
-                break;
-            }
-            let (table, now) = (self.table, self.client.now());
-            let core = self.client.core_mut();
-            let begun = ticks();
-            if core.ping(table, number, PING_BYTES).is_err() {
-                return Ok(None);
-            }
-            while core.take_pong() != Some(number) {
-                core.poll(now, &mut |_, _| {})?;
-                ensure!(start.elapsed() < DEADLINE, "a ping was lost");
-            }
-            samples.push(ticks() - begun);
+        while start.elapsed() < self.duration {
+            let number = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+            let Some(ticks) = self.single.ping(number)? else { return Ok(None) };
+            samples.push(ticks);
         }
+        Ok(self.median(samples))
+    }
+
+    fn median(&self, mut samples: Vec<u64>) -> Option<f64> {
         samples.sort_unstable();
-        Ok(samples.get(samples.len() / 2).map(|&ticks| self.scale.nanos(ticks)))
+        samples.get(samples.len() / 2).map(|&ticks| self.scale.nanos(ticks))
     }
 }
-
-/// Ticks after which an answer is late, some milliseconds.
-const LOOK_AGAIN: u64 = 10_000_000;
 
 /// The median of the rounds, by their totals.
 fn middle(mut rounds: Vec<Stages>) -> Stages {

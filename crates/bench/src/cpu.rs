@@ -22,6 +22,15 @@ pub fn pin_current_thread(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("binding a thread to core {core}"))
 }
 
+/// The cores that this process may use.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed_cores() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).context("reading this thread's cores")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+}
+
 /// The calling thread's binding, as it was before a guarded piece of work; restored on drop.
 #[derive(Debug)]
 pub struct Pinned {

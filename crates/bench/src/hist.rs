@@ -88,6 +88,30 @@ impl Latencies {
         self.0.value_at_quantile(quantile).min(self.0.max())
     }
 
+    /// The share of latencies longer than `ns`, 0 to 1; 0 when there are none.
+    #[must_use]
+    pub fn beyond(&self, ns: u64) -> f64 {
+        let up_to = self.0.count_between(0, ns.min(MAX_LATENCY_NS));
+        self.0.len().saturating_sub(up_to) as f64 / self.0.len().max(1) as f64
+    }
+
+    /// All there is: each latency that was counted, ns, and how often, ascending.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let recorded = self.0.iter_recorded();
+        recorded.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+    }
+
+    /// The same from [`counts`](Self::counts).
+    #[must_use]
+    pub fn from_counts(counts: &[(u64, u64)]) -> Self {
+        let mut all = Self::new();
+        for &(ns, count) in counts {
+            all.0.saturating_record_n(ns.max(1), count);
+        }
+        all
+    }
+
     /// The quantiles that tables print.
     #[must_use]
     pub fn summary(&self) -> Summary {
@@ -148,5 +172,20 @@ impl Serialize for Latencies {
             histogram: Vec<Bar>,
         }
         Distribution { summary: self.summary(), curve: self.curve(), histogram: self.bars() }.serialize(serializer)
+    }
+}
+
+/// In JSON: everything, as [`Latencies::counts`] has it. For `#[serde(with = "..")]` where it is to be read again.
+pub(crate) mod counted {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Latencies;
+
+    pub(crate) fn serialize<S: Serializer>(all: &Latencies, serializer: S) -> Result<S::Ok, S::Error> {
+        all.counts().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
+        Vec::deserialize(deserializer).map(|counts: Vec<(u64, u64)>| Latencies::from_counts(&counts))
     }
 }

@@ -7,6 +7,7 @@
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
+//! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
 //!
@@ -16,9 +17,11 @@ pub mod basic;
 pub mod breakdown;
 pub mod bypass;
 pub mod cpu;
+pub mod distribution;
 pub mod echo;
 pub mod goals;
 pub mod hist;
+pub mod jitter;
 pub mod load;
 pub mod machine;
 pub mod ours;
@@ -26,6 +29,7 @@ pub mod peers;
 pub mod promises;
 pub mod report;
 pub mod scenarios;
+mod single;
 pub mod store;
 pub mod system;
 pub mod table;

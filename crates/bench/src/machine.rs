@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{cpu, usage};
 
@@ -19,7 +19,7 @@ const MAX_NEIGHBOURS: usize = 5;
 const NEIGHBOUR_SHARE: f64 = 0.02;
 
 /// What a reader needs to know of the machine to judge a figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model, as it names itself.
     pub cpu: String,
@@ -42,7 +42,7 @@ pub struct Machine {
 }
 
 /// A process that ran beside the measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbour {
     /// Its name.
     pub name: String,

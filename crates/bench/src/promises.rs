@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sprat_client::Mode;
 
-use crate::cpu::Fifo;
 use crate::goals::{Goal, Row};
 use crate::load::Series;
 use crate::machine::load_average;
@@ -42,6 +41,7 @@ pub struct Findings {
 enum Page {
     Results(Results),
     Table(String, Table),
+    Figure(String, String),
     Note(String),
 }
 
@@ -83,6 +83,7 @@ impl Findings {
             match page {
                 Page::Results(results) => report.results(results),
                 Page::Table(title, table) => report.table(title, table),
+                Page::Figure(title, svg) => report.figure(title, svg),
                 Page::Note(text) => report.note(text),
             }
         }
@@ -100,6 +101,10 @@ impl Findings {
         self.pages.push(Page::Table(title.to_owned(), table));
     }
 
+    pub(crate) fn figure(&mut self, title: &str, svg: String) {
+        self.pages.push(Page::Figure(title.to_owned(), svg));
+    }
+
     pub(crate) fn note(&mut self, text: String) {
         self.pages.push(Page::Note(text));
     }
@@ -109,13 +114,6 @@ impl Settings {
     /// Sprat on `transport`, its server waiting as `server` says.
     pub(crate) fn sprat(&self, transport: Transport, server: Mode) -> Sprat {
         Sprat::new(self.program.clone(), transport, server)
-    }
-
-    /// The lab with a generator that nothing ordinary can delay, where this process may ask for that.
-    pub(crate) fn undisturbed(&self) -> Lab {
-        const PRIORITY: u8 = 10;
-        let may = self.lab.client_core.is_some() && Fifo::current_thread(PRIORITY).is_ok();
-        Lab { client_fifo: may.then_some(PRIORITY), ..self.lab.clone() }
     }
 }
 

@@ -155,7 +155,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
     pub(crate) metrics: String,
 
-    /// Time requests on their way through the server; its counters then tell the median (request_p50_ns).
+    /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
     #[arg(long)]
     pub(crate) timed: bool,
 }
@@ -472,6 +472,10 @@ pub(crate) enum BenchCommand {
     Bypass(PromisesArgs),
     /// Where the time of a read and a write goes: client, driver and network, server; over each transport.
     Breakdown(PromisesArgs),
+    /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
+    Distribution(DistributionArgs),
+    /// The machine without any store: how often a thread that only spins is held up, and for how long.
+    Jitter(JitterArgs),
 }
 
 #[derive(Args, Debug)]
@@ -568,6 +572,96 @@ pub(crate) struct PromisesArgs {
     /// Seconds for each system's turn in a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+}
+
+/// A path of `bench distribution`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OverArg {
+    /// Past the kernel, over memory that both processes share.
+    Memif,
+    /// Past the kernel, as para-virtual devices do it.
+    Virtio,
+    /// Kernel UDP.
+    #[value(name = "fast+udp")]
+    Udp,
+    /// Kernel TCP.
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OpArg {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench distribution
+  sprat bench distribution --over fast+udp,tcp --op write --samples 200000
+  sprat bench distribution -C tcp:host=192.168.100.31,port=12246 --label 'virtual function'
+  sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html")]
+pub(crate) struct DistributionArgs {
+    /// Paths, each with a server of its own that spins on the last core, measured in turns [default: fast+udp and tcp, with memif
+    /// before them in a build with DPDK].
+    #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
+    pub(crate) over: Vec<OverArg>,
+    /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells most.
+    #[arg(short = 'C', long, value_name = "LOCATOR", conflicts_with = "over")]
+    pub(crate) coordinator: Option<String>,
+    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
+    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL")]
+    pub(crate) local: Option<String>,
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "read")]
+    pub(crate) op: OpArg,
+    /// Bytes of an object.
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) size: u32,
+    /// Operations over each path.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    pub(crate) samples: u64,
+    /// Turns of each path.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// What the results are called where they are compared: the host, its kind.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub(crate) label: String,
+    /// Where to write the results, all counts included [default: target/bench/distribution.json].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the results].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Measure nothing: print and draw the results of earlier runs side by side.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["over", "coordinator", "samples", "op", "size", "rounds", "label", "out"]
+    )]
+    pub(crate) compare: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench jitter
+  sprat bench jitter --cores 2,3 --seconds 60
+  sprat bench jitter --json | jq .meters")]
+pub(crate) struct JitterArgs {
+    /// Cores to watch, all at once [default: all that this process may use].
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    pub(crate) cores: Vec<usize>,
+    /// Seconds to watch.
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

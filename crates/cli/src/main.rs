@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Bypass(args)) => {
             cmd::bench::judge("bypass", sprat_bench::bypass::CHAPTERS, &args, false)
         }
+        Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
+        Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -59,6 +59,8 @@ const COMMANDS: [&[&str]; 27] = [
     &["bench", "store"],
     &["bench", "bypass"],
     &["bench", "breakdown"],
+    &["bench", "distribution"],
+    &["bench", "jitter"],
     &["demo"],
     &["sim"],
     &["completions"],

@@ -37,7 +37,7 @@ pub use idle::{Idle, Waker};
 pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Mac, Transport};
 pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
 pub use open::{OpenError, Role};
-pub use stamp::{Laps, Scale, Stamped, ticks};
+pub use stamp::{Laps, Scale, Stamped, ThreadAccount, ticks};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};

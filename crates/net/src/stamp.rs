@@ -2,9 +2,13 @@
 
 #![allow(unsafe_code, reason = "the processor's time stamp counter has no safe interface")]
 
+mod account;
+
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+pub use account::ThreadAccount;
 
 use crate::Transmit;
 

@@ -35,6 +35,12 @@ pub trait Service: Handler {
         let _ = ticks;
     }
 
+    /// A round of the node's loop took so many [`ticks`], from one to the next: more than its work when the thread was held up.
+    /// Told while requests are timed.
+    fn went_round(&mut self, ticks: u64) {
+        let _ = ticks;
+    }
+
     /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None

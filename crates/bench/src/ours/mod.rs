@@ -232,7 +232,7 @@ impl SpratServer {
     ///
     /// One that was stopped for others to be measured goes on from here.
     pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
-        self.wake();
+        self.set_parked(false);
         let mut client = client(&self.coordinator, PATIENCE)?;
         let servers = client.list_servers()?;
         let server = servers.first().context("a server that has enlisted")?;
@@ -248,9 +248,9 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(coordinator))
     }
 
-    /// Has it go on, if it was stopped for others to be measured.
-    fn wake(&self) {
-        set_stopped(self.pid(), false);
+    /// Stops it while others are measured, for one that spins would take a core from them; or has it go on.
+    pub(crate) fn set_parked(&self, parked: bool) {
+        set_stopped(self.pid(), parked);
     }
 
     fn process(&self) -> &Process {
@@ -264,7 +264,7 @@ impl Server for SpratServer {
     }
 
     fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
-        self.wake();
+        self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;
         // Of those that spin, only the one that is measured may.

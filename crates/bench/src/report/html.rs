@@ -53,6 +53,11 @@ impl Report {
         self.push_table(table, |_| "");
     }
 
+    /// Adds a drawing, as [`chart`] makes it, under a heading of its own.
+    pub fn figure(&mut self, title: &str, svg: &str) {
+        self.push(format_args!("<h3>{}</h3>\n{svg}\n", escape(title)));
+    }
+
     /// Adds a paragraph.
     pub fn note(&mut self, text: &str) {
         self.push(format_args!("<p>{}</p>\n", escape(text)));

@@ -79,6 +79,14 @@ impl Lab {
         }
     }
 
+    /// The same with a generator that nothing ordinary can delay, where this process may ask for that.
+    #[must_use]
+    pub fn undisturbed(&self) -> Self {
+        const PRIORITY: u8 = 10;
+        let may = self.client_core.is_some() && Fifo::current_thread(PRIORITY).is_ok();
+        Self { client_fifo: may.then_some(PRIORITY), ..self.clone() }
+    }
+
     /// How servers are started that keep what is written in memory only.
     pub(crate) fn in_memory(&self) -> Setup {
         Setup { durability: Durability::Memory, ..self.setup.clone() }

@@ -126,7 +126,7 @@ pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()
 /// What cleaning costs writers and readers.
 pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Spin);
-    let found = scenarios::utilisation(&settings.undisturbed(), &sprat)?;
+    let found = scenarios::utilisation(&settings.lab.undisturbed(), &sprat)?;
     findings.row(
         "random overwrites in memory, 90 % full vs 50 % full",
         rate(&found.overwrites, "90 % full"),

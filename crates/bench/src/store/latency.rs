@@ -18,7 +18,7 @@ const REDIS: Redis = Redis { unix: false };
 pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
-    let spinning = scenarios::read_latency(&settings.undisturbed(), &systems, Wait::Spin)?;
+    let spinning = scenarios::read_latency(&settings.lab.undisturbed(), &systems, Wait::Spin)?;
     let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Sleep), settings.sprat(Transport::Tcp, Mode::Sleep));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
     let sleeping = scenarios::read_latency(&settings.lab, &systems, Wait::Sleep)?;
@@ -65,7 +65,7 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
 pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
-    let results = scenarios::write_latency(&settings.undisturbed(), &systems, Wait::Spin)?;
+    let results = scenarios::write_latency(&settings.lab.undisturbed(), &systems, Wait::Spin)?;
     let set = us(&results, "redis", 0.5);
     findings.row(
         "100 B write p50, memory only, fast+udp, both spinning",

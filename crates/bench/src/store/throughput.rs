@@ -25,7 +25,7 @@ pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> 
     let one = udp.clone().over(Sockets::One);
     let redis = Redis { unix: false };
     let systems: [&dyn System; 5] = [&udp, &tcp, &one, &redis, &Memcached];
-    let lab = settings.undisturbed();
+    let lab = settings.lab.undisturbed();
     let reads = scenarios::throughput(&lab, &systems, Mix::reads(CONNECTIONS, 1))?;
     for (label, what) in [(UDP, "fast+udp"), (TCP, "tcp")] {
         let ours = rate(&reads, label);
@@ -49,7 +49,7 @@ pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<
     let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let redis = Redis { unix: false };
     let systems: [&dyn System; 4] = [&udp, &tcp, &redis, &Memcached];
-    let results = scenarios::throughput(&settings.undisturbed(), &systems, Mix::reads(1, DEPTH))?;
+    let results = scenarios::throughput(&settings.lab.undisturbed(), &systems, Mix::reads(1, DEPTH))?;
     let (peer, cached) = (rate(&results, "redis"), rate(&results, "memcached"));
     findings.row("pipelined reads, fast+udp", rate(&results, UDP), peer, "op/s", Goal::AtLeast(2e6));
     findings.row("pipelined reads, tcp", rate(&results, TCP), peer, "op/s", Goal::Shown);

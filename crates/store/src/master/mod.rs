@@ -5,6 +5,7 @@ mod inbox;
 mod operations;
 mod pace;
 mod stats;
+mod timing;
 mod waiting;
 
 pub use body::{Body, MAX_PINS};
@@ -18,12 +19,13 @@ use body::Held;
 use pace::Pace;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
-use sprat_net::{Laps, Nanos, Scale};
+use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use sprat_wire::entry::MAX_ENTRY;
 use sprat_wire::op::{Request, Status};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
+use timing::Timing;
 use waiting::Waiting;
 
 /// Slices of cleaning in one piece of idle work.
@@ -72,8 +74,8 @@ pub struct Master<D: Disk> {
     removed_at: u64,
     /// Why no more writes are taken.
     stopped: Option<String>,
-    /// How long requests were the server's, if that is to be known.
-    laps: Option<(Laps, Scale)>,
+    /// How long requests and rounds took, if that is to be known.
+    timing: Option<Timing>,
 }
 
 impl<D: Disk> Master<D> {
@@ -93,15 +95,15 @@ impl<D: Disk> Master<D> {
             counts: Counts::default(),
             removed_at: 0,
             stopped: None,
-            laps: None,
+            timing: None,
         }
     }
 
-    /// The same; its requests are timed, and its counters tell (`request_p50_ns`, of those since
-    /// they were last asked for). Takes 20 ms.
+    /// The same; its requests and rounds are timed, and its counters tell (`request_p50_ns`, `longest_round_ns`, of those
+    /// since they were last asked for; `thread_..`, how its thread fared). Takes 20 ms.
     #[must_use]
     pub fn timed(self) -> Self {
-        Self { laps: Some((Laps::default(), Scale::measure())), ..self }
+        Self { timing: Some(Timing::new()), ..self }
     }
 
     /// The log, for a look at it.
@@ -298,12 +300,18 @@ impl<D: Disk> Service for Master<D> {
 
     #[inline]
     fn is_timed(&self) -> bool {
-        self.laps.is_some()
+        self.timing.is_some()
     }
 
     fn lap(&mut self, ticks: u64) {
-        if let Some((laps, _)) = &mut self.laps {
-            laps.push(ticks);
+        if let Some(timing) = &mut self.timing {
+            timing.request(ticks);
+        }
+    }
+
+    fn went_round(&mut self, ticks: u64) {
+        if let Some(timing) = &mut self.timing {
+            timing.round(ticks);
         }
     }
 

@@ -56,15 +56,8 @@ impl<D: Disk> Master<D> {
             ("disk_frames_live", frames.map_or(0, |frames| u64::from(frames.live))),
             ("disk_frames_max", frames.map_or(0, |frames| u64::from(frames.max))),
         ];
-        if let Some((laps, scale)) = &mut self.laps {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a time of a few ns to seconds"
-            )]
-            let median = scale.nanos(laps.median()) as u64;
-            counters.extend([("requests_timed_total", laps.count()), ("request_p50_ns", median)]);
-            laps.clear(); // the next who asks is told of those since
+        if let Some(timing) = &mut self.timing {
+            counters.extend(timing.counters());
         }
         counters
     }

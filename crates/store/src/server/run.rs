@@ -1,7 +1,7 @@
 //! The loop of a real node: the clock, the waiting, the end.
 
 use crate::node::{Node, Service};
-use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Sources, Waker};
+use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Sources, Step, Waker, ticks};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,13 +37,15 @@ pub(super) struct Runner {
     idle: Idle,
     stop: Stop,
     start: Instant,
+    /// When the last round began, [`ticks`], while they are timed; 0 if the node has slept since.
+    began: u64,
 }
 
 impl Runner {
     pub(super) fn new(policy: Policy) -> io::Result<Self> {
         let idle = Idle::new(policy, Nanos(0))?;
         let stop = Stop { flag: Arc::new(AtomicBool::new(false)), bell: idle.waker() };
-        Ok(Self { idle, stop, start: Instant::now() })
+        Ok(Self { idle, stop, start: Instant::now(), began: 0 })
     }
 
     pub(super) fn stop(&self) -> Stop {
@@ -71,6 +73,13 @@ impl Runner {
     }
 
     fn round<S: Service>(&mut self, node: &mut Node<AnyDriver, S>, until: Nanos) -> io::Result<()> {
+        if node.service().is_timed() {
+            let began = ticks();
+            if self.began != 0 {
+                node.service_mut().went_round(began.saturating_sub(self.began));
+            }
+            self.began = began;
+        }
         let now = self.now();
         if node.turn(now)? {
             self.idle.worked(now);
@@ -81,12 +90,15 @@ impl Runner {
         if node.service_mut().work_idle() {
             return Ok(());
         }
-        self.idle.rest(now, || {
+        let step = self.idle.rest(now, || {
             let mut sources = Sources::default();
             sources.extend(node.service().poll_fd());
             node.driver().sources(&mut sources);
             (node.next_deadline().min(now + LOOK_AROUND).min(until), sources)
         })?;
+        if step == Step::Sleep {
+            self.began = 0;
+        }
         Ok(())
     }
 }

@@ -1,0 +1,139 @@
+//! Steps in the tail of a distribution: places where many operations take about as long, and hardly any a little less.
+//!
+//! On logarithmic axes the share of operations beyond a latency falls smoothly where delays have many small causes. One
+//! cause of its own duration (a timer's interrupt, a time slice, a retransmission) makes a step: the curve runs flat up to that
+//! duration, then drops. Over the logarithm of the latency such a step is a hill of the density, and that is what is looked for: a hill
+//! in the tail that rises above the valley before it by more than chance would have it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hist::Latencies;
+
+/// Width of a bar, in logarithms: sixteen a decade are each 15 % wide, as wide as a step is sharp.
+const BARS_PER_DECADE: f64 = 16.0;
+
+/// The tail begins at this many medians.
+pub const TAIL_FROM_MEDIANS: f64 = 1.5;
+
+/// Fewest operations that make a step.
+pub const MIN_COUNT: u64 = 20;
+
+/// A hill stands this many standard deviations above the valley before it. With some hundred bars to look at, three would find hills
+/// in every other smooth tail.
+const SIGNIFICANT: f64 = 5.0;
+
+/// A hill is at least this many times as high as the valley before it.
+const RISE: f64 = 1.5;
+
+/// A hill ends where it has fallen to its top by this: what comes behind is the tail's again.
+const FOOT: u64 = 16;
+
+/// Most steps told, the largest ones.
+pub const MAX_CLIFFS: usize = 12;
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cliff {
+    /// Where it is, ns: the median of the operations in it.
+    pub at_ns: u64,
+    /// From here, ns, above the valley before it.
+    pub from_ns: u64,
+    /// To here, ns, included.
+    pub to_ns: u64,
+    /// Operations in it.
+    pub count: u64,
+    /// The same as a share of all, 0 to 1.
+    pub share: f64,
+}
+
+/// The steps in the tail, by latency.
+#[must_use]
+pub fn find(latencies: &Latencies) -> Vec<Cliff> {
+    let counts = latencies.counts();
+    let total = latencies.count();
+    let tail = latencies.quantile(0.5) as f64 * TAIL_FROM_MEDIANS;
+    let (Some(&(first, _)), Some(&(last, _))) = (counts.first(), counts.last()) else { return Vec::new() };
+    let (low, high) = (bar_of(first), bar_of(last));
+    let mut bars = vec![0_u64; high - low + 1];
+    for &(ns, count) in &counts {
+        bars[bar_of(ns) - low] += count;
+    }
+    let mut cliffs = Vec::new();
+    for [valley, end] in hills(&bars) {
+        let within = |ns: u64| (valley + low + 1..=end + low).contains(&bar_of(ns));
+        let hill: Vec<(u64, u64)> = counts.iter().copied().filter(|&(ns, _)| within(ns)).collect();
+        let count = hill.iter().map(|&(_, count)| count).sum();
+        let at_ns = median(&hill, count);
+        if count >= MIN_COUNT && at_ns as f64 >= tail {
+            let (from_ns, to_ns) = (hill.first().map_or(0, |one| one.0), hill.last().map_or(0, |one| one.0));
+            cliffs.push(Cliff { at_ns, from_ns, to_ns, count, share: count as f64 / total.max(1) as f64 });
+        }
+    }
+    cliffs.sort_by_key(|cliff| std::cmp::Reverse(cliff.count));
+    cliffs.truncate(MAX_CLIFFS);
+    cliffs.sort_by_key(|cliff| cliff.at_ns);
+    cliffs
+}
+
+/// Hills behind the highest: the bar of the valley before each, and its own last one.
+fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
+    let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else { return Vec::new() };
+    let mut hills = Vec::new();
+    // The valley is the lowest bar since the last hill; a hill has begun when one stands out of it.
+    let (mut valley, mut top) = (main, None);
+    let mut at = main + 1;
+    while at < bars.len() {
+        match top {
+            None if bars[at] <= bars[valley] => valley = at,
+            None if stands_out(bars[at], bars[valley]) => top = Some(at),
+            None => {}
+            Some(highest) if bars[at] > bars[highest] => top = Some(at),
+            Some(highest) if stands_out(bars[highest], bars[at]) => {
+                at = foot(bars, at, bars[highest] / FOOT);
+                hills.push([valley, at]);
+                (valley, top) = (at, None);
+            }
+            Some(_) => {}
+        }
+        at += 1;
+    }
+    if top.is_some() {
+        hills.push([valley, bars.len() - 1]);
+    }
+    hills
+}
+
+/// From a bar on the way down, the first that is no higher than `low`, or the lowest before anything stands out again.
+fn foot(bars: &[u64], from: usize, low: u64) -> usize {
+    let mut lowest = from;
+    for at in from..bars.len() {
+        if bars[at] <= bars[lowest] {
+            lowest = at;
+        } else if stands_out(bars[at], bars[lowest]) {
+            break;
+        }
+        if bars[lowest] <= low {
+            break;
+        }
+    }
+    lowest
+}
+
+fn stands_out(hill: u64, valley: u64) -> bool {
+    let (hill, valley) = (hill as f64, valley as f64);
+    hill >= valley * RISE && hill - valley >= SIGNIFICANT * (hill + valley).sqrt()
+}
+
+fn median(hill: &[(u64, u64)], count: u64) -> u64 {
+    let mut seen = 0;
+    let middle = hill.iter().find(|&&(_, count_here)| {
+        seen += count_here;
+        seen * 2 >= count
+    });
+    middle.map_or(0, |&(ns, _)| ns)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "16 log10 of a u64 from 1 on is 0 to 309")]
+fn bar_of(ns: u64) -> usize {
+    ((ns.max(1) as f64).log10() * BARS_PER_DECADE) as usize
+}

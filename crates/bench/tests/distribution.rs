@@ -1,0 +1,260 @@
+//! Steps in a tail, what they come from, and the curves they are seen in: on distributions made to order.
+
+use proptest::prelude::*;
+use sprat_bench::distribution::causes::{Cause, End, Evidence, Seen, Tally, Verdict, judge};
+use sprat_bench::distribution::cliffs::{Cliff, find};
+use sprat_bench::hist::Latencies;
+
+const SAMPLES: u32 = 100_000;
+
+/// Numbers from 0 to 1, reproducible.
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Of the normal distribution.
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+/// Shapes without a step, of a median of about `median` ns.
+#[derive(Clone, Copy, Debug)]
+enum Smooth {
+    LogNormal(f64),
+    Exponential,
+    Pareto(f64),
+}
+
+impl Smooth {
+    fn draw(self, median: f64, random: &mut Random) -> f64 {
+        match self {
+            Self::LogNormal(sigma) => median * (sigma * random.normal()).exp(),
+            Self::Exponential => median * (0.5 - random.unit().max(1e-300).ln()),
+            Self::Pareto(steep) => median * random.unit().max(1e-12).powf(-1.0 / steep),
+        }
+    }
+}
+
+fn smooth() -> impl Strategy<Value = Smooth> {
+    prop_oneof![
+        (0.03..0.9_f64).prop_map(Smooth::LogNormal),
+        Just(Smooth::Exponential),
+        (1.2..6.0_f64).prop_map(Smooth::Pareto),
+    ]
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "drawn between 1 and some 1e12")]
+fn whole(ns: f64) -> u64 {
+    ns.max(1.0) as u64
+}
+
+fn near(a: f64, b: f64, by: f64) -> bool {
+    (a / b - 1.0).abs() <= by
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_smooth_tail_has_no_cliff(shape in smooth(), median in 300.0..60_000.0_f64, seed: u64) {
+        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        (0..SAMPLES).for_each(|_| all.record(whole(shape.draw(median, &mut random))));
+        prop_assert_eq!(find(&all), vec![]);
+    }
+
+    /// A body, a thin heavy tail, and two steps: both are found, where they are and as large as they are, and no other.
+    #[test]
+    fn steps_are_found_where_they_are(
+        median in 500.0..20_000.0_f64,
+        sigma in 0.03..0.25_f64,
+        first in 8.0..40.0_f64,
+        apart in 5.0..50.0_f64,
+        shares in (0.003..0.03_f64, 0.003..0.03_f64),
+        seed: u64,
+    ) {
+        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        let steps = [(median * first, shares.0), (median * first * apart, shares.1)];
+        let mut made = [0_u32; 2];
+        for _ in 0..SAMPLES {
+            let chosen = random.unit();
+            let ns = if chosen < shares.0 {
+                made[0] += 1;
+                steps[0].0 * (1.0 + 0.04 * random.normal())
+            } else if chosen < shares.0 + shares.1 {
+                made[1] += 1;
+                steps[1].0 * (1.0 + 0.04 * random.normal())
+            } else if chosen > 0.998 {
+                Smooth::Pareto(2.0).draw(median, &mut random)
+            } else {
+                Smooth::LogNormal(sigma).draw(median, &mut random)
+            };
+            all.record(whole(ns));
+        }
+        let found = find(&all);
+        prop_assert_eq!(found.len(), 2, "{:?} of {:?}", found, steps);
+        for ((cliff, (at, _)), made) in found.iter().zip(steps).zip(made) {
+            prop_assert!(near(cliff.at_ns as f64, at, 0.05), "{:?} at {}", cliff, at);
+            prop_assert!(near(cliff.count as f64, f64::from(made), 0.15), "{:?} of {}", cliff, made);
+            prop_assert!(near(cliff.share, cliff.count as f64 / f64::from(SAMPLES), 1e-9));
+            prop_assert!(cliff.from_ns <= cliff.at_ns && cliff.at_ns <= cliff.to_ns);
+        }
+    }
+
+    /// What a handful of operations did is no step.
+    #[test]
+    fn a_few_operations_are_none(at in 20_000_u64..20_000_000, count in 1_u64..15, seed: u64) {
+        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        (0..SAMPLES).for_each(|_| all.record(whole(Smooth::LogNormal(0.1).draw(1_000.0, &mut random))));
+        (0..count).for_each(|_| all.record(at));
+        prop_assert_eq!(find(&all), vec![]);
+    }
+
+    #[test]
+    fn the_curves_are_those_of_the_samples(mut samples in prop::collection::vec(1_u64..5_000_000, 1..400), asked in 1_u64..5_000_000) {
+        let mut all = Latencies::new();
+        samples.iter().for_each(|&ns| all.record(ns));
+        samples.sort_unstable();
+        // Three digits: what is within 1/1000 may count on either side.
+        let share = |ns: f64| samples.iter().filter(|&&one| one as f64 > ns).count() as f64 / samples.len() as f64;
+        let beyond = all.beyond(asked);
+        prop_assert!(beyond <= share(asked as f64 * 0.998) + 1e-9 && beyond >= share(asked as f64 * 1.002) - 1e-9);
+        prop_assert!(all.beyond(0) == 1.0 && all.beyond(u64::MAX) == 0.0);
+        let counts = all.counts();
+        prop_assert!(counts.is_sorted_by_key(|one| one.0));
+        prop_assert_eq!(counts.iter().map(|one| one.1).sum::<u64>(), samples.len() as u64);
+        let again = Latencies::from_counts(&counts);
+        prop_assert_eq!(again.counts(), counts);
+        for quantile in [0.5, 0.9, 0.999] {
+            prop_assert_eq!(again.quantile(quantile), all.quantile(quantile));
+            prop_assert!(all.beyond(all.quantile(quantile)) <= 1.0 - quantile + 1e-9);
+        }
+    }
+
+    /// A cause is named for an end only when that end was held up for most of what was too much; and only what took the core
+    /// away sets an operation apart.
+    #[test]
+    fn a_cause_is_borne_out(evidence in evidence()) {
+        let cause = evidence.cause();
+        let most = |seen: Seen| seen.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
+        let server = evidence.server.unwrap_or_default();
+        match cause {
+            Cause::Retransmission => prop_assert!(evidence.resent > 0 && !most(evidence.client) && !most(server)),
+            Cause::Preemption(End::Client) => {
+                prop_assert!(most(evidence.client) && evidence.client.preempted > 0);
+                prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
+            },
+            Cause::Preemption(End::Server) => prop_assert!(most(server) && server.preempted > 0 && server.missing_ns >= server.held_ns / 2),
+            Cause::Steal(End::Client) => prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2),
+            Cause::Steal(End::Server) => prop_assert!(server.missing_ns >= server.held_ns / 2),
+            Cause::Cleaner => prop_assert!(most(server) && evidence.cleaned_bytes > 0),
+            Cause::Fault(_) => prop_assert!(evidence.client.faults + server.faults > 0),
+            Cause::Interrupt(End::Client) => prop_assert!(evidence.client.interrupts.is_some_and(|count| count > 0)),
+            Cause::Interrupt(End::Server) => prop_assert!(server.interrupts.is_some_and(|count| count > 0)),
+            Cause::Untold(_) | Cause::Round => prop_assert!(most(evidence.client) || most(server)),
+            Cause::Nothing => prop_assert!(!most(evidence.client) && !most(server)),
+        }
+        if cause.sets_apart() {
+            prop_assert!(matches!(cause.verdict(), Verdict::Machine | Verdict::Kernel));
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_of_the_most(causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60), beyond in 0.0..0.1_f64, alone in 0.0..0.1_f64) {
+        let mut tally = Tally::default();
+        causes.iter().for_each(|&cause| tally.add(cause));
+        prop_assert_eq!(tally.count(), causes.len() as u64);
+        let (verdict, share) = judge(&tally, beyond, alone);
+        prop_assert!((0.0..=1.0 + 1e-9).contains(&share));
+        let of = |verdict| causes.iter().filter(|cause| cause.verdict() == verdict).count();
+        let all = [Verdict::Machine, Verdict::Kernel, Verdict::Network, Verdict::Store, Verdict::Unexplained];
+        let most = all.into_iter().map(of).max().unwrap_or(0);
+        let by_meter = alone >= beyond / 2.0 && beyond > 0.0;
+        prop_assert!(of(verdict) == most || (by_meter && verdict == Verdict::Machine));
+    }
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    (0_u64..200, 0_u64..200, 0_u64..2, 0_u64..2, prop::option::of(0_u64..2)).prop_map(
+        |(held_ns, missing_ns, preempted, faults, interrupts)| Seen {
+            held_ns,
+            missing_ns,
+            preempted,
+            faults,
+            interrupts,
+        },
+    )
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    (1_u64..200, seen(), prop::option::of(seen()), prop::bool::weighted(0.1), 0_u64..2).prop_map(
+        |(excess_ns, client, server, resent, cleaned_bytes)| Evidence {
+            excess_ns,
+            client,
+            server,
+            resent: u64::from(resent),
+            cleaned_bytes,
+        },
+    )
+}
+
+#[test]
+fn what_a_hundred_microseconds_come_from() {
+    let held = |held_ns| Seen { held_ns, interrupts: Some(1), ..Seen::default() };
+    let at = |client, server| Evidence { excess_ns: 100_000, client, server: Some(server), ..Evidence::default() };
+    let quiet = Seen { interrupts: Some(0), ..Seen::default() };
+    let interrupted = held(90_000);
+    let stolen = Seen { missing_ns: 80_000, ..interrupted };
+    let preempted = Seen { preempted: 1, ..stolen };
+    for (evidence, cause, verdict) in [
+        (at(interrupted, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
+        (at(stolen, quiet), Cause::Steal(End::Client), Verdict::Machine),
+        (at(preempted, quiet), Cause::Preemption(End::Client), Verdict::Kernel),
+        // Switched at another time, and for too short: the account misses nothing of these.
+        (at(Seen { preempted: 1, ..interrupted }, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
+        (at(quiet, preempted), Cause::Preemption(End::Server), Verdict::Kernel),
+        (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
+        (at(Seen { held_ns: 90_000, ..quiet }, quiet), Cause::Untold(End::Client), Verdict::Machine),
+        (at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }), Cause::Round, Verdict::Unexplained),
+        (at(quiet, quiet), Cause::Nothing, Verdict::Unexplained),
+        (Evidence { cleaned_bytes: 1, ..at(quiet, interrupted) }, Cause::Cleaner, Verdict::Store),
+        (Evidence { resent: 1, ..at(quiet, quiet) }, Cause::Retransmission, Verdict::Network),
+        (Evidence { resent: 1, ..at(quiet, stolen) }, Cause::Steal(End::Server), Verdict::Machine),
+    ] {
+        assert_eq!((evidence.cause(), cause.verdict()), (cause, verdict), "{evidence:?}");
+    }
+}
+
+/// A server that cannot tell leaves a step unexplained, unless the machine makes as many by itself.
+#[test]
+fn the_meter_speaks_where_nobody_else_can() {
+    let mut tally = Tally::default();
+    (0..10).for_each(|_| tally.add(Cause::Nothing));
+    assert_eq!(judge(&tally, 0.01, 0.001), (Verdict::Unexplained, 1.0));
+    assert_eq!(judge(&tally, 0.01, 0.008).0, Verdict::Machine);
+    (0..11).for_each(|_| tally.add(Cause::Cleaner));
+    assert_eq!(judge(&tally, 0.01, 0.008).0, Verdict::Store, "what was seen outweighs what might have been");
+    assert_eq!(judge(&Tally::default(), 0.0, 0.0), (Verdict::Unexplained, 1.0));
+}
+
+#[test]
+fn only_the_tail_has_cliffs() {
+    // Two bodies, one of them a quarter slower: no tail.
+    let (mut all, mut random) = (Latencies::new(), Random(1));
+    for number in 0..SAMPLES {
+        let median = if number % 3 == 0 { 1_250.0 } else { 1_000.0 };
+        all.record(whole(median * (1.0 + 0.01 * random.normal())));
+    }
+    assert_eq!(find(&all), vec![]);
+    assert_eq!(find(&Latencies::new()), vec![]);
+    // And one far off is found even if it has nothing but itself.
+    (0..100).for_each(|_| all.record(1_000_000));
+    let [Cliff { at_ns, count: 100, .. }] = find(&all)[..] else { panic!("{:?}", find(&all)) };
+    assert!(near(at_ns as f64, 1e6, 0.002));
+}

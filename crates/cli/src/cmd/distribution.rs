@@ -1,0 +1,139 @@
+//! `bench distribution` and `bench jitter`.
+
+use super::print_line;
+use crate::args::{DistributionArgs, JitterArgs, OpArg, OverArg};
+use anyhow::{Context as _, Result, bail};
+use sprat_bench::cpu::allowed_cores;
+use sprat_bench::distribution::{self, Distributions, Over, picture, render};
+use sprat_bench::jitter::{Place, meter, table};
+use sprat_bench::machine::Machine;
+use sprat_bench::ours::Transport;
+use sprat_bench::report::{Report, write_compact_json};
+use sprat_bench::scenarios::Lab;
+use sprat_client::{Mode, Options};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Where results go unless told.
+const OUT: &str = "target/bench/distribution.json";
+
+/// How long an operation of the cluster measured may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) fn distribution(args: &DistributionArgs) -> Result<ExitCode> {
+    if !args.compare.is_empty() {
+        return compare(args);
+    }
+    let out = args.out.clone().unwrap_or_else(|| OUT.into());
+    let found = measure(args, &out)?;
+    write_compact_json(&found, &out)?;
+    let html = args.html.clone().unwrap_or_else(|| out.with_extension("html"));
+    let mut report = Report::new("sprat bench distribution", &found.machine);
+    found.report(&mut report);
+    report.write(&html)?;
+    if args.json {
+        print_line(&serde_json::to_string(&found)?)?;
+    } else {
+        print_line(&found.machine.to_string())?;
+        print_line(&found.render())?;
+        print_line(&format!("results in {}, report in {}", out.display(), html.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
+    let over = match &args.coordinator {
+        Some(coordinator) => Over::Cluster(Options {
+            coordinator: coordinator.clone(),
+            local: args.local.clone(),
+            timeout: TIMEOUT,
+            waiting: Mode::Sleep,
+        }),
+        None => {
+            let program = std::env::current_exe().context("finding this program's own file")?;
+            Over::Own(program, paths(&args.over)?)
+        }
+    };
+    // Servers keep their folders, and nothing in them, beside the results.
+    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut lab = Lab { rounds: args.rounds, ..Lab::new() };
+    lab.setup.data = folder.canonicalize()?;
+    let settings = distribution::Settings {
+        lab: lab.undisturbed(),
+        samples: args.samples,
+        bytes: usize::try_from(args.size)?,
+        write: args.op == OpArg::Write,
+        label: args.label.clone(),
+    };
+    distribution::measure(&settings, &over, &mut |what| eprintln!("sprat: {what}"))
+}
+
+fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
+    let bypass = cfg!(feature = "dpdk");
+    let asked = match (asked, bypass) {
+        ([], true) => &[OverArg::Memif, OverArg::Udp, OverArg::Tcp][..],
+        ([], false) => &[OverArg::Udp, OverArg::Tcp],
+        (asked, _) => asked,
+    };
+    let mut paths = Vec::new();
+    for path in asked {
+        let transport = match path {
+            OverArg::Memif => Transport::Memif,
+            OverArg::Virtio => Transport::Virtio,
+            OverArg::Udp => Transport::Udp,
+            OverArg::Tcp => Transport::Tcp,
+        };
+        if !bypass && matches!(transport, Transport::Memif | Transport::Virtio) {
+            bail!("this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)", transport.word());
+        }
+        if !paths.contains(&transport) {
+            paths.push(transport);
+        }
+    }
+    Ok(paths)
+}
+
+fn compare(args: &DistributionArgs) -> Result<ExitCode> {
+    let all: Vec<Distributions> = args.compare.iter().map(|path| Distributions::read(path)).collect::<Result<_>>()?;
+    if args.json {
+        print_line(&serde_json::to_string(&all)?)?;
+    } else {
+        print_line(&render::compared(&all).to_string())?;
+    }
+    if let Some(html) = &args.html {
+        write_comparison(&all, html)?;
+        eprintln!("sprat: report in {}", html.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
+    let drawn: Vec<&Distributions> = all.iter().collect();
+    let mut report = Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
+    report.note("The machine above only drew this. Those that were measured are named below.");
+    report.table("Quantiles and cliffs", &render::compared(all));
+    report.figure("The share of operations that took longer", &picture::ccdf(&drawn));
+    report.figure("The share of operations that took as long at most", &picture::cdf(&drawn));
+    for one in all {
+        report.note(&format!("{}: {}", one.label, one.machine));
+        one.report(&mut report);
+    }
+    report.write(html)
+}
+
+pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
+    let machine = Machine::describe();
+    let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
+    // Ordinary threads on every core: with a real-time class on all of them nothing else would run.
+    let places: Vec<Place> = cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
+    let found = meter(&places, Duration::from_secs_f64(args.seconds))?;
+    if args.json {
+        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "meters": found }))?)?;
+    } else {
+        print_line(&machine.to_string())?;
+        print_line(&table(&found).to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

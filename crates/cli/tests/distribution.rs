@@ -1,0 +1,88 @@
+//! `bench distribution` and `bench jitter` on the real binary, with samples too few to tell anything but that they are taken.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::run;
+
+#[test]
+fn a_distribution_is_measured_written_and_set_beside_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut files = Vec::new();
+    for (label, op) in [("one host", "read"), ("another", "write")] {
+        let out = path(&format!("{op}.json"));
+        let args = ["--over", "fast+udp,tcp", "--samples", "3000", "--rounds", "2", "--label", label, "--op", op];
+        let ran = run(&[&["bench", "distribution", "--out", &out][..], &args].concat());
+        let said = ran.ok();
+        for word in ["fast+udp", "tcp", "p99.9", "set apart", label, "jitter meter", "3000 over each path"] {
+            assert!(said.contains(word), "no {word:?} in:\n{said}");
+        }
+        let json: Value = serde_json::from_str(&fs::read_to_string(&out).expect("results")).expect("JSON");
+        assert_eq!(json["label"], label);
+        let paths = json["paths"].as_array().expect("paths");
+        assert_eq!(paths.len(), 2);
+        for path in paths {
+            let samples = &path["samples"];
+            assert_eq!(samples["server_tells"], true, "a server of our own is timed");
+            let count = |name: &str| -> u64 {
+                let counts = samples[name].as_array().expect("counts");
+                counts.iter().map(|pair| pair[1].as_u64().expect("a count")).sum()
+            };
+            assert_eq!(count("latencies"), 3000, "every operation counts once");
+            assert!(count("undisturbed") <= 3000);
+            let apart = samples["examined"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .filter(|one| one[1].get("preemption").is_some() || one[1].get("steal").is_some());
+            assert_eq!(count("undisturbed") + apart.count() as u64, 3000, "what is set apart was examined");
+        }
+        let html = fs::read_to_string(path(&format!("{op}.html"))).expect("a report");
+        assert!(html.matches("<svg").count() >= 2 && html.contains("share that took longer"));
+        files.push(out);
+    }
+    let (html, compare) = (path("both.html"), &files[..]);
+    let ran = run(&["bench", "distribution", "--html", &html, "--compare", &compare[0], &compare[1]]);
+    let said = ran.ok();
+    for word in ["one host, fast+udp", "another, tcp", "100 B write"] {
+        assert!(said.contains(word), "no {word:?} in:\n{said}");
+    }
+    assert!(fs::read_to_string(&html).expect("a report").contains("another, fast+udp"));
+}
+
+#[test]
+fn what_cannot_be_measured_or_read_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().join("other.json").display().to_string();
+    fs::write(&other, "{\"rows\": []}").expect("written");
+    let odd = run(&["bench", "distribution", "--compare", &other]);
+    assert!(odd.code != Some(0) && odd.stderr.contains("other.json"), "{}", odd.stderr);
+    let out = folder.path().join("x.json").display().to_string();
+    let locator = "tcp:host=127.0.0.1,port=1";
+    let nobody = run(&["bench", "distribution", "-C", locator, "--out", &out]);
+    assert!(
+        nobody.code != Some(0) && nobody.stderr.contains(&format!("no cluster answers at {locator}")),
+        "{}",
+        nobody.stderr
+    );
+    if cfg!(not(feature = "dpdk")) {
+        let without = run(&["bench", "distribution", "--over", "memif", "--out", &out]);
+        assert!(without.code != Some(0) && without.stderr.contains("docs/bypass.md"), "{}", without.stderr);
+    }
+}
+
+#[test]
+fn the_jitter_of_a_core_is_told() {
+    let ran = run(&["bench", "jitter", "--cores", "0", "--seconds", "0.1", "--json"]);
+    let json: Value = serde_json::from_str(ran.ok()).expect("JSON");
+    let meters = json["meters"].as_array().expect("meters");
+    assert_eq!(meters.len(), 1);
+    assert_eq!(meters[0]["core"], 0);
+    assert!(meters[0]["seconds"].as_f64().expect("a time") > 0.0);
+    assert!(run(&["bench", "jitter", "--cores", "0", "--seconds", "0.05"]).ok().contains("beyond 50 us"));
+    let odd = run(&["bench", "jitter", "--cores", "100000"]);
+    assert!(odd.code != Some(0) && odd.stderr.contains("core 100000"), "{}", odd.stderr);
+}
