@@ -26,6 +26,7 @@ pub mod load;
 pub mod machine;
 pub mod ours;
 pub mod peers;
+pub mod ping;
 pub mod promises;
 pub mod report;
 pub mod scenarios;

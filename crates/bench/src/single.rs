@@ -93,15 +93,18 @@ impl Single {
     pub(crate) fn operate(&mut self, objects: &Objects, number: usize, write: bool) -> Result<Lap> {
         let key = objects.key(number);
         let (table, value) = (self.table, &objects.value[..]);
-        let request = match write {
-            true => Request::Write { table, key: &key, value, condition: Condition::None },
-            false => Request::Read { table, key: &key },
-        };
-        let wanted = if write { 0 } else { value.len() };
+        match write {
+            true => self.call(&Request::Write { table, key: &key, value, condition: Condition::None }, 0),
+            false => self.call(&Request::Read { table, key: &key }, value.len()),
+        }
+    }
+
+    /// Makes a request, whose answer has a body of `wanted` bytes.
+    fn call(&mut self, request: &Request<'_>, wanted: usize) -> Result<Lap> {
         let mut now = self.client.now();
         let core = self.client.core_mut();
         let begun = ticks();
-        core.submit(now, 0, &request, now + DEADLINE)?;
+        core.submit(now, 0, request, now + DEADLINE)?;
         core.flush();
         let (mut last, mut longest_turn, mut ended) = (begun, 0, None);
         while ended.is_none() {
@@ -117,8 +120,16 @@ impl Single {
             }
         }
         let (end, right) = ended.expect("the loop ends with it");
-        ensure!(right, "an operation of {} B was not answered as it should be", value.len());
+        ensure!(right, "a request was not answered as it should be, with {wanted} B");
         Ok(Lap { begun, total: end.saturating_sub(begun), longest_turn, ..Lap::default() })
+    }
+
+    /// Has the server send a value back that it does not look at, and waits for it; in [`ticks`].
+    ///
+    /// # Errors
+    /// When it comes back otherwise, or not at all.
+    pub(crate) fn echo(&mut self, value: &[u8]) -> Result<u64> {
+        Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
     /// The same, stamped in the client's driver too.

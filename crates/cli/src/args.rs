@@ -466,6 +466,13 @@ pub(crate) enum BenchCommand {
     Basic(BasicArgs),
     /// The bare path: what a round trip costs before there is any store.
     Echo(EchoArgs),
+    /// The ladder to a server that runs: its driver, a call, an object
+    #[command(after_help = "Examples:
+  sprat bench ping                  a server on this machine
+  sprat bench ping -C tcp:host=192.168.100.31,port=12246 --size 1000 --seconds 10
+
+Each rung spins while it waits. The driver's ping is of transports past the kernel alone.")]
+    Ping(PingArgs),
     /// Everything the store promises, beside its peers, in one run.
     Store(StoreBenchArgs),
     /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
@@ -541,6 +548,21 @@ pub(crate) struct EchoArgs {
     /// Also write a report with pictures.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PingArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Bytes of what is echoed and read.
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) size: u32,
+    /// How long, in all.
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Check(args) => cmd::check::check(&args),
         Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
         Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
+        Command::Bench(BenchCommand::Ping(args)) => cmd::bench::ping(&args),
         Command::Bench(BenchCommand::Store(args)) => {
             cmd::bench::judge("store", sprat_bench::store::CHAPTERS, &args.promises, args.full)
         }

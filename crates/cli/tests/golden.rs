@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -56,6 +56,7 @@ const COMMANDS: [&[&str]; 29] = [
     &["bench"],
     &["bench", "basic"],
     &["bench", "echo"],
+    &["bench", "ping"],
     &["bench", "store"],
     &["bench", "bypass"],
     &["bench", "breakdown"],

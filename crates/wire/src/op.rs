@@ -141,6 +141,13 @@ pub enum Request<'a> {
         /// Table id.
         table: u32,
     },
+    /// To a master: send this back. What a call costs before there is any store. Body of the answer: the value.
+    Echo {
+        /// Table id: whose master is asked.
+        table: u32,
+        /// What to send back.
+        value: &'a [u8],
+    },
     /// To a master or coordinator: its counters. Body: [`Records`].
     ServerStats,
     /// To a coordinator: make a table unless it exists. Body of the answer: one [`TableRecord`].
@@ -213,6 +220,7 @@ const INCREMENT_F64: u8 = 5;
 const SCAN: u8 = 6;
 const TABLE_STATS: u8 = 7;
 const SERVER_STATS: u8 = 8;
+const ECHO: u8 = 9;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -248,6 +256,7 @@ impl<'a> Request<'a> {
             Self::Scan { table, after: None } => (SCAN, 0, table, 0, NOTHING, NOTHING),
             Self::Scan { table, after: Some(after) } => (SCAN, CONTINUE, table, after, NOTHING, NOTHING),
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
+            Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
             Self::CreateTable { name } => (CREATE_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
@@ -277,7 +286,7 @@ impl<'a> Request<'a> {
         }
         let (key, value) = rest.split_at(key_len);
         let (table, argument) = (header.table.get(), header.argument.get());
-        if header.op != WRITE && !value.is_empty() {
+        if !matches!(header.op, WRITE | ECHO) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -287,7 +296,7 @@ impl<'a> Request<'a> {
         let keyless = |request| if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) };
         match header.op {
             READ => Ok(Self::Read { table, key }),
-            WRITE if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
+            WRITE | ECHO if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
             WRITE => Ok(Self::Write { table, key, value, condition: Condition::parse(header.condition, argument)? }),
             REMOVE => Ok(Self::Remove { table, key, condition: Condition::parse(header.condition, argument)? }),
             INCREMENT_I64 => Ok(Self::IncrementI64 { table, key, delta: argument.cast_signed() }),
@@ -299,6 +308,7 @@ impl<'a> Request<'a> {
             },
             TABLE_STATS => keyless(Self::TableStats { table }),
             SERVER_STATS => keyless(Self::ServerStats),
+            ECHO => keyless(Self::Echo { table, value }),
             CREATE_TABLE => Ok(Self::CreateTable { name: name()? }),
             DROP_TABLE => Ok(Self::DropTable { name: name()? }),
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
@@ -321,7 +331,8 @@ impl<'a> Request<'a> {
             | Self::IncrementI64 { table, .. }
             | Self::IncrementF64 { table, .. }
             | Self::Scan { table, .. }
-            | Self::TableStats { table } => Some(table),
+            | Self::TableStats { table }
+            | Self::Echo { table, .. } => Some(table),
             _ => None,
         }
     }

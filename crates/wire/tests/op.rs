@@ -36,6 +36,7 @@ proptest! {
             Request::Scan { table, after: None },
             Request::Scan { table, after: Some(number) },
             Request::TableStats { table },
+            Request::Echo { table, value },
             Request::ServerStats,
             Request::CreateTable { name },
             Request::DropTable { name },

@@ -1,7 +1,7 @@
 //! `bench`.
 
 use super::print_line;
-use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PromisesArgs};
+use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PingArgs, PromisesArgs};
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
 use sprat_bench::goals;
@@ -103,6 +103,16 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
         html: None,
         json: false,
     })
+}
+
+pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
+    cluster(&args.connect, 1)?; // says what is in the way
+    let options = args.connect.options();
+    let ladder = sprat_bench::ping::climb(&options, args.size as usize, Duration::from_secs_f64(args.seconds));
+    ours::forget(&options).context("dropping the table that was measured")?;
+    let ladder = ladder?;
+    print_line(&if args.json { serde_json::to_string(&ladder)? } else { ladder.table().to_string() })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {

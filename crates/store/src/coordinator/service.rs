@@ -205,7 +205,8 @@ impl<M: Metadata> Coordinator<M> {
             | Request::IncrementI64 { .. }
             | Request::IncrementF64 { .. }
             | Request::Scan { .. }
-            | Request::TableStats { .. } => answer_text(
+            | Request::TableStats { .. }
+            | Request::Echo { .. } => answer_text(
                 &mut self.bodies,
                 Status::WrongRole,
                 "this is a coordinator; objects are with the servers that it names",

@@ -53,6 +53,7 @@ impl<D: Disk> Master<D> {
             }),
             Request::Scan { after, .. } => self.scan(id, table, after),
             Request::TableStats { .. } => self.table_stats(table),
+            Request::Echo { value, .. } => self.echo(value),
             _ => unreachable!("answered above"),
         }
     }
@@ -128,6 +129,13 @@ impl<D: Disk> Master<D> {
             }
             Err(outcome) => outcome,
         }
+    }
+
+    fn echo(&mut self, value: &[u8]) -> Outcome<Body> {
+        let Some(body) = self.held.made.make(|out| out.extend_from_slice(value)) else {
+            return Outcome::Retry(BUSY_MICROS);
+        };
+        Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute).with_body(Body::Made(body)))
     }
 
     /// Whether the condition holds; the answer if not.

@@ -17,7 +17,7 @@ fn bytes_of(request: &Request<'_>) -> Vec<u8> {
 fn some_request() -> impl Strategy<Value = Vec<u8>> {
     let key = prop::collection::vec(any::<u8>(), 0..20);
     let value = prop::collection::vec(any::<u8>(), 0..40);
-    (key, value, 0..3u32, any::<u64>(), 0..10usize).prop_map(|(key, value, table, number, kind)| {
+    (key, value, 0..3u32, any::<u64>(), 0..11usize).prop_map(|(key, value, table, number, kind)| {
         let condition = if number.is_multiple_of(2) { Condition::Exists } else { Condition::Version(number >> 20) };
         bytes_of(&match kind {
             0 => Request::Read { table, key: &key },
@@ -28,6 +28,7 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
             5 => Request::Scan { table, after: Some(number) },
             6 => Request::TableStats { table },
             7 => Request::ServerStats,
+            9 => Request::Echo { table, value: &value },
             8 => Request::CreateTable { name: "some" },
             _ => Request::DropTable { name: "some" },
         })
