@@ -10,7 +10,7 @@ use crate::driver::Sink;
 use crate::mem;
 use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
-use crate::{Counters, Driver, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
+use crate::{Counters, Driver, Figure, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
 
 /// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
 /// `from` one of a driver.
@@ -176,6 +176,14 @@ impl Driver for AnyDriver {
             #[cfg(feature = "dpdk")]
             AnyTx::Dpdk(tx) => tx.sources(sources),
             _ => sources.extend(self.poll_fd()),
+        }
+    }
+
+    fn figures(&self, figures: &mut Vec<Figure>) {
+        self.counters().figures(figures);
+        #[cfg(feature = "dpdk")]
+        if let AnyTx::Dpdk(tx) = &self.tx {
+            tx.figures(figures);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::interface::{Interface, Standing};
 use super::sys::{Device, Draft, Pool};
 use crate::{Counters, Mac, Nanos};
 
@@ -55,6 +56,10 @@ pub(super) struct Link {
     /// The device is left alone, for its peer is about to go; until when, once that has been settled.
     parting: bool,
     parting_until: Nanos,
+    /// What the device stands on, if that is an interface of the kernel's.
+    below: Option<Interface>,
+    /// Whether the device looks for its peer only when it is opened.
+    dials: bool,
 }
 
 impl Link {
@@ -62,9 +67,12 @@ impl Link {
     /// `shares`: it is memory that the peer's process shares.
     pub(super) fn new(device: Device, calls: bool, shares: bool) -> Self {
         let (up, started) = (device.is_up(), device.is_started());
+        let below = device.arguments().and_then(Interface::below);
         Self {
             outgoing: Vec::with_capacity(MAX_OUTGOING),
+            dials: device.arguments().is_some_and(dials),
             device,
+            below,
             calls,
             up,
             changes: 0,
@@ -85,12 +93,18 @@ impl Link {
             name: self.device.name().to_owned(),
             driver: self.device.driver(),
             mac: self.device.mac(),
-            up: self.device.is_up(),
+            up: self.device.is_up() && self.stands(),
             changes: self.changes,
             missed: counted.missed,
             errors: counted.errors_in + counted.errors_out,
             no_buffer: counted.no_buffer,
         }
+    }
+
+    /// Whether what is below the device carries frames. If not, the device would wait for it, and the node with it.
+    #[inline]
+    fn stands(&self) -> bool {
+        self.below.as_ref().is_none_or(Interface::is_up)
     }
 
     /// The device, if there can be anything to receive.
@@ -124,7 +138,7 @@ impl Link {
     /// Whether the device copies frames at once, so that [`push_with`](Self::push_with) is of use.
     #[inline]
     pub(super) fn copies(&self) -> bool {
-        self.device.copies() && self.device.is_started() && !self.parting
+        self.device.copies() && self.device.is_started() && !self.parting && self.stands()
     }
 
     /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives `head` back if there is
@@ -151,7 +165,7 @@ impl Link {
         if self.outgoing.is_empty() {
             return;
         }
-        if self.device.is_started() && !self.parting {
+        if self.device.is_started() && !self.parting && self.stands() {
             counters.sends += 1;
             self.device.transmit(&mut self.outgoing);
         }
@@ -163,7 +177,8 @@ impl Link {
     }
 
     /// Starts a device that could not be, sends what waits, and sees whether the other end is there: returns that.
-    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+    pub(super) fn tend(&mut self, now: Nanos, pool: &Pool, counters: &mut Counters) -> bool {
+        self.look_below(now, pool);
         if self.calls && self.device.is_started() && !self.up && now >= self.restart {
             self.device.stop();
         }
@@ -172,7 +187,7 @@ impl Link {
             self.restart = now + if self.device.start().is_ok() { HANDSHAKE } else { RESTART };
         }
         self.flush(counters);
-        let up = self.device.is_up();
+        let up = self.device.is_up() && self.stands();
         if self.parting && self.parting_until == Nanos::NEVER {
             self.parting_until = now + PARTING;
         }
@@ -185,4 +200,22 @@ impl Link {
         }
         up
     }
+
+    /// Notes how the interface below fares, and opens the device anew when that is another (one that was removed and
+    /// made again, by its name), or when a peer that it can only meet by that has gone.
+    fn look_below(&mut self, now: Nanos, pool: &Pool) {
+        let replaced = self.below.as_mut().is_some_and(|below| below.look() == Standing::Another);
+        if (replaced || self.dials && !self.up) && now >= self.restart {
+            let opened = self.device.reopen(pool).is_ok();
+            self.restart = now + if opened { HANDSHAKE } else { RESTART };
+            if let (true, Some(below)) = (opened, &mut self.below) {
+                below.opened_again();
+            }
+        }
+    }
+}
+
+/// Whether a device connects to a peer that listens, once: then it has to be opened anew for another peer.
+fn dials(arguments: &str) -> bool {
+    arguments.starts_with("net_virtio_user") && !arguments.contains("server=1") && !arguments.contains("/dev/vhost-net")
 }

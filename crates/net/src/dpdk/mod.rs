@@ -8,7 +8,11 @@
 //! Everything happens on the thread that opened the driver; nothing is allocated and the kernel is not called, but to
 //! look for neighbours and to see whether links are up.
 
+mod figures;
+mod held;
+mod interface;
 mod link;
+mod netlink;
 mod open;
 mod sys;
 
@@ -23,6 +27,7 @@ use crate::driver::Sink;
 use crate::ether::{Heard, Host, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
+pub use self::held::Held;
 pub use self::link::DeviceState;
 pub use self::open::Address;
 
@@ -88,7 +93,7 @@ impl Dpdk {
         self.tx.links.iter().map(Link::state).collect()
     }
 
-    /// Frames that are not in the pool: queued, at the devices, or set aside to be written next.
+    /// Frames that are not in the pool: queued, or at the devices.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
         self.tx.pool.used()
@@ -358,8 +363,10 @@ impl DpdkTx {
             return;
         }
         self.tended = now;
+        self.counters.no_buffer += u64::from(self.pool.is_empty());
         for at in 0..self.links.len() {
-            let up = self.links[at].tend(now, &mut self.counters);
+            let up = self.links[at].tend(now, &self.pool, &mut self.counters);
+            self.host.set_mac(at, self.links[at].mac());
             if self.host.set_link(at, up) {
                 self.message(at, |host| Some(host.announcement(at)));
             }

@@ -144,6 +144,7 @@ fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<
     let wanted = mtu.unwrap_or(kind.mtu);
     assert!(usize::from(wanted) >= MIN_MTU, "locators and defaults know the least packet size");
     let mut arguments = name.map(str::to_owned);
+    clear_socket(name.unwrap_or_default());
     if let Some(arguments) = &mut arguments {
         let mut add = |key: &str, value: String| {
             if !arguments.split(',').any(|argument| argument.starts_with(&format!("{key}="))) {
@@ -151,7 +152,6 @@ fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<
             }
         };
         if kind.memif {
-            clear_socket(name.unwrap_or_default());
             add("rsize", MEMIF_RING.to_string());
             add("bsize", (usize::from(wanted) + FRAME_ROOM).max(LEAST_ROOM).to_string());
         }
@@ -167,14 +167,20 @@ fn attach(name: Option<&str>, mac: Option<Mac>, mtu: Option<u16>) -> io::Result<
     Ok((device, kind, wanted))
 }
 
-/// Removes the socket on which a memory interface listened whose process was killed: the next could not be made.
+/// Removes the socket on which a device listened whose process was killed: the next could not be made.
 fn clear_socket(arguments: &str) {
     let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
-    let (Some("server"), Some(path), Some("no")) = (value("role="), value("socket="), value("socket-abstract=")) else {
-        return;
+    // By a kind of socket that the device does not take: to a caller who hangs up memif's answer is to end.
+    let (path, kind) = match (value("socket="), value("iface=")) {
+        (Some(path), _) if value("role=") == Some("server") && value("socket-abstract=") == Some("no") => {
+            (path, Type::STREAM)
+        }
+        (_, Some(path)) if arguments.starts_with("net_vhost") && value("client=") != Some("1") => {
+            (path, Type::SEQPACKET)
+        }
+        _ => return,
     };
-    // By a kind of socket that the interface does not take: to a caller who hangs up DPDK's answer is to end.
-    let call = || Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&SockAddr::unix(path)?);
+    let call = || Socket::new(Domain::UNIX, kind, None)?.connect(&SockAddr::unix(path)?);
     if call().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         // If it cannot be removed DPDK says so.
         let _ = std::fs::remove_file(path);
@@ -182,15 +188,16 @@ fn clear_socket(arguments: &str) {
 }
 
 fn own_address(address: Address, mac: Mac) -> SocketAddr {
-    let address = match address {
-        Address::Own(address) => address,
-        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), 0).into(),
-        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), 0).into(),
-    };
-    if address.port() != 0 {
-        return address;
+    match address {
+        Address::Own(own) if own.port() == 0 => SocketAddr::new(own.ip(), ephemeral()),
+        Address::Own(own) => own,
+        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), ephemeral()).into(),
+        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), ephemeral()).into(),
     }
+}
+
+fn ephemeral() -> u16 {
     let random = RandomState::new().hash_one(std::process::id());
     let port = EPHEMERAL.start + random % (EPHEMERAL.end - EPHEMERAL.start);
-    SocketAddr::new(address.ip(), u16::try_from(port).expect("below 65,536"))
+    u16::try_from(port).expect("below 65,536")
 }
