@@ -13,7 +13,7 @@ fn dpdk() {
         panic!("the feature `dpdk` needs DPDK 22.11 or later (Debian: libdpdk-dev; `make setup` installs it): {error}")
     });
     let mut build = cc::Build::new();
-    build.file("shim/dpdk.c").opt_level(3).warnings(true).extra_warnings(true);
+    build.file("shim/dpdk.c").file("shim/xdp.c").opt_level(3).warnings(true).extra_warnings(true);
     // DPDK's headers use vector instructions up to SSE4.2, and want its configuration before anything else.
     build.flag("-march=corei7").flag("-include").flag("rte_config.h");
     for path in &dpdk.include_paths {

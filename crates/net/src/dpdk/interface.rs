@@ -71,9 +71,10 @@ impl Interface {
         let Self { kernel, name, index, standing } = self;
         for _ in 0..MAX_MESSAGES {
             let heard = kernel.receive(&mut buffer, |message| {
-                let Message { kind, index: of, flags } = message;
-                let is_there = || netdevice::name_to_index(&kernel.socket, name).is_ok();
-                *standing = standing.after(kind, of == *index, flags, is_there);
+                if let Message::Link { kind, index: of, flags, .. } = message {
+                    let is_there = || netdevice::name_to_index(&kernel.socket, name).is_ok();
+                    *standing = standing.after(kind, of == *index, flags, is_there);
+                }
             });
             match heard {
                 Ok(()) => {}

@@ -15,6 +15,7 @@ mod link;
 mod netlink;
 mod open;
 mod sys;
+mod xdp;
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::link::Link;
 use self::sys::{BURST, Burst, Pool, Seat};
+use self::xdp::Shared;
 use crate::driver::Sink;
 use crate::ether::{Heard, Host, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
@@ -71,6 +73,8 @@ pub struct DpdkTx {
     start: Instant,
     rounds: u32,
     tended: Nanos,
+    /// What devices that share an interface with the kernel may need when they are opened again.
+    _shared: Vec<Shared>,
     /// Given up last: frames go back through it.
     _seat: Seat,
 }

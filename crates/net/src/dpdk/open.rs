@@ -9,6 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::link::Link;
 use super::sys::{Burst, Device, Pool, Seat, Setup, start};
+use super::xdp::Shared;
 use super::{Dpdk, DpdkRx, DpdkTx, MAX_PARKED};
 use crate::ether::{
     Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, link_local_v4, link_local_v6,
@@ -85,11 +86,19 @@ impl Dpdk {
         let seat = Seat::take()?;
         let named: Vec<_> =
             if bypass.devices.is_empty() { vec![None] } else { bypass.devices.iter().map(Some).collect() };
-        let mut devices = Vec::new();
+        let address = with_port(address);
+        let (mut devices, mut shared) = (Vec::new(), Vec::new());
         for (at, name) in named.into_iter().enumerate() {
             // The locator's hardware address is the first device's; others have their own.
             let mac = bypass.mac.filter(|_| at == 0);
-            devices.push(attach(name.map(String::as_str), mac, bypass.mtu)?);
+            let mut name = name.cloned();
+            if let (Some(name), Address::Own(own)) = (&mut name, address)
+                && let Some(with_kernel) = Shared::prepare(name, own, bypass.vlan)?
+            {
+                name.push_str(&format!(",{}", with_kernel.argument()));
+                shared.push(with_kernel);
+            }
+            devices.push(attach(name.as_deref(), mac, bypass.mtu)?);
         }
         let mtu = devices.iter().map(|(_, _, mtu)| *mtu).min().expect("one device at least");
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM);
@@ -132,6 +141,7 @@ impl Dpdk {
             start: Instant::now(),
             rounds: 0,
             tended: Nanos(0),
+            _shared: shared,
             _seat: seat,
         };
         Ok(Self { tx, rx: DpdkRx { burst: Burst::new() } })
@@ -189,10 +199,17 @@ fn clear_socket(arguments: &str) {
 
 fn own_address(address: Address, mac: Mac) -> SocketAddr {
     match address {
-        Address::Own(own) if own.port() == 0 => SocketAddr::new(own.ip(), ephemeral()),
-        Address::Own(own) => own,
+        Address::Own(address) => address,
         Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), ephemeral()).into(),
         Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), ephemeral()).into(),
+    }
+}
+
+/// The address with a port, if it is known so far.
+fn with_port(address: Address) -> Address {
+    match address {
+        Address::Own(own) if own.port() == 0 => Address::Own(SocketAddr::new(own.ip(), ephemeral())),
+        other => other,
     }
 }
 

@@ -83,4 +83,5 @@ unsafe extern "C" {
         len: u16,
     ) -> u16;
     pub(super) fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
+    pub(super) fn sprat_program_is(number: u32, name: *const c_char) -> c_int;
 }

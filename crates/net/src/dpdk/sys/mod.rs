@@ -8,7 +8,9 @@ mod device;
 mod eal;
 mod ffi;
 mod frames;
+mod programs;
 
 pub(super) use device::{Device, Setup};
 pub(super) use eal::{Seat, start};
 pub(super) use frames::{BURST, Burst, Draft, Pool};
+pub(super) use programs::program_is;
