@@ -22,7 +22,10 @@ fn dpdk() {
     }
     let out = std::env::var("OUT_DIR").expect("cargo says where to");
     let mut command = build.get_compiler().to_command();
-    command.args(["-shared", "-Wl,--no-undefined", "-o"]).arg(format!("{out}/sprat_dpdk.so")).arg("shim/dpdk.c");
+    command
+        .args(["-shared", "-Wl,--no-undefined", "-o"])
+        .arg(format!("{out}/sprat_dpdk.so"))
+        .args(["shim/dpdk.c", "shim/xdp.c"]);
     command.args(dpdk.link_paths.iter().map(|path| format!("-L{}", path.display())));
     // Only what the shim calls; device drivers are loaded by DPDK itself when it starts.
     command.args(["ethdev", "mbuf", "mempool", "ring", "eal", "kvargs"].map(|library| format!("-lrte_{library}")));

@@ -225,6 +225,6 @@ fn the_store_over_packet_sockets() {
 
 #[test]
 fn the_store_over_xdp_sockets() {
-    // What comes over this one is all ours.
+    // The kernel has no address on this one. Where it has, they share the interface: see `faults/sharing.rs`.
     over_a_cable("af_xdp", "d0");
 }

@@ -106,4 +106,7 @@ uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const
 				  uint16_t len);
 void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count);
 
+/* 1 if the kernel's BPF program of that number has that name, else 0. */
+int sprat_program_is(uint32_t number, const char *name);
+
 #endif

@@ -9,7 +9,7 @@ use crate::driver::Sink;
 use crate::mem;
 use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
-use crate::{Counters, Driver, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
+use crate::{Counters, Driver, Figure, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
 
 /// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
 /// `from` one of a driver.
@@ -162,6 +162,13 @@ impl Driver for AnyDriver {
             AnyTx::Tcp(tx) => tx.sources(sources),
             AnyTx::Bypass(tx) => tx.sources(sources),
             _ => sources.extend(self.poll_fd()),
+        }
+    }
+
+    fn figures(&self, figures: &mut Vec<Figure>) {
+        self.counters().figures(figures);
+        if let AnyTx::Bypass(tx) = &self.tx {
+            tx.figures(figures);
         }
     }
 }

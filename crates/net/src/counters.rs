@@ -28,6 +28,9 @@ pub struct Counters {
     pub foreign: u64,
     /// Frames whose checksums do not fit. Of drivers that see whole frames.
     pub corrupt: u64,
+    /// Looks at devices, one a millisecond, at which every frame was in use: what arrives then is kept by the device, or lost.
+    /// Of drivers that have frames of their own.
+    pub no_buffer: u64,
     /// Errors of single peers that showed while receiving.
     pub receive_errors: u64,
     /// Calls of the kernel to send (or to the hub, one a frame).

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use crate::Sources;
+use crate::{Figure, Sources};
 
 /// Largest frame of any driver, bytes: 65,535 of payload behind a packet header of 24.
 /// A driver may take less; [`Transmit::mtu`] tells.
@@ -56,6 +56,11 @@ pub trait Driver {
     /// sometimes cheaper than [`poll_fd`](Self::poll_fd), which is good for as long as the driver.
     fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         sources.extend(self.poll_fd());
+    }
+
+    /// Adds what it has carried and lost, and how its devices fare. For whoever watches: may take microseconds.
+    fn figures(&self, figures: &mut Vec<Figure>) {
+        let _ = figures;
     }
 }
 

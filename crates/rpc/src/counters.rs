@@ -1,5 +1,7 @@
 //! What an endpoint counts.
 
+use sprat_net::Figure;
+
 /// Events since the endpoint was made. All only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -70,4 +72,38 @@ pub struct Counters {
     pub malformed_slot: u64,
     /// Packets whose session, token or sender is not known here.
     pub unknown_session: u64,
+}
+
+impl Counters {
+    /// What a server's operator looks for, as figures.
+    pub fn figures(&self, figures: &mut Vec<Figure>) {
+        let named = [
+            ("rpc_requests_total", self.requests),
+            ("rpc_repeats_total", self.repeats),
+            ("rpc_busy_total", self.busy),
+            ("rpc_old_requests_total", self.old_requests),
+            ("rpc_turned_away_total", self.turned_away),
+            ("rpc_sessions_opened_total", self.sessions_opened),
+            ("rpc_sessions_ended_total", self.sessions_ended),
+            ("rpc_refused_total", self.refused),
+            ("rpc_duplicate_fragments_total", self.duplicate_fragments),
+            ("rpc_reassembly_full_total", self.reassembly_full),
+            ("rpc_abandoned_total", self.abandoned),
+            ("rpc_resends_total", self.resends),
+            ("rpc_malformed_total", self.malformed()),
+            ("rpc_unknown_session_total", self.unknown_session),
+        ];
+        figures.extend(named.map(|(name, value)| Figure::new(name, value)));
+    }
+
+    /// Packets, and frames, that meant nothing.
+    #[must_use]
+    pub fn malformed(&self) -> u64 {
+        self.malformed_short
+            + self.malformed_truncated
+            + self.malformed_kind
+            + self.malformed_meaning
+            + self.malformed_fragment
+            + self.malformed_slot
+    }
 }

@@ -3,7 +3,7 @@
 //! The node owns time and the network; the service below it sees only what it is handed. So the same service
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Nanos, Stamped, ticks};
+use sprat_net::{Driver, Figure, Nanos, Stamped, ticks};
 use sprat_rpc::{Config, Endpoint, Handler, Outcome, RequestId};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -39,6 +39,16 @@ pub trait Service: Handler {
     /// Told while requests are timed.
     fn went_round(&mut self, ticks: u64) {
         let _ = ticks;
+    }
+
+    /// Whether somebody has asked what the network has carried and lost. Then the node [tells](Self::network) in this turn.
+    fn asks_for_network(&self) -> bool {
+        false
+    }
+
+    /// What driver and endpoint have counted.
+    fn network(&mut self, figures: Vec<Figure>) {
+        let _ = figures;
     }
 
     /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
@@ -83,8 +93,14 @@ impl<D: Driver, S: Service> Node<D, S> {
                 service.lap(left - came);
             }
         }
-        let tx = driver.tx();
         let mut worked = service.poll(now) || frames > 0;
+        if service.asks_for_network() {
+            let mut figures = Vec::new();
+            driver.figures(&mut figures);
+            endpoint.counters().figures(&mut figures);
+            service.network(figures);
+        }
+        let tx = driver.tx();
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;

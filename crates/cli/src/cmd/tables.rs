@@ -66,7 +66,10 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     for server in &servers {
         print_line(&format!("server {}  {}  heard {} ago", server.id, server.locator, ago(server.silent_ms)))?;
         match &server.counters {
-            Ok(counters) => print_line(&summary(counters))?,
+            Ok(counters) => {
+                print_line(&summary(counters))?;
+                devices(counters).iter().try_for_each(|device| print_line(device))?;
+            }
             Err(error) => print_line(&format!("  {error}"))?,
         }
     }
@@ -123,4 +126,29 @@ fn summary(counters: &[Counter]) -> String {
         value("reads_total"),
         value("writes_total"),
     )
+}
+
+/// A line for each device of a server that drives some by itself.
+fn devices(counters: &[Counter]) -> Vec<String> {
+    let label = |counter: &Counter, label: &str| {
+        let value = counter.name.split_once(&format!("{label}=\""))?.1.split_once('"')?.0;
+        Some(value.to_owned())
+    };
+    let infos = counters.iter().filter(|counter| counter.name.starts_with("device_info{"));
+    let told = infos.filter_map(|info| {
+        let (device, driver, mac) = (label(info, "device")?, label(info, "driver")?, label(info, "mac")?);
+        let value = |name: &str| {
+            let name = format!("{name}{{device=\"{device}\"}}");
+            counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+        };
+        Some(format!(
+            "  device {device} ({driver}) {mac} {}; changes {}, missed {}, errors {}, no buffer {}",
+            if value("device_up") == 1 { "up" } else { "DOWN" },
+            value("device_changes_total"),
+            value("device_missed_total"),
+            value("device_errors_total"),
+            value("device_no_buffer_total"),
+        ))
+    });
+    told.collect()
 }

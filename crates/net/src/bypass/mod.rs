@@ -11,6 +11,7 @@
 
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod figures;
 pub mod memif;
 mod open;
 mod port;
@@ -29,6 +30,8 @@ use crate::driver::Sink;
 use crate::ether::{Heard, Host, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
+#[cfg(feature = "dpdk")]
+pub use self::dpdk::Held;
 pub use self::open::Address;
 pub use self::port::DeviceState;
 
@@ -382,6 +385,7 @@ impl BypassTx {
         self.tended = now;
         for (at, port) in self.ports.iter_mut().enumerate() {
             let up = port.tend(now, &mut self.counters);
+            self.host.set_mac(at, port.mac());
             if self.host.set_link(at, up) {
                 port.send_frame(self.host.announcement(at), &mut self.counters);
             }

@@ -47,7 +47,8 @@ impl BypassDriver {
         assert!(usize::from(mtu) >= MIN_MTU, "locators and defaults know the least packet size");
 
         let (mut ports, mut links) = (Vec::new(), Vec::new());
-        for (port, checksums) in open_ports(bypass, mtu)? {
+        let address = with_port(address);
+        for (port, checksums) in open_ports(bypass, mtu, address)? {
             links.push(LinkSettings { mac: port.mac(), checksums });
             ports.push(port);
         }
@@ -69,7 +70,7 @@ impl BypassDriver {
 }
 
 /// The ports, in the locator's order, and who writes their checksums. The locator's hardware address is the first's.
-fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
+fn open_ports(bypass: &Bypass, mtu: u16, address: Address) -> io::Result<Vec<(Port, Checksums)>> {
     let mac = |at: usize| bypass.mac.filter(|_| at == 0);
     #[cfg(feature = "dpdk")]
     {
@@ -78,10 +79,12 @@ fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
             dpdk::start(&named)?;
         }
         if bypass.devices.is_empty() {
-            let (port, checksums) = Dpdk::open(None, mac(0), mtu)?;
+            let (port, checksums) = Dpdk::open(None, mac(0), mtu, (address, bypass.vlan))?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
+    #[cfg(not(feature = "dpdk"))]
+    let _ = address; // what a memory interface carries is all ours
     #[cfg(not(feature = "dpdk"))]
     if bypass.devices.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"));
@@ -93,7 +96,7 @@ fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
         }
         #[cfg(feature = "dpdk")]
         false => {
-            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu)?;
+            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu, (address, bypass.vlan))?;
             Ok((Port::Dpdk(port), checksums))
         }
         #[cfg(not(feature = "dpdk"))]
@@ -106,15 +109,23 @@ fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
 }
 
 fn own_address(address: Address, mac: Mac) -> SocketAddr {
-    let address = match address {
+    match address {
         Address::Own(address) => address,
-        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), 0).into(),
-        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), 0).into(),
-    };
-    if address.port() != 0 {
-        return address;
+        Address::LinkLocal(true) => (IpAddr::from(link_local_v6(mac)), ephemeral()).into(),
+        Address::LinkLocal(false) => (IpAddr::from(link_local_v4(mac)), ephemeral()).into(),
     }
+}
+
+/// The address with a port, if it is known so far.
+fn with_port(address: Address) -> Address {
+    match address {
+        Address::Own(own) if own.port() == 0 => Address::Own(SocketAddr::new(own.ip(), ephemeral())),
+        other => other,
+    }
+}
+
+fn ephemeral() -> u16 {
     let random = RandomState::new().hash_one(std::process::id());
     let port = EPHEMERAL.start + random % (EPHEMERAL.end - EPHEMERAL.start);
-    SocketAddr::new(address.ip(), u16::try_from(port).expect("below 65,536"))
+    u16::try_from(port).expect("below 65,536")
 }

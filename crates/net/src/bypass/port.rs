@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 #[cfg(feature = "dpdk")]
 use super::dpdk::{self, Dpdk};
-use super::memif::Memif;
+use super::memif::{self, Memif};
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos, Sources};
 
@@ -99,6 +99,24 @@ impl Port {
             Self::Memif(memif) => Some(memif),
             #[cfg(feature = "dpdk")]
             Self::Dpdk(_) => None,
+        }
+    }
+
+    /// Where its frames come from, if DPDK drives it.
+    #[cfg(feature = "dpdk")]
+    pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
+        match self {
+            Self::Memif(_) => None,
+            Self::Dpdk(dpdk) => Some(dpdk.pool()),
+        }
+    }
+
+    /// Frames there are to wait in.
+    pub(super) fn frames_max(&self) -> usize {
+        match self {
+            Self::Memif(_) => memif::MAX_BACKLOG,
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(dpdk) => dpdk.frames(),
         }
     }
 

@@ -154,6 +154,15 @@ impl Host {
         changed && up
     }
 
+    /// Says what the hardware address of a link is: another, perhaps, when its device has been replaced.
+    pub fn set_mac(&mut self, link: usize, mac: Mac) {
+        let own = &mut self.links[link].settings.mac;
+        if *own != mac {
+            *own = mac;
+            self.changes = self.changes.wrapping_add(1);
+        }
+    }
+
     /// Tells the neighbours on a link who we are, so that they forget who had our address before.
     pub fn announcement(&mut self, link: usize) -> &[u8] {
         let (sender, own) = (self.sender(link), self.settings.address.ip());

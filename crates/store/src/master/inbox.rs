@@ -1,5 +1,6 @@
 //! What reaches a master from the control thread of its process.
 
+use sprat_net::Figure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -17,8 +18,8 @@ pub enum Command {
         /// Ids of the tables.
         tables: Vec<u32>,
     },
-    /// Tell your counters.
-    Stats(Sender<Vec<(&'static str, u64)>>),
+    /// Tell your counters, and the network's.
+    Stats(Sender<Vec<Figure>>),
 }
 
 /// The control thread's end.

@@ -7,6 +7,7 @@ mod pace;
 mod stats;
 mod timing;
 mod waiting;
+mod watchers;
 
 pub use body::{Body, MAX_PINS};
 pub use inbox::{Command, Inbox, Outbox, inbox};
@@ -19,7 +20,7 @@ use body::Held;
 use pace::Pace;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
-use sprat_net::Nanos;
+use sprat_net::{Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use sprat_wire::entry::MAX_ENTRY;
 use sprat_wire::op::{Request, Status};
@@ -27,6 +28,7 @@ use stats::Counts;
 use std::os::fd::BorrowedFd;
 use timing::Timing;
 use waiting::Waiting;
+use watchers::Watchers;
 
 /// Slices of cleaning in one piece of idle work.
 const IDLE_SLICES: usize = 4;
@@ -64,6 +66,7 @@ pub struct Master<D: Disk> {
     assigned: Assigned,
     inbox: Inbox,
     waiting: Waiting,
+    watchers: Watchers,
     pace: Pace,
     held: Held,
     expected: Expected,
@@ -88,6 +91,7 @@ impl<D: Disk> Master<D> {
             assigned: Assigned::default(),
             inbox,
             waiting: Waiting::default(),
+            watchers: Watchers::default(),
             pace: Pace::default(),
             held: Held::default(),
             expected: Expected::default(),
@@ -206,10 +210,7 @@ impl<D: Disk> Master<D> {
                 self.assigned = Assigned { tables: Some(tables), version };
                 self.inbox.applied(version);
             }
-            Command::Stats(reply) => {
-                // Who asked may have given up.
-                let _ = reply.send(self.counters());
-            }
+            Command::Stats(reply) => self.watchers.command(reply),
         }
     }
 }
@@ -276,6 +277,9 @@ impl<D: Disk> Service for Master<D> {
     }
 
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
+        if let Some(told) = self.watchers.take() {
+            return Some(told);
+        }
         if let Some(waiter) = self.waiting.pop(self.log.durable_position()) {
             return Some((waiter.id, Outcome::Reply(waiter.reply)));
         }
@@ -313,6 +317,17 @@ impl<D: Disk> Service for Master<D> {
         if let Some(timing) = &mut self.timing {
             timing.round(ticks);
         }
+    }
+
+    #[inline]
+    fn asks_for_network(&self) -> bool {
+        self.watchers.are_waiting()
+    }
+
+    fn network(&mut self, network: Vec<Figure>) {
+        let mut figures: Vec<_> = self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
+        figures.extend(network);
+        self.watchers.tell(&figures, self.assigned.version, &mut self.held, operations::BUSY_MICROS);
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -17,14 +17,14 @@ const SCAN_BYTES: usize = 64 << 10;
 const SCAN_OBJECTS: usize = 256;
 
 /// What to ask of those who come too early or when too much is under way, microseconds.
-const BUSY_MICROS: u32 = 500;
+pub(super) const BUSY_MICROS: u32 = 500;
 
 impl<D: Disk> Master<D> {
     #[inline]
     pub(super) fn dispatch(&mut self, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
         let Some(table) = request.table() else {
             if *request == Request::ServerStats {
-                return self.server_stats();
+                return if self.watchers.ask(id) { Outcome::Pending } else { Outcome::Retry(BUSY_MICROS) };
             }
             let reason = "this is a server of objects; ask the coordinator";
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
@@ -229,18 +229,6 @@ impl<D: Disk> Master<D> {
         match self.held.made.make(|out| push_counter(out, "bytes", stats.bytes)) {
             Some(body) => {
                 let reply = answer(Status::Ok, false, 0, stats.objects, Repeat::Retain);
-                Outcome::Reply(reply.with_body(Body::Made(body)))
-            }
-            None => Outcome::Retry(BUSY_MICROS),
-        }
-    }
-
-    fn server_stats(&mut self) -> Outcome<Body> {
-        let counters = self.counters();
-        let made = self.held.made.make(|out| counters.iter().for_each(|(name, value)| push_counter(out, name, *value)));
-        match made {
-            Some(body) => {
-                let reply = answer(Status::Ok, false, 0, self.assigned.version, Repeat::Retain);
                 Outcome::Reply(reply.with_body(Body::Made(body)))
             }
             None => Outcome::Retry(BUSY_MICROS),

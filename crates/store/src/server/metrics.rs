@@ -6,6 +6,7 @@ use crate::master::{Command, Outbox};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use sprat_net::Figure;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -45,10 +46,41 @@ fn collect(outbox: &Outbox, data: &Stop) -> Option<String> {
         return None;
     }
     data.ring();
-    let mut text = String::new();
-    for (name, value) in receiver.recv_timeout(PATIENCE).ok()? {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        writeln!(text, "# TYPE sprat_{name} {kind}\nsprat_{name} {value}").expect("writing to a string");
+    Some(text_of(receiver.recv_timeout(PATIENCE).ok()?))
+}
+
+/// Figures as text: those of one name, which differ in their labels, stand together below its type.
+fn text_of(figures: Vec<Figure>) -> String {
+    let mut named: Vec<(String, Vec<Figure>)> = Vec::new();
+    for figure in figures {
+        let name = figure.name.split('{').next().unwrap_or_default();
+        match named.iter_mut().find(|(other, _)| other == name) {
+            Some((_, figures)) => figures.push(figure),
+            None => named.push((name.to_owned(), vec![figure])),
+        }
     }
-    Some(text)
+    let mut text = String::new();
+    for (name, figures) in named {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        writeln!(text, "# TYPE sprat_{name} {kind}").expect("writing to a string");
+        for Figure { name, value } in figures {
+            writeln!(text, "sprat_{name} {value}").expect("writing to a string");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, text_of};
+
+    #[test]
+    fn figures_of_one_name_stand_below_one_type() {
+        let up = |device, value| Figure::labelled("device_up", &[("device", device)], value);
+        let figures = vec![Figure::new("reads_total", 7), up("a", 1), Figure::new("objects", 3), up("b", 0)];
+        let want = "# TYPE sprat_reads_total counter\nsprat_reads_total 7\n# TYPE sprat_device_up gauge\n\
+                    sprat_device_up{device=\"a\"} 1\nsprat_device_up{device=\"b\"} 0\n\
+                    # TYPE sprat_objects gauge\nsprat_objects 3\n";
+        assert_eq!(text_of(figures), want);
+    }
 }

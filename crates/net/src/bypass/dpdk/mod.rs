@@ -1,17 +1,25 @@
 //! Devices that DPDK drives, and the frames on their way to them.
 
+mod held;
+mod interface;
+mod netlink;
 mod open;
 mod sys;
+mod xdp;
 
 use std::io::IoSlice;
 use std::time::Duration;
 
-use self::sys::{Device, Draft, Pool, Seat};
+use self::interface::{Interface, Standing};
+use self::sys::{Device, Draft, Seat};
+use self::xdp::Shared;
 use super::DeviceState;
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos};
 
-pub(super) use self::sys::{Burst, start};
+pub(super) use self::sys::{Burst, Pool, start};
+
+pub use self::held::Held;
 
 /// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
 const MAX_OUTGOING: usize = 512;
@@ -26,6 +34,9 @@ const LEAST_TAIL: usize = 1024;
 /// Wait between two attempts to start a device that could not be.
 const RESTART: Duration = Duration::from_millis(100);
 
+/// Time that a device which has been opened again is given to come to terms with its peer.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+
 /// Longest sleep of a node with such devices, which cannot wake it.
 pub(super) const NAP: Duration = Duration::from_millis(1);
 
@@ -37,6 +48,12 @@ pub(super) struct Dpdk {
     changes: u64,
     restart: Nanos,
     trouble: Option<String>,
+    /// What the device stands on, if that is an interface of the kernel's.
+    below: Option<Interface>,
+    /// Whether the device looks for its peer only when it is opened.
+    dials: bool,
+    /// What a device that shares an interface with the kernel may need when it is opened again.
+    _shared: Option<Shared>,
     /// Given up behind whoever has frames of it.
     pool: Pool,
     /// Given up last: frames go back through it.
@@ -45,10 +62,20 @@ pub(super) struct Dpdk {
 
 impl Dpdk {
     /// A device that is set up with the pool, and perhaps started.
-    fn new(device: Device, pool: Pool, seat: Seat, trouble: Option<String>) -> Self {
-        let up = device.is_up();
-        let outgoing = Vec::with_capacity(MAX_OUTGOING);
-        Self { outgoing, device, up, changes: 0, restart: Nanos(0) + RESTART, trouble, pool, _seat: seat }
+    fn new(device: Device, pool: Pool, seat: Seat, shared: Option<Shared>, trouble: Option<String>) -> Self {
+        Self {
+            outgoing: Vec::with_capacity(MAX_OUTGOING),
+            up: device.is_up(),
+            changes: 0,
+            restart: Nanos(0) + RESTART,
+            trouble,
+            below: device.arguments().and_then(Interface::below),
+            dials: device.arguments().is_some_and(dials),
+            device,
+            _shared: shared,
+            pool,
+            _seat: seat,
+        }
     }
 
     pub(super) fn mac(&self) -> Mac {
@@ -61,7 +88,7 @@ impl Dpdk {
             name: self.device.name().to_owned(),
             driver: self.device.driver(),
             mac: self.device.mac(),
-            up: self.device.is_up(),
+            up: self.device.is_up() && self.stands(),
             changes: self.changes,
             missed: counted.missed,
             errors: counted.errors_in + counted.errors_out,
@@ -70,7 +97,23 @@ impl Dpdk {
         }
     }
 
-    /// Frames that are not in the pool: queued, at the device, or set aside to be written next.
+    /// Whether what is below the device carries frames. If not, the device would wait for it, and the node with it.
+    #[inline]
+    fn stands(&self) -> bool {
+        self.below.as_ref().is_none_or(Interface::is_up)
+    }
+
+    /// Where its frames come from.
+    pub(super) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Frames in the pool when none is out.
+    pub(super) fn frames(&self) -> usize {
+        self.pool.frames()
+    }
+
+    /// Frames that are not in the pool: queued, or at the device.
     pub(super) fn frames_in_use(&self) -> usize {
         self.pool.used()
     }
@@ -100,6 +143,7 @@ impl Dpdk {
             && route.is_blind()
             && self.device.copies()
             && self.device.is_started()
+            && self.stands()
         {
             let head = draft.bytes(route.len() + len - tail.len(), &self.pool);
             gather(&mut head[route.len()..], first);
@@ -157,7 +201,7 @@ impl Dpdk {
         if self.outgoing.is_empty() {
             return;
         }
-        if self.device.is_started() {
+        if self.device.is_started() && self.stands() {
             counters.sends += 1;
             self.device.transmit(&mut self.outgoing);
         }
@@ -170,16 +214,37 @@ impl Dpdk {
 
     /// Starts a device that could not be, sends what waits, and sees whether the other end is there: returns that.
     pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        counters.no_buffer += u64::from(self.pool.is_empty());
+        self.look_below(now);
         if !self.device.is_started() && now >= self.restart {
             self.restart = now + RESTART;
             self.trouble = self.device.start().err().map(|error| error.to_string());
         }
         self.flush(counters);
-        let up = self.device.is_up();
+        let up = self.device.is_up() && self.stands();
         self.changes += u64::from(up != self.up);
         self.up = up;
         up
     }
+
+    /// Notes how the interface below fares, and opens the device anew when that is another (one that was removed and
+    /// made again, by its name), or when a peer that it can only meet by that has gone.
+    fn look_below(&mut self, now: Nanos) {
+        let replaced = self.below.as_mut().is_some_and(|below| below.look() == Standing::Another);
+        if (replaced || self.dials && !self.up) && now >= self.restart {
+            self.trouble = self.device.reopen(&self.pool).err().map(|error| error.to_string());
+            let opened = self.trouble.is_none();
+            self.restart = now + if opened { HANDSHAKE } else { RESTART };
+            if let (true, Some(below)) = (opened, &mut self.below) {
+                below.opened_again();
+            }
+        }
+    }
+}
+
+/// Whether a device connects to a peer that listens, once: then it has to be opened anew for another peer.
+fn dials(arguments: &str) -> bool {
+    arguments.starts_with("net_virtio_user") && !arguments.contains("server=1") && !arguments.contains("/dev/vhost-net")
 }
 
 /// Copies `parts` one behind the other.

@@ -2,10 +2,13 @@
 
 use std::io;
 
+use socket2::{Domain, SockAddr, Socket, Type};
+
 use super::Dpdk;
 use super::sys::{Device, Pool, Seat, Setup};
+use super::xdp::Shared;
 use crate::Mac;
-use crate::bypass::open::FRAME_ROOM;
+use crate::bypass::open::{Address, FRAME_ROOM};
 use crate::ether::Checksums;
 
 /// Frames of a device: what its rings hold, and as many again on the way.
@@ -42,13 +45,26 @@ impl Kind {
 
 impl Dpdk {
     /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
-    /// says who writes checksums. DPDK has been started.
+    /// says who writes checksums. What goes to `address`, with that tag, is the node's. DPDK has been started.
     ///
     /// # Errors
     /// What DPDK says of it; packets longer than it carries.
-    pub(in crate::bypass) fn open(name: Option<&str>, mac: Option<Mac>, mtu: u16) -> io::Result<(Self, Checksums)> {
+    pub(in crate::bypass) fn open(
+        name: Option<&str>,
+        mac: Option<Mac>,
+        mtu: u16,
+        (address, vlan): (Address, Option<u16>),
+    ) -> io::Result<(Self, Checksums)> {
         let kind = Kind::of(name.unwrap_or_default());
         let mut arguments = name.map(str::to_owned);
+        let mut shared = None;
+        if let Some(arguments) = &mut arguments {
+            clear_socket(arguments);
+            if let Address::Own(own) = address {
+                shared = Shared::prepare(arguments, own, vlan)?;
+            }
+            arguments.extend(shared.iter().map(|shared| format!(",{}", shared.argument())));
+        }
         if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
             && !arguments.contains(",mac=")
         {
@@ -70,6 +86,21 @@ impl Dpdk {
         };
         // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
         let trouble = device.start().err().map(|error| error.to_string());
-        Ok((Self::new(device, pool, seat, trouble), checksums))
+        Ok((Self::new(device, pool, seat, shared, trouble), checksums))
+    }
+}
+
+/// Removes the socket on which a device listened whose process was killed: the next could not be made.
+fn clear_socket(arguments: &str) {
+    let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
+    let Some(path) = value("iface=").filter(|_| arguments.starts_with("net_vhost")) else { return };
+    if value("client=") == Some("1") {
+        return;
+    }
+    // By a kind of socket that the device does not take.
+    let call = || Socket::new(Domain::UNIX, Type::SEQPACKET, None)?.connect(&SockAddr::unix(path)?);
+    if call().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        // If it cannot be removed DPDK says so.
+        let _ = std::fs::remove_file(path);
     }
 }

@@ -63,6 +63,11 @@ fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
+/// The peer does not want us, or not any more.
+pub(super) fn ended(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}"))
+}
+
 impl Joining {
     /// Begins, at a socket that is connected.
     ///
@@ -144,7 +149,7 @@ impl Joining {
                 self.socket.send(&Message::Connected, None)?;
                 return Ok(true);
             }
-            Message::Disconnect(why) => return Err(refused(format!("the peer says: {why}"))),
+            Message::Disconnect(why) => return Err(ended(&why)),
             other => return Err(refused(format!("{other:?} is out of turn"))),
         }
         self.socket.send(&Message::Ack, None)?;
@@ -162,7 +167,7 @@ impl Joining {
             }
             Message::Ack if self.greeted && !self.unsaid.is_empty() => {}
             Message::Connected if self.greeted && self.unsaid.is_empty() => return Ok(true),
-            Message::Disconnect(why) => return Err(refused(format!("the server says: {why}"))),
+            Message::Disconnect(why) => return Err(ended(&why)),
             other => return Err(refused(format!("{other:?} is out of turn"))),
         }
         let (message, along) = self.unsaid.pop_front().expect("looked at above, or just filled");

@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use self::arguments::{Arguments, Role};
-use self::join::{Joined, Joining};
+use self::join::{Joined, Joining, ended};
 use self::message::Message;
 use self::ring::Broken;
 use self::socket::{Listener, Socket};
@@ -29,7 +29,7 @@ use crate::ether::{MAX_HEADERS, Route};
 use crate::{Counters, Mac, Nanos, Sources};
 
 /// Frames that wait for room in the ring, or for the peer; beyond that the oldest are dropped.
-const MAX_BACKLOG: usize = 512;
+pub(super) const MAX_BACKLOG: usize = 512;
 
 /// Time between two calls of a client at a server that is not there.
 const CALL: Duration = Duration::from_millis(20);
@@ -339,9 +339,7 @@ impl Memif {
             }
             State::Joined(joined) => match joined.socket.receive()? {
                 None => {}
-                Some((Message::Disconnect(why), _)) => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}")));
-                }
+                Some((Message::Disconnect(why), _)) => return Err(ended(&why)),
                 Some((other, _)) => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} is out of turn")));
                 }

@@ -25,6 +25,13 @@ pub(in crate::bypass) struct Device {
     group: Option<Mac>,
     started: bool,
     copies: bool,
+    /// With which it was opened, and how it was set up.
+    arguments: Option<String>,
+    setup: Option<Setup>,
+    /// False when it could not be opened again: then there is no port.
+    open: bool,
+    /// What it had counted before it was opened again.
+    before: DeviceCounters,
     /// Its queues have no lock.
     _thread: PhantomData<*const ()>,
 }
@@ -71,7 +78,21 @@ impl Device {
         let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0 };
         let device = |about: Description| {
             let copies = text_of(&about.driver) == "net_vhost";
-            Self { port, name, about, group: None, started: false, copies, _thread: PhantomData }
+            let arguments = arguments.map(str::to_owned);
+            let before = DeviceCounters::default();
+            Self {
+                port,
+                name,
+                about,
+                group: None,
+                started: false,
+                copies,
+                arguments,
+                setup: None,
+                open: true,
+                before,
+                _thread: PhantomData,
+            }
         };
         // SAFETY: the port exists; `about` outlives the call.
         match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
@@ -83,9 +104,41 @@ impl Device {
         }
     }
 
+    /// Closes it and opens, sets up and starts it anew, with what it had before: what it stands on has been replaced. Its
+    /// hardware address may be another afterwards. The pool is the same.
+    ///
+    /// # Errors
+    /// What DPDK says. Then there is no device until another attempt succeeds; it counts as stopped meanwhile.
+    pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
+        let Some(setup) = self.setup else { return Ok(()) };
+        self.before = self.counters();
+        self.close();
+        let mut fresh = Self::open(self.arguments.as_deref())?;
+        (fresh.setup, fresh.group, fresh.before) = (Some(setup), self.group, self.before);
+        *self = fresh;
+        self.set_up(&setup, pool)?;
+        self.start()
+    }
+
+    fn close(&mut self) {
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+        self.started = false;
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: the port is ours, and from here on nobody's.
+        unsafe { ffi::sprat_dpdk_close(self.port) };
+        open.remove(&self.port);
+    }
+
     #[inline]
     pub(super) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What it was opened with; `None` for the first there was.
+    pub(in crate::bypass) fn arguments(&self) -> Option<&str> {
+        self.arguments.as_deref()
     }
 
     /// Its name, as DPDK knows it.
@@ -140,6 +193,7 @@ impl Device {
         if let Some(mac) = setup.mac {
             self.about.mac = mac.0;
         }
+        self.setup = Some(*setup);
         Ok(())
     }
 
@@ -166,6 +220,9 @@ impl Device {
     /// # Errors
     /// What DPDK says.
     pub(in crate::bypass) fn start(&mut self) -> io::Result<()> {
+        if !self.open {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("device {} is gone", self.name)));
+        }
         // SAFETY: the port is ours and set up.
         let code = unsafe { ffi::sprat_dpdk_start(self.port) };
         if code < 0 {
@@ -190,10 +247,18 @@ impl Device {
     /// What it has counted.
     pub(in crate::bypass) fn counters(&self) -> DeviceCounters {
         let mut raw = RawCounters::default();
+        if !self.open {
+            return self.before;
+        }
         // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves zeros.
         let _ = unsafe { ffi::sprat_dpdk_counters(self.port, &raw mut raw) };
-        let RawCounters { missed, errors_in, errors_out, no_buffer } = raw;
-        DeviceCounters { missed, errors_in, errors_out, no_buffer }
+        let before = self.before;
+        DeviceCounters {
+            missed: before.missed + raw.missed,
+            errors_in: before.errors_in + raw.errors_in,
+            errors_out: before.errors_out + raw.errors_out,
+            no_buffer: before.no_buffer + raw.no_buffer,
+        }
     }
 
     /// Whether it has copied a frame, and let go of it, when it has taken it.
@@ -219,10 +284,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // SAFETY: the port is ours, and from here on nobody's.
-        unsafe { ffi::sprat_dpdk_close(self.port) };
-        open.remove(&self.port);
+        self.close();
     }
 }
 

@@ -122,6 +122,7 @@ shim! {
         len: u16,
     ) -> u16;
     fn sprat_dpdk_free(frames: *const RawFrame, count: u16);
+    fn sprat_program_is(number: u32, name: *const c_char) -> c_int;
 }
 
 /// Loads the C side, and DPDK with it, unless that is done.

@@ -22,6 +22,7 @@ const ANY_NODE: c_int = -1;
 /// Where a device's frames come from and go back to.
 pub(in crate::bypass) struct Pool {
     pool: NonNull<std::ffi::c_void>,
+    frames: usize,
     room: usize,
     stash: Vec<Draft>,
     /// Draws on caches of its thread.
@@ -50,7 +51,9 @@ impl Pool {
         // SAFETY: the name ends in a zero and is copied; `pool` outlives the call.
         let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, node, &raw mut pool) };
         match NonNull::new(pool) {
-            Some(pool) if code == 0 => Ok(Self { pool, room, stash: Vec::with_capacity(STASH), _thread: PhantomData }),
+            Some(pool) if code == 0 => {
+                Ok(Self { pool, frames: frames as usize, room, stash: Vec::with_capacity(STASH), _thread: PhantomData })
+            }
             _ => Err(error(&format!("make {frames} frames of {room} bytes"), code)),
         }
     }
@@ -64,10 +67,21 @@ impl Pool {
         self.room
     }
 
+    /// Frames there are.
+    pub(in crate::bypass) fn frames(&self) -> usize {
+        self.frames
+    }
+
     /// Frames that are somewhere else: with a device, or being written.
     pub(in crate::bypass) fn used(&self) -> usize {
         // SAFETY: the pool lives as long as `self`.
-        unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize }
+        let out = unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize };
+        out.saturating_sub(self.stash.len())
+    }
+
+    /// Whether there is no frame left, to write or to receive into.
+    pub(in crate::bypass) fn is_empty(&self) -> bool {
+        self.used() >= self.frames
     }
 
     /// A frame to write, unless the pool is empty.
@@ -80,11 +94,17 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        let count = u16::try_from(STASH).expect("few");
-        // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so many.
-        let got = unsafe { ffi::sprat_dpdk_alloc(self.pool.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
-        // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is `RawFrame` by another name.
-        unsafe { self.stash.set_len(usize::from(got)) };
+        // All or none: of the last frames there may be too few for many.
+        for count in [STASH, 1] {
+            let count = u16::try_from(count).expect("few");
+            // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so many.
+            let got = unsafe { ffi::sprat_dpdk_alloc(self.pool.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
+            // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is `RawFrame` by another name.
+            unsafe { self.stash.set_len(usize::from(got)) };
+            if got > 0 {
+                break;
+            }
+        }
         for draft in &self.stash {
             assert!(draft.0.len as usize >= self.room, "the pool's frames have room for {} bytes", self.room);
         }

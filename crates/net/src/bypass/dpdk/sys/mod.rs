@@ -8,7 +8,9 @@ mod device;
 mod eal;
 mod ffi;
 mod frames;
+mod programs;
 
 pub(in crate::bypass) use device::{Device, Setup};
 pub(in crate::bypass) use eal::{Seat, start};
 pub(in crate::bypass) use frames::{Burst, Draft, Pool};
+pub(in crate::bypass) use programs::program_is;

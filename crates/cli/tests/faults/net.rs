@@ -1,0 +1,113 @@
+//! Networks of a test's own: cables in a network namespace that is gone with the thread that made it.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::panic::resume_unwind;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::ifaddrs::getifaddrs;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom, send, setsockopt, socket,
+    sockopt,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::support::skip;
+
+/// DPDK is one for the process, and servers spin on cores of which there are few: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Bytes that a socket keeps for whoever is late.
+const SOCKET_BYTES: usize = 16 << 20;
+
+/// What the kernel says of a frame that leaves rather than comes.
+const OUTGOING: u8 = 4;
+
+/// Runs a test on a thread, and in a network namespace, of its own. Says so where the machine does not allow that.
+pub(crate) fn alone(test: impl FnOnce() + Send) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = || {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
+        ip(&["link", "set", "lo", "up"])?;
+        // Nobody but the test is to send anything.
+        for interfaces in ["all", "default"] {
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1"); // if it has IPv6
+        }
+        cable("try0", "try1")?;
+        test();
+        Ok::<_, String>(())
+    };
+    match thread::scope(|scope| scope.spawn(run).join()) {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => skip(&format!("faults past the kernel: {why}")),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Lays a virtual Ethernet cable, and switches both its ends on.
+pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
+    ip(&["link", "add", a, "type", "veth", "peer", "name", b])?;
+    ip(&["link", "set", a, "up"])?;
+    ip(&["link", "set", b, "up"])
+}
+
+/// Runs `ip` in this thread's namespace.
+pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// One end of a cable, as raw frames.
+pub(crate) struct Plug {
+    socket: OwnedFd,
+    /// The interface's hardware address.
+    pub(crate) mac: [u8; 6],
+}
+
+impl Plug {
+    /// The end of that name, in this thread's namespace.
+    pub(crate) fn of(interface: &str) -> Self {
+        let all = getifaddrs().expect("interfaces can be listed");
+        let address: LinkAddr = all
+            .filter(|address| address.interface_name == interface)
+            .find_map(|address| address.address?.as_link_addr().copied())
+            .expect("the interface is there");
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).expect("we are root");
+        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES).expect("we are root");
+        setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BYTES).expect("we are root");
+        bind(socket.as_raw_fd(), &address).expect("it is ours");
+        Self { socket, mac: address.addr().expect("Ethernet") }
+    }
+
+    /// Sends a frame; false when there is no room just now.
+    pub(crate) fn send(&self, frame: &[u8]) -> bool {
+        send(self.socket.as_raw_fd(), frame, MsgFlags::empty()).is_ok()
+    }
+
+    /// A frame that has come.
+    pub(crate) fn receive(&self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let (len, from) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut buffer).ok()?;
+            if from.is_none_or(|from| from.pkttype() != OUTGOING) {
+                buffer.truncate(len);
+                return Some(buffer);
+            }
+        }
+    }
+}
+
+/// Waits until a frame has come to one of two ends, but not for long.
+pub(crate) fn wait(plugs: [&Plug; 2], longest: Duration) {
+    let mut fds = plugs.map(|plug| PollFd::from_borrowed_fd(plug.socket.as_fd(), PollFlags::IN));
+    let longest = Timespec::try_from(longest).expect("short");
+    let _ = poll(&mut fds, Some(&longest)); // interrupted or not: whoever waits looks
+}

@@ -1,0 +1,75 @@
+//! An interface that a node shares with the kernel, by AF_XDP: the node gets what is for its address and port, and the
+//! kernel keeps the interface with all else that goes over it.
+
+mod attached;
+mod object;
+mod program;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use nix::ifaddrs::getifaddrs;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with};
+
+use self::program::{Program, Wanted};
+
+/// What a device needs to share its interface, for as long as it may be opened.
+pub(super) struct Shared {
+    /// The program, as a file without a name.
+    file: OwnedFd,
+    /// Says that the interface is ours.
+    _claim: OwnedFd,
+}
+
+impl Shared {
+    /// Prepares to share the interface that a device's arguments name; `None` for other devices, and for those that bring
+    /// a program of their own (`xdp_prog=`).
+    ///
+    /// # Errors
+    /// No such interface; one that another node has; what the kernel says.
+    pub(super) fn prepare(arguments: &str, address: SocketAddr, vlan: Option<u16>) -> io::Result<Option<Self>> {
+        let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
+        let Some(name) = value("iface=").filter(|_| arguments.starts_with("net_af_xdp")) else { return Ok(None) };
+        if value("xdp_prog=").is_some() {
+            return Ok(None);
+        }
+        let claim = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let index = netdevice::name_to_index(&claim, name)
+            .map_err(|cause| io::Error::new(io::Error::from(cause).kind(), format!("interface `{name}`: {cause}")))?;
+        // A name of sockets belongs to a network namespace, as interfaces do, and is free again when its owner is killed.
+        let owner = SocketAddrUnix::new_abstract_name(format!("sprat af_xdp {index}").as_bytes())?;
+        bind(&claim, &owner).map_err(|_| {
+            let reason = format!("another node has interface `{name}` already; give this one an interface of its own");
+            io::Error::new(io::ErrorKind::AddrInUse, reason)
+        })?;
+        attached::remove_ours(index)?;
+        let wanted = Wanted { address, vlan, kernel_has_it: kernel_has(address)? };
+        let file = object::file(&Program::of(&wanted)).map_err(io::Error::other)?;
+        Ok(Some(Self { file: memory_file(&file)?, _claim: claim }))
+    }
+
+    /// The argument by which DPDK finds the program.
+    pub(super) fn argument(&self) -> String {
+        format!("xdp_prog=/proc/self/fd/{}", self.file.as_raw_fd())
+    }
+}
+
+fn kernel_has(address: SocketAddr) -> io::Result<bool> {
+    let same = |theirs: &nix::sys::socket::SockaddrStorage| match address {
+        SocketAddr::V4(own) => theirs.as_sockaddr_in().is_some_and(|theirs| theirs.ip() == *own.ip()),
+        SocketAddr::V6(own) => theirs.as_sockaddr_in6().is_some_and(|theirs| theirs.ip() == *own.ip()),
+    };
+    Ok(getifaddrs()?.filter_map(|interface| interface.address).any(|theirs| same(&theirs)))
+}
+
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let file = memfd_create("sprat-xdp", MemfdFlags::CLOEXEC)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(file)
+}

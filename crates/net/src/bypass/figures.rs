@@ -1,0 +1,28 @@
+//! What the driver tells of its devices.
+
+use super::BypassTx;
+use super::port::Port;
+use crate::Figure;
+
+impl BypassTx {
+    /// Adds how the devices fare, and how many of their frames are in use.
+    pub(crate) fn figures(&self, figures: &mut Vec<Figure>) {
+        let sum = |of: fn(&Port) -> usize| self.ports.iter().map(of).sum::<usize>() as u64;
+        figures.push(Figure::new("frames_in_use", sum(Port::frames_in_use)));
+        figures.push(Figure::new("frames_max", sum(Port::frames_max)));
+        for device in self.ports.iter().map(Port::state) {
+            let name = ("device", device.name.as_str());
+            let mac = device.mac.to_string();
+            let who = [name, ("driver", device.driver.as_str()), ("mac", mac.as_str())];
+            figures.push(Figure::labelled("device_info", &who, 1));
+            let values = [
+                ("device_up", u64::from(device.up)),
+                ("device_changes_total", device.changes),
+                ("device_missed_total", device.missed),
+                ("device_errors_total", device.errors),
+                ("device_no_buffer_total", device.no_buffer),
+            ];
+            figures.extend(values.map(|(what, value)| Figure::labelled(what, &[name], value)));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a node tells of its network to those who watch it.
+
+use std::borrow::Cow;
+
+use crate::Counters;
+
+/// A number by name, as metrics have it: names that end in `_total` only grow, and labels stand behind the name, as in
+/// `device_up{device="net_af_packet0"}`. A name has at most [`MAX_NAME`] bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Figure {
+    /// Its name, perhaps with labels.
+    pub name: Cow<'static, str>,
+    /// Its value.
+    pub value: u64,
+}
+
+/// Longest name of a figure, bytes: its length has one byte on the network.
+pub const MAX_NAME: usize = 255;
+
+/// Longest value of a label, bytes; what is longer is cut.
+const MAX_LABEL: usize = 64;
+
+impl Figure {
+    /// A figure without labels.
+    #[must_use]
+    pub fn new(name: &'static str, value: u64) -> Self {
+        Self { name: name.into(), value }
+    }
+
+    /// A figure with one to three labels, each a name and a value. Of values, what has a meaning of its own in metrics is
+    /// replaced by `_`.
+    #[must_use]
+    pub fn labelled(name: &'static str, labels: &[(&'static str, &str)], value: u64) -> Self {
+        let plain = |c: char| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') { c } else { '_' };
+        let label = |(name, value): &(&str, &str)| {
+            let value: String = value.chars().take(MAX_LABEL).map(plain).collect();
+            format!("{name}=\"{value}\"")
+        };
+        let labels: Vec<_> = labels.iter().map(label).collect();
+        let name = format!("{name}{{{}}}", labels.join(","));
+        assert!(name.len() <= MAX_NAME, "{name} is longer than {MAX_NAME} bytes");
+        Self { name: name.into(), value }
+    }
+}
+
+impl Counters {
+    /// The same as figures.
+    pub fn figures(&self, figures: &mut Vec<Figure>) {
+        let named = [
+            ("network_frames_in_total", self.frames_in),
+            ("network_bytes_in_total", self.bytes_in),
+            ("network_frames_out_total", self.frames_out),
+            ("network_bytes_out_total", self.bytes_out),
+            ("network_dropped_full_total", self.dropped_full),
+            ("network_dropped_size_total", self.dropped_size),
+            ("network_dropped_unreachable_total", self.dropped_unreachable),
+            ("network_dropped_refused_total", self.dropped_refused),
+            ("network_dropped_other_total", self.dropped_other),
+            ("network_malformed_total", self.malformed),
+            ("network_foreign_total", self.foreign),
+            ("network_corrupt_total", self.corrupt),
+            ("network_no_buffer_total", self.no_buffer),
+            ("network_receive_errors_total", self.receive_errors),
+            ("network_sends_total", self.sends),
+            ("network_segmented_total", self.segmented),
+            ("network_connected_total", self.connected),
+            ("network_accepted_total", self.accepted),
+            ("network_rejected_total", self.rejected),
+            ("network_connect_failed_total", self.connect_failed),
+            ("network_closed_total", self.closed),
+        ];
+        figures.extend(named.map(|(name, value)| Figure::new(name, value)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figure;
+
+    #[test]
+    fn labels_are_plain_and_short() {
+        let figure = Figure::labelled("up", &[("device", "a\"b\\c\nd"), ("mac", &"x".repeat(100))], 1);
+        assert_eq!(figure.name, format!("up{{device=\"a_b_c_d\",mac=\"{}\"}}", "x".repeat(64)));
+    }
+}
