@@ -222,6 +222,12 @@ fn what_a_hundred_microseconds_come_from() {
         (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
         (at(Seen { held_ns: 90_000, ..quiet }, quiet), Cause::Untold(End::Client), Verdict::Machine),
         (at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }), Cause::Round, Verdict::Unexplained),
+        // The server waits for a lock that the client has, and the client was interrupted.
+        (
+            at(Seen { held_ns: 60_000, ..interrupted }, Seen { held_ns: 95_000, ..quiet }),
+            Cause::Interrupt(End::Client),
+            Verdict::Kernel,
+        ),
         (at(quiet, quiet), Cause::Nothing, Verdict::Unexplained),
         (Evidence { cleaned_bytes: 1, ..at(quiet, interrupted) }, Cause::Cleaner, Verdict::Store),
         (Evidence { resent: 1, ..at(quiet, quiet) }, Cause::Retransmission, Verdict::Network),
