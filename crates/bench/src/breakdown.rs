@@ -41,11 +41,21 @@ const MOST_KEYS: usize = 10_000;
 /// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping [MMS].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
+/// Stages inside the server, and the counters that tell their medians.
+const INSIDE: [(&str, &str); 4] = [
+    ("rpc", "request_rpc_p50_ns"),
+    ("parse", "request_parse_p50_ns"),
+    ("look-up, append", "request_object_p50_ns"),
+    ("answer", "request_answer_p50_ns"),
+];
+
 /// Medians of one kind of operation, ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stages {
     out: f64,
     server: f64,
+    /// Of the server's, in the order of [`INSIDE`]: of other requests, each with a stamp of its own.
+    inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,
 }
@@ -105,6 +115,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
 
     let word = transport.word();
     tell(word, &rows, ping, findings);
+    inside(word, &rows, findings);
     draw(word, &rows, ping, findings);
     let stamp = stamp_cost();
     let read = rows[0].1;
@@ -136,7 +147,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
 fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     let mut table = Table::new(&["", "Co", "Ci", "client", "driver + network", "server", "total", "total / ping"]);
     for (name, stages) in rows {
-        let Stages { out, server, back, total } = *stages;
+        let Stages { out, server, back, total, .. } = *stages;
         let times = [out, back, out + back, stages.path(), server, total].map(units::time);
         let ratio = ping.map_or_else(String::new, |ping| format!("{:.2}x", total / ping));
         table.row([vec![name.clone()], times.to_vec(), vec![ratio]].concat());
@@ -153,21 +164,43 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     findings.table(&format!("Where the time goes over {word}: medians, one operation at a time, both spinning"), table);
 }
 
+/// The stages inside the server.
+fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
+    let names: Vec<&str> = INSIDE.iter().map(|(name, _)| *name).collect();
+    let mut table = Table::new(&[&[""], &names[..], &["S without their stamps"]].concat());
+    for (name, stages) in rows {
+        let times = stages.inside.iter().chain([&stages.server]).map(|&ns| units::time(ns));
+        table.row(std::iter::once(name.clone()).chain(times).collect());
+    }
+    findings.table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
+}
+
 /// A drawing for each size: its read, its write, and the ping. What goes out and what comes back between the ends is known as a sum
 /// only, and drawn as two halves.
 fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
-    const KINDS: [&str; 4] =
-        ["client code (Co, Ci)", "driver, network, driver (Uo, Ui: halves of their sum)", "server code (S)", "ping"];
+    const KINDS: [&str; 7] = [
+        "client code (Co, Ci)",
+        "driver, network, driver (Uo, Ui: halves of their sum)",
+        "ping",
+        "server code (S): rpc",
+        "S: parse",
+        "S: look-up, append",
+        "S: answer",
+    ];
+    let inside = (3..).zip(0..INSIDE.len());
     for (pair, size) in rows.chunks(2).zip(SIZES) {
         let bar = |(name, stages): &(String, Stages)| {
             let half = stages.path() / 2.0;
-            let parts = vec![(0, stages.out), (1, half), (2, stages.server), (1, half), (0, stages.back)];
+            // Their stamps left out: they share what the server takes without them.
+            let scale = stages.server / stages.inside.iter().sum::<f64>().max(1.0);
+            let mut parts = vec![(0, stages.out), (1, half)];
+            parts.extend(inside.clone().map(|(kind, stage)| (kind, stages.inside[stage] * scale)));
+            parts.extend([(1, half), (0, stages.back)]);
             Bar { name: name.clone(), parts }
         };
         let mut bars: Vec<Bar> = pair.iter().map(bar).collect();
-        bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(3, ping)] }));
-        let kinds = if ping.is_some() { &KINDS[..] } else { &KINDS[..3] };
-        let svg = stacked("median of its time", kinds, &bars, |ns| units::short(&units::time(ns)));
+        bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(2, ping)] }));
+        let svg = stacked("median of its time", &KINDS, &bars, |ns| units::short(&units::time(ns)));
         findings.figure(&format!("{} over {word}", units::object_size(size)), svg);
     }
 }
@@ -192,9 +225,15 @@ impl Bench {
             let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
             samples.iter_mut().zip([out, back, total]).for_each(|(samples, ticks)| samples.push(ticks));
         }
-        let server = self.single.counters()?.get("request_p50_ns").context("a server that is timed")?;
+        let counters = self.single.counters()?;
+        let told = |name| -> Result<f64> { Ok(counters.get(name).context("a server that is timed")? as f64) };
+        let server = told("request_p50_ns")?;
+        let mut inside = [0.0; INSIDE.len()];
+        for (stage, (_, name)) in inside.iter_mut().zip(INSIDE) {
+            *stage = told(name)?;
+        }
         let [out, back, total] = samples.map(|samples| self.median(samples).unwrap_or(0.0));
-        Ok(Stages { out, back, total, server: server as f64 })
+        Ok(Stages { out, server, inside, back, total })
     }
 
     /// The median of the drivers' own round trip, ns; `None` for drivers without one.

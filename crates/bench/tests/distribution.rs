@@ -222,6 +222,12 @@ fn what_a_hundred_microseconds_come_from() {
         (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
         (at(Seen { held_ns: 90_000, ..quiet }, quiet), Cause::Untold(End::Client), Verdict::Machine),
         (at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }), Cause::Round, Verdict::Unexplained),
+        // The server waits for a lock that the client has, and the client was interrupted.
+        (
+            at(Seen { held_ns: 60_000, ..interrupted }, Seen { held_ns: 95_000, ..quiet }),
+            Cause::Interrupt(End::Client),
+            Verdict::Kernel,
+        ),
         (at(quiet, quiet), Cause::Nothing, Verdict::Unexplained),
         (Evidence { cleaned_bytes: 1, ..at(quiet, interrupted) }, Cause::Cleaner, Verdict::Store),
         (Evidence { resent: 1, ..at(quiet, quiet) }, Cause::Retransmission, Verdict::Network),
@@ -253,6 +259,16 @@ fn only_the_tail_has_cliffs() {
     }
     assert_eq!(find(&all), vec![]);
     assert_eq!(find(&Latencies::new()), vec![]);
+    // What a heavy tail has behind a step is no second one.
+    let (mut heavy, mut random) = (Latencies::new(), Random(2));
+    for number in 0..SAMPLES {
+        heavy.record(whole(match number % 100 {
+            0 | 1 => Smooth::Pareto(1.2).draw(1_000.0, &mut random),
+            2 => 6_000.0 * (1.0 + 0.04 * random.normal()),
+            _ => Smooth::LogNormal(0.1).draw(1_000.0, &mut random),
+        }));
+    }
+    assert_eq!(find(&heavy).len(), 1, "{:?}", find(&heavy));
     // And one far off is found even if it has nothing but itself.
     (0..100).for_each(|_| all.record(1_000_000));
     let [Cliff { at_ns, count: 100, .. }] = find(&all)[..] else { panic!("{:?}", find(&all)) };

@@ -122,6 +122,8 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
         let counters = client.server_stats(&locator).expect("counters");
         let value = |name: &str| counters.iter().find(|counter| counter.name == name).expect("a timed server").value;
         assert!(value("requests_timed_total") >= 2 && value("request_p50_ns") > 0);
+        // The second request was stamped in stages.
+        assert!(value("request_rpc_p50_ns") > 0 && value("thread_ran_ns_total") > 0);
         server.stop().expect("an orderly end");
     }
 }

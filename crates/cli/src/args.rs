@@ -601,7 +601,7 @@ pub(crate) struct PromisesArgs {
 pub(crate) enum OverArg {
     /// Past the kernel, over memory that both processes share.
     Memif,
-    /// Past the kernel, as para-virtual devices do it.
+    /// Past the kernel, as para-virtual devices do it (needs a build with DPDK).
     Virtio,
     /// Kernel UDP.
     #[value(name = "fast+udp")]
@@ -625,8 +625,8 @@ pub(crate) enum OpArg {
   sprat bench distribution -C tcp:host=192.168.100.31,port=12246 --label 'virtual function'
   sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html")]
 pub(crate) struct DistributionArgs {
-    /// Paths, each with a server of its own that spins on the last core, measured in turns [default: fast+udp and tcp, with memif
-    /// before them in a build with DPDK].
+    /// Paths, each with a server of its own that spins on the last core, measured in turns [default: memif,
+    /// fast+udp,tcp].
     #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
     pub(crate) over: Vec<OverArg>,
     /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells most.

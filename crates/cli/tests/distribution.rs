@@ -69,7 +69,7 @@ fn what_cannot_be_measured_or_read_is_named() {
         nobody.stderr
     );
     if cfg!(not(feature = "dpdk")) {
-        let without = run(&["bench", "distribution", "--over", "memif", "--out", &out]);
+        let without = run(&["bench", "distribution", "--over", "virtio", "--out", &out]);
         assert!(without.code != Some(0) && without.stderr.contains("docs/bypass.md"), "{}", without.stderr);
     }
 }

@@ -30,9 +30,9 @@ pub trait Service: Handler {
         false
     }
 
-    /// A request was the server's for so many [`ticks`].
-    fn lap(&mut self, ticks: u64) {
-        let _ = ticks;
+    /// A frame, most often a request, was the server's between these two [`ticks`].
+    fn lap(&mut self, came: u64, left: u64) {
+        let _ = (came, left);
     }
 
     /// A round of the node's loop took so many [`ticks`], from one to the next: more than its work when the thread was held up.
@@ -89,10 +89,13 @@ impl<D: Driver, S: Service> Node<D, S> {
         if frames > 0 {
             // What could be answered at once does not wait for the rest of the turn.
             endpoint.flush(&mut Stamped::new(driver.tx(), &mut left, timed));
-            if timed && left > came {
-                service.lap(left - came);
-            }
         }
+        let answered = left > came;
+        if answered {
+            service.lap(came, left);
+        }
+        // Long answers begin to leave only below.
+        let waits = timed && frames > 0 && !answered;
         let mut worked = service.poll(now) || frames > 0;
         if service.asks_for_network() {
             let mut figures = Vec::new();
@@ -100,13 +103,16 @@ impl<D: Driver, S: Service> Node<D, S> {
             endpoint.counters().figures(&mut figures);
             service.network(figures);
         }
-        let tx = driver.tx();
+        let tx = &mut Stamped::new(driver.tx(), &mut left, waits);
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;
         }
         endpoint.poll(now, service, tx);
         endpoint.flush(tx);
+        if waits && left > came {
+            service.lap(came, left);
+        }
         Ok(worked)
     }
 

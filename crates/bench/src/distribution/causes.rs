@@ -93,17 +93,23 @@ impl Evidence {
     /// The cause that is best borne out.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        // Whoever was held up longer: a server that waits for a client is not.
-        let client = (End::Client, self.client);
         let server = self.server.map(|seen| (End::Server, seen));
-        let (end, seen) = match server {
-            Some((_, seen)) if seen.held_ns > self.client.held_ns => (End::Server, seen),
-            _ => client,
-        };
+        let mut held: Vec<(End, Seen)> = [Some((End::Client, self.client)), server]
+            .into_iter()
+            .flatten()
+            .filter(|end| self.explains(end.1.held_ns))
+            .collect();
+        held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
+        let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
+        // Both are held up when one is while it has a lock that the other wants: the one that can tell by what is the culprit.
+        let told = causes().find(|cause| !matches!(cause, Cause::Untold(_) | Cause::Round));
         // Requests to a server that is held up are sent again too: only where nobody was, something was lost.
-        if !self.explains(seen.held_ns) {
-            return if self.resent > 0 { Cause::Retransmission } else { Cause::Nothing };
-        }
+        let nobody = || if self.resent > 0 { Cause::Retransmission } else { Cause::Nothing };
+        told.or_else(|| causes().next()).unwrap_or_else(nobody)
+    }
+
+    /// What held an end up.
+    fn cause_at(&self, end: End, seen: Seen) -> Cause {
         let missing = seen.missing_ns as f64 >= seen.held_ns as f64 * MOST;
         match seen {
             Seen { preempted: 1.., .. } if missing => Cause::Preemption(end),
@@ -111,9 +117,8 @@ impl Evidence {
             _ if end == End::Server && self.cleaned_bytes > 0 => Cause::Cleaner,
             Seen { faults: 1.., .. } => Cause::Fault(end),
             Seen { interrupts: Some(1..), .. } => Cause::Interrupt(end),
-            Seen { interrupts: Some(0), .. } => Cause::Untold(end),
             Seen { interrupts: None, .. } if end == End::Server => Cause::Round,
-            Seen { interrupts: None, .. } => Cause::Untold(end),
+            Seen { interrupts: Some(0) | None, .. } => Cause::Untold(end),
         }
     }
 

@@ -25,9 +25,12 @@ pub fn ccdf(all: &[&Distributions]) -> String {
     let (least, most) = ends(all);
     // Eight decades are as many as a report has room for.
     let decades = (-least_share.log10()).ceil().clamp(1.0, 8.0);
-    let share = |share: f64| units::short(&format!("{} %", units::digits(share * 100.0)));
-    let ticks = (0..=8).map(|decade| -f64::from(decade)).filter(|&at| at >= -decades);
-    let ticks = ticks.map(|at| Tick { at, label: share(10_f64.powf(at)) }).collect();
+    let ticks = (0_u8..=8).filter(|&decade| f64::from(decade) <= decades).map(|decade| {
+        let decimals = usize::from(decade.saturating_sub(2));
+        let percent = 10_f64.powf(2.0 - f64::from(decade));
+        Tick { at: -f64::from(decade), label: format!("{percent:.decimals$} %") }
+    });
+    let ticks = ticks.collect();
     let y = Axis { title: "share that took longer".to_owned(), from: -decades, to: 0.0, ticks };
     let x = Axis::decades("latency", least, most, short_time);
     for line in &mut lines {

@@ -173,6 +173,10 @@ fn told(latencies: &crate::hist::Latencies, share: f64) -> String {
 }
 
 fn percent(share: f64) -> String {
+    // Three digits after the point are too few for a few in a million.
+    if share > 0.0 && share < 1e-4 {
+        return format!("{:.5} %", share * 100.0);
+    }
     format!("{} %", units::digits(share * 100.0))
 }
 

@@ -79,8 +79,9 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     climb(lab, "reads of 1 MB, one and four in flight, and of 100 B, many in flight; one spinning client", rungs)
 }
 
-/// Measures every plan of every rung in turn, each round in the other direction.
-fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>) -> Result<Results> {
+/// Measures every plan of every rung in turn, each round in the other direction, then stops them. A series is called after its rung and
+/// its plan.
+pub(super) fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>) -> Result<Results> {
     let _pinned = Pinned::to(lab.client_core)?;
     let mut series: Vec<Series> = Vec::new();
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
@@ -103,6 +104,7 @@ fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>) ->
     }
     drop(fifo);
     for (loaded, _) in rungs {
+        // Connections close before their server is stopped.
         drop(loaded.target);
         drop(loaded.server);
     }

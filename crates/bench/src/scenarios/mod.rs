@@ -33,8 +33,8 @@ pub use latency::{contention, durable_write, read_latency, write_latency};
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
-use crate::cpu::{Fifo, Pinned};
-use crate::load::{Entry, Measured, Plan, Series, interleave};
+use crate::cpu::Fifo;
+use crate::load::{Measured, Plan, Series};
 use crate::system::{Durability, Server, Setup, System};
 use crate::table::Table;
 use crate::target::Target;
@@ -170,19 +170,10 @@ fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan)
 }
 
 /// Measures all of them turn by turn, then stops them.
-fn measure(lab: &Lab, title: &str, mut loaded: Vec<Loaded>) -> Result<Results> {
-    let _pinned = Pinned::to(lab.client_core)?;
-    let mut entries: Vec<Entry<'_>> = loaded
-        .iter_mut()
-        .map(|one| Entry { target: one.target.as_mut(), plan: one.plan.clone(), label: one.label.clone() })
-        .collect();
-    let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
-    let series = interleave(&mut entries, lab.rounds)?;
-    drop(fifo);
-    for one in loaded {
-        // Connections close before their server is stopped.
-        drop(one.target);
-        drop(one.server);
-    }
-    Ok(Results { title: title.to_owned(), series })
+fn measure(lab: &Lab, title: &str, loaded: Vec<Loaded>) -> Result<Results> {
+    let with_its_plan = |one: Loaded| {
+        let plans = vec![("", one.plan.clone())];
+        (one, plans)
+    };
+    ladder::climb(lab, title, loaded.into_iter().map(with_its_plan).collect())
 }

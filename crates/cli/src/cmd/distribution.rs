@@ -71,12 +71,8 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
 }
 
 fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
-    let bypass = cfg!(feature = "dpdk");
-    let asked = match (asked, bypass) {
-        ([], true) => &[OverArg::Memif, OverArg::Udp, OverArg::Tcp][..],
-        ([], false) => &[OverArg::Udp, OverArg::Tcp],
-        (asked, _) => asked,
-    };
+    const USUAL: &[OverArg] = &[OverArg::Memif, OverArg::Udp, OverArg::Tcp];
+    let asked = if asked.is_empty() { USUAL } else { asked };
     let mut paths = Vec::new();
     for path in asked {
         let transport = match path {
@@ -85,7 +81,8 @@ fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
             OverArg::Udp => Transport::Udp,
             OverArg::Tcp => Transport::Tcp,
         };
-        if !bypass && matches!(transport, Transport::Memif | Transport::Virtio) {
+        // Memory interfaces are driven without DPDK.
+        if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
             bail!("this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)", transport.word());
         }
         if !paths.contains(&transport) {

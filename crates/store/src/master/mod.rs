@@ -26,7 +26,7 @@ use sprat_wire::entry::MAX_ENTRY;
 use sprat_wire::op::{Request, Status};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
-use timing::Timing;
+use timing::{Mark, Timing};
 use waiting::Waiting;
 use watchers::Watchers;
 
@@ -138,6 +138,14 @@ impl<D: Disk> Master<D> {
         backup.close(now, |_| {})
     }
 
+    /// A request has come so far.
+    #[inline]
+    fn mark(&mut self, mark: Mark) {
+        if let Some(timing) = &mut self.timing {
+            timing.mark(mark);
+        }
+    }
+
     /// Whether the log is durable up to `position`.
     #[inline]
     fn is_durable(&self, position: u64) -> bool {
@@ -225,13 +233,18 @@ impl<D: Disk> Handler for Master<D> {
 
     #[inline]
     fn request(&mut self, _: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
-        match Request::parse(payload) {
+        self.mark(Mark::Entered);
+        let parsed = Request::parse(payload);
+        self.mark(Mark::Parsed);
+        let outcome = match parsed {
             Ok(request) => self.dispatch(id, &request),
             Err(malformed) => {
                 self.counts.malformed += 1;
                 answer_text(&mut self.held.made, Status::Malformed, &malformed.to_string())
             }
-        }
+        };
+        self.mark(Mark::Done);
+        outcome
     }
 
     #[inline]
@@ -307,9 +320,9 @@ impl<D: Disk> Service for Master<D> {
         self.timing.is_some()
     }
 
-    fn lap(&mut self, ticks: u64) {
+    fn lap(&mut self, came: u64, left: u64) {
         if let Some(timing) = &mut self.timing {
-            timing.request(ticks);
+            timing.request(came, left);
         }
     }
 

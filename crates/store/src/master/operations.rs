@@ -1,6 +1,7 @@
 //! What a master does for each request.
 
 use super::body::Body;
+use super::timing::Mark;
 use super::{MAX_ENTRY, Master};
 use crate::answers::{answer, answer_text};
 use sprat_disk::Disk;
@@ -61,7 +62,9 @@ impl<D: Disk> Master<D> {
     #[inline]
     fn read(&mut self, id: RequestId, table: u32, key: &[u8]) -> Outcome<Body> {
         self.counts.reads += 1;
-        let Some(found) = self.log.find(table, key) else {
+        let found = self.log.find(table, key);
+        self.mark(Mark::Found);
+        let Some(found) = found else {
             return self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Reexecute));
         };
         let version = self.log.entry(found).version;
@@ -153,6 +156,7 @@ impl<D: Disk> Master<D> {
         let len = HEADER_BYTES + key.len() + value.len();
         debug_assert!(len <= MAX_ENTRY);
         let put = self.seal_if_short(len).and_then(|()| self.log.put(table, key, value));
+        self.mark(Mark::Found);
         put.map(|written| written.version).map_err(|full| self.full(full))
     }
 

@@ -1,11 +1,36 @@
 //! A master that is timed: how long requests were its own, how long its rounds took, and how its thread fared.
 
-use sprat_net::{Laps, Scale, ThreadAccount};
+use sprat_net::{Laps, Scale, ThreadAccount, ticks};
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// It has been handed to the master.
+    Entered,
+    /// It is known what it asks.
+    Parsed,
+    /// The object has been looked up, or appended.
+    Found,
+    /// Its answer is ready for the RPC layer.
+    Done,
+}
+
+/// Stages of a request and their counters: what RPC does before and behind the master, then the marks' distances.
+const STAGES: [&str; 4] =
+    ["request_rpc_p50_ns", "request_parse_p50_ns", "request_object_p50_ns", "request_answer_p50_ns"];
 
 /// What `--timed` keeps.
 #[derive(Debug)]
 pub(super) struct Timing {
     requests: Laps,
+    /// Requests timed, whole and in stages.
+    count: u64,
+    /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long answer.
+    entered: bool,
+    /// Every other request is stamped between its stages. It is left out of the whole, which would hold the stamps too.
+    staged: bool,
+    marks: [u64; STAGES.len()],
+    stages: [Laps; STAGES.len()],
     scale: Scale,
     longest_round: u64,
     /// The round that tells these counters is work that nobody else's request waits for.
@@ -15,16 +40,50 @@ pub(super) struct Timing {
 impl Timing {
     /// Takes 20 ms.
     pub(super) fn new() -> Self {
-        Self { requests: Laps::default(), scale: Scale::measure(), longest_round: 0, told: false }
+        Self {
+            requests: Laps::default(),
+            count: 0,
+            entered: false,
+            staged: false,
+            marks: [0; STAGES.len()],
+            stages: Default::default(),
+            scale: Scale::measure(),
+            longest_round: 0,
+            told: false,
+        }
     }
 
     #[inline]
-    pub(super) fn request(&mut self, ticks: u64) {
-        self.requests.push(ticks);
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.entered = true;
+        if self.staged {
+            self.marks[mark as usize] = ticks();
+        }
+    }
+
+    /// What came in a frame, and left then.
+    #[inline]
+    pub(super) fn request(&mut self, came: u64, left: u64) {
+        if !std::mem::take(&mut self.entered) {
+            return;
+        }
+        self.count += 1;
+        if self.staged {
+            let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
+            // Requests that neither find nor append have no such mark; of a frame of many, these are the last one's.
+            if [came, entered, parsed, found, done, left].is_sorted() {
+                let times = [(entered - came) + (left - done), parsed - entered, found - parsed, done - found];
+                self.stages.iter_mut().zip(times).for_each(|(stage, ticks)| stage.push(ticks));
+            }
+        } else {
+            self.requests.push(left.saturating_sub(came));
+        }
+        self.staged = !self.staged;
     }
 
     #[inline]
     pub(super) fn round(&mut self, ticks: u64) {
+        self.entered = false; // whose answer waits for the disk is not timed
         if std::mem::take(&mut self.told) {
             return;
         }
@@ -32,10 +91,10 @@ impl Timing {
     }
 
     /// Its counters, of the calling thread, which is the master's; the next who asks is told of the requests and rounds since.
-    pub(super) fn counters(&mut self) -> [(&'static str, u64); 8] {
+    pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
-        let counters = [
-            ("requests_timed_total", self.requests.count()),
+        let mut counters = vec![
+            ("requests_timed_total", self.count),
             ("request_p50_ns", self.nanos(self.requests.median())),
             ("longest_round_ns", self.nanos(self.longest_round)),
             ("thread_clock_ns_total", self.nanos(account.at)),
@@ -44,7 +103,11 @@ impl Timing {
             ("thread_waited_total", account.waited),
             ("thread_faults_total", account.faults),
         ];
+        for (name, stage) in STAGES.iter().zip(&self.stages) {
+            counters.push((name, self.nanos(stage.median())));
+        }
         self.requests.clear();
+        self.stages.iter_mut().for_each(Laps::clear);
         self.longest_round = 0;
         self.told = true;
         counters
@@ -62,6 +125,38 @@ mod tests {
 
     fn value(timing: &mut Timing, name: &str) -> u64 {
         timing.counters().into_iter().find(|counter| counter.0 == name).expect("a counter").1
+    }
+
+    #[test]
+    fn stages_are_told_beside_the_whole_and_not_in_it() {
+        let mut timing = Timing::new();
+        let at = |micros: u64| 1_000_000_000 + micros * 10_000; // ticks of any length
+        let pass = |timing: &mut Timing, marks, left| {
+            timing.request(at(0), at(900)); // a frame that brings no request
+            timing.mark(Mark::Entered);
+            timing.marks = marks;
+            timing.request(at(0), at(left));
+        };
+        for _ in 0..5 {
+            pass(&mut timing, [0; 4], 100); // a whole one
+            pass(&mut timing, [10, 30, 60, 100].map(at), 500); // in stages, which cost more
+            pass(&mut timing, [0; 4], 100);
+            pass(&mut timing, [at(10), 0, 0, at(100)], 500); // neither found nor appended
+        }
+        let ns = |micros: u64| timing.scale.nanos(micros * 10_000);
+        let wanted = [
+            ("request_p50_ns", ns(100)),
+            ("request_rpc_p50_ns", ns(10) + ns(400)),
+            ("request_parse_p50_ns", ns(20)),
+            ("request_object_p50_ns", ns(30)),
+            ("request_answer_p50_ns", ns(40)),
+        ];
+        let counters = timing.counters();
+        for (name, wanted) in wanted {
+            let told = counters.iter().find(|counter| counter.0 == name).expect("a counter").1;
+            assert!((told as f64 - wanted).abs() <= 1.0, "{name}: {told}, not {wanted}");
+        }
+        assert_eq!(counters[0], ("requests_timed_total", 20));
     }
 
     #[test]
