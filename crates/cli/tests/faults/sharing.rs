@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::load::{client, mixed};
 use crate::net::{alone, ip};
+use crate::support::PATIENCE;
 use crate::{local, serve, table, until};
 
 /// The kernel's addresses on the interface, beside the node's.
@@ -45,7 +46,16 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
             let datagrams = UdpSocket::bind((HERE, 5001)).expect("the kernel's port");
             go.send(()).expect("it waits");
             // The far end hangs up when it has seen enough.
-            let (mut stream, _) = echo.accept().expect("the kernel's connection");
+            echo.set_nonblocking(true).expect("a socket can be told");
+            let mut accepted = None;
+            until("the far end calls", || {
+                accepted = echo.accept().ok();
+                accepted.is_some()
+            });
+            let (mut stream, _) = accepted.expect("just seen");
+            stream.set_nonblocking(false).expect("a socket can be told");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+            datagrams.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
             let mut buffer = [0; 4096];
             loop {
                 match stream.read(&mut buffer).expect("the kernel carries it") {
