@@ -78,7 +78,7 @@ fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
             dpdk::start(&named)?;
         }
         if bypass.devices.is_empty() {
-            let (port, checksums) = Dpdk::open(None, mac(0), mtu)?;
+            let (port, checksums) = Dpdk::open(None, mac(0), mtu, bypass.vlan)?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
@@ -93,7 +93,7 @@ fn open_ports(bypass: &Bypass, mtu: u16) -> io::Result<Vec<(Port, Checksums)>> {
         }
         #[cfg(feature = "dpdk")]
         false => {
-            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu)?;
+            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu, bypass.vlan)?;
             Ok((Port::Dpdk(port), checksums))
         }
         #[cfg(not(feature = "dpdk"))]

@@ -41,12 +41,17 @@ impl Kind {
 }
 
 impl Dpdk {
-    /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
-    /// says who writes checksums. DPDK has been started.
+    /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes, in
+    /// frames of that VLAN; also says who writes checksums. DPDK has been started.
     ///
     /// # Errors
     /// What DPDK says of it; packets longer than it carries.
-    pub(in crate::bypass) fn open(name: Option<&str>, mac: Option<Mac>, mtu: u16) -> io::Result<(Self, Checksums)> {
+    pub(in crate::bypass) fn open(
+        name: Option<&str>,
+        mac: Option<Mac>,
+        mtu: u16,
+        vlan: Option<u16>,
+    ) -> io::Result<(Self, Checksums)> {
         let kind = Kind::of(name.unwrap_or_default());
         let mut arguments = name.map(str::to_owned);
         if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
@@ -62,7 +67,8 @@ impl Dpdk {
         let seat = Seat::take()?;
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
         let pool = Pool::new(FRAMES, room, device.node())?;
-        device.set_up(&Setup { mac, mtu: (!kind.fixed).then_some(mtu), check: !kind.memory }, &pool)?;
+        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory };
+        device.set_up(&setup, &pool)?;
         let checksums = match (kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,
             (false, true) => Checksums::Device,
