@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-store bench-bypass sim kills fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-bypass sim kills fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -23,6 +23,9 @@ build: setup ## build the `sprat` binary, optimised
 
 test: ## everything that must hold: format, lints, dependencies, a short fuzz run, all tests
 	@scripts/test
+
+test-guest: build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
+	@SPRAT=$(SPRAT) scripts/test-guest
 
 demo: build ## the store on real files: import, verify, measure, kill, restart, verify
 	$(SPRAT) demo

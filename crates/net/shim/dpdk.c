@@ -9,6 +9,7 @@
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_ether.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
@@ -141,6 +142,8 @@ int sprat_dpdk_describe(uint16_t port, struct sprat_device *device)
 		device->can |= SPRAT_CAN_CHECK_RECEIVED;
 	if (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM)
 		device->can |= SPRAT_CAN_CHECK_SENT;
+	if (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER)
+		device->can |= SPRAT_CAN_FILTER_VLAN;
 	return 0;
 }
 
@@ -152,6 +155,8 @@ int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
 	conf.rxmode.mtu = setup->mtu;
 	if (setup->use & SPRAT_CAN_CHECK_RECEIVED)
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	if (setup->use & SPRAT_CAN_FILTER_VLAN)
+		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	if (setup->use & SPRAT_CAN_CHECK_SENT)
 		conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 	int result = rte_eth_dev_configure(port, 1, 1, &conf);
@@ -186,7 +191,12 @@ int sprat_dpdk_start(uint16_t port)
 	return rte_eth_dev_start(port);
 }
 
-int sprat_dpdk_hear(uint16_t port, const uint8_t *group)
+int sprat_dpdk_hear_vlan(uint16_t port, uint16_t vlan)
+{
+	return rte_eth_dev_vlan_filter(port, vlan, 1);
+}
+
+int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group)
 {
 	struct rte_ether_addr mac;
 	memcpy(mac.addr_bytes, group, sizeof(mac.addr_bytes));
@@ -237,6 +247,11 @@ uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t 
 		struct rte_mbuf *mbuf = mbufs[i];
 		/* Buffers hold the longest frame there is, so a frame in pieces is longer than that. */
 		if (unlikely(mbuf->nb_segs != 1)) {
+			rte_pktmbuf_free(mbuf);
+			continue;
+		}
+		/* A virtual function may have its tags taken off by the card's owner. The host reads them in the frame. */
+		if (unlikely(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && rte_vlan_insert(&mbuf)) {
 			rte_pktmbuf_free(mbuf);
 			continue;
 		}

@@ -40,6 +40,8 @@ struct sprat_device {
 
 #define SPRAT_CAN_CHECK_RECEIVED 1u
 #define SPRAT_CAN_CHECK_SENT 2u
+/* Takes in frames of chosen VLANs only, if used. */
+#define SPRAT_CAN_FILTER_VLAN 4u
 
 /* How a device is to be set up. */
 struct sprat_setup {
@@ -83,8 +85,9 @@ int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
 int sprat_dpdk_start(uint16_t port);
-/* Has a started device take in frames to a group, by its hardware address. */
-int sprat_dpdk_hear(uint16_t port, const uint8_t *group);
+/* Have a started device take in frames to a group, by its hardware address; frames of a VLAN. */
+int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group);
+int sprat_dpdk_hear_vlan(uint16_t port, uint16_t vlan);
 /* Stops, closes and removes it. */
 void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */

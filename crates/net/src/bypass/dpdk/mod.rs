@@ -67,7 +67,7 @@ impl Dpdk {
             outgoing: Vec::with_capacity(MAX_OUTGOING),
             up: device.is_up(),
             changes: 0,
-            restart: Nanos(0) + RESTART,
+            restart: Nanos(0) + if device.is_started() { HANDSHAKE } else { RESTART },
             trouble,
             below: device.arguments().and_then(Interface::below),
             dials: device.arguments().is_some_and(dials),
@@ -222,8 +222,10 @@ impl Dpdk {
         }
         self.flush(counters);
         let up = self.device.is_up() && self.stands();
-        self.changes += u64::from(up != self.up);
-        self.up = up;
+        if up != self.up {
+            (self.up, self.restart) = (up, now + RESTART); // the peer ends first what it began
+            self.changes += 1;
+        }
         up
     }
 

@@ -78,7 +78,8 @@ impl Dpdk {
         let seat = Seat::take()?;
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
         let pool = Pool::new(FRAMES, room, device.node())?;
-        device.set_up(&Setup { mac, mtu: (!kind.fixed).then_some(mtu), check: !kind.memory }, &pool)?;
+        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory };
+        device.set_up(&setup, &pool)?;
         let checksums = match (kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,
             (false, true) => Checksums::Device,

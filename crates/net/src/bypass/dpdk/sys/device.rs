@@ -23,6 +23,7 @@ pub(in crate::bypass) struct Device {
     name: String,
     about: Description,
     group: Option<Mac>,
+    vlan: Option<u16>,
     started: bool,
     copies: bool,
     /// With which it was opened, and how it was set up.
@@ -43,6 +44,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) mac: Option<Mac>,
     /// Largest IP packet; `None` leaves it to the device.
     pub(in crate::bypass) mtu: Option<u16>,
+    /// The VLAN of all its frames. Most cards take in any; virtual functions those that they were told of.
+    pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device is to check what it can.
     pub(in crate::bypass) check: bool,
 }
@@ -85,6 +88,7 @@ impl Device {
                 name,
                 about,
                 group: None,
+                vlan: None,
                 started: false,
                 copies,
                 arguments,
@@ -176,7 +180,9 @@ impl Device {
     /// # Errors
     /// What DPDK says.
     pub(in crate::bypass) fn set_up(&mut self, setup: &Setup, pool: &Pool) -> io::Result<()> {
-        let using = if setup.check { self.about.can & (ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT) } else { 0 };
+        let check = if setup.check { ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT } else { 0 };
+        let filter = if setup.vlan.is_some() { ffi::CAN_FILTER_VLAN } else { 0 };
+        let using = self.about.can & (check | filter);
         let raw = RawSetup {
             pool: pool.as_ptr(),
             mac: setup.mac.as_ref().map_or(std::ptr::null(), |mac| mac.0.as_ptr()),
@@ -194,6 +200,7 @@ impl Device {
             self.about.mac = mac.0;
         }
         self.setup = Some(*setup);
+        self.vlan = setup.vlan.filter(|_| using & ffi::CAN_FILTER_VLAN != 0);
         Ok(())
     }
 
@@ -206,13 +213,24 @@ impl Device {
         if self.started { self.apply() } else { Ok(()) }
     }
 
+    /// Tells it what to take in; a start makes it forget.
     fn apply(&self) -> io::Result<()> {
-        let Some(group) = self.group else { return Ok(()) };
-        // SAFETY: the port is ours; an address has six bytes, which are copied.
-        match unsafe { ffi::sprat_dpdk_hear(self.port, group.0.as_ptr()) } {
-            0 => Ok(()),
-            code => Err(error(&format!("have device {} hear the group {group}", self.name), code)),
+        let (name, port) = (&self.name, self.port);
+        if let Some(vlan) = self.vlan {
+            // SAFETY: the port is ours.
+            let code = unsafe { ffi::sprat_dpdk_hear_vlan(port, vlan) };
+            if code < 0 {
+                return Err(error(&format!("have device {name} hear VLAN {vlan}"), code));
+            }
         }
+        if let Some(group) = self.group {
+            // SAFETY: the port is ours; an address has six bytes, which are copied.
+            let code = unsafe { ffi::sprat_dpdk_hear_group(port, group.0.as_ptr()) };
+            if code < 0 {
+                return Err(error(&format!("have device {name} hear the group {group}"), code));
+            }
+        }
+        Ok(())
     }
 
     /// Starts it. Again, later, if it says that its peer is not there yet.

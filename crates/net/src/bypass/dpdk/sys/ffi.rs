@@ -35,6 +35,7 @@ pub(super) struct Description {
 
 pub(super) const CAN_CHECK_RECEIVED: u32 = 1;
 pub(super) const CAN_CHECK_SENT: u32 = 2;
+pub(super) const CAN_FILTER_VLAN: u32 = 4;
 
 /// `struct sprat_setup`.
 #[repr(C)]
@@ -107,7 +108,8 @@ shim! {
     fn sprat_dpdk_describe(port: u16, device: *mut Description) -> c_int;
     fn sprat_dpdk_setup(port: u16, setup: *const RawSetup) -> c_int;
     fn sprat_dpdk_start(port: u16) -> c_int;
-    fn sprat_dpdk_hear(port: u16, group: *const u8) -> c_int;
+    fn sprat_dpdk_hear_group(port: u16, group: *const u8) -> c_int;
+    fn sprat_dpdk_hear_vlan(port: u16, vlan: u16) -> c_int;
     fn sprat_dpdk_close(port: u16);
     fn sprat_dpdk_link(port: u16) -> c_int;
     fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
