@@ -41,8 +41,9 @@ const MAX_PARKED: usize = 64;
 /// Answers to pings kept for whoever asks; more are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Frames taken from one port before the others have their turn.
-const BURST: usize = 32;
+/// Frames taken from one port before the others have their turn, and whoever asked: a few, so that what they lead to is
+/// sent while the next are read.
+const BURST: usize = 4;
 
 /// Looks at the ports in one call that finds nothing. A look costs some 10 ns, and whoever asks has far more to do
 /// before asking again, with a frame perhaps lying there: half of that would be its delay.

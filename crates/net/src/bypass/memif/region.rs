@@ -109,6 +109,18 @@ impl Region {
         }
     }
 
+    /// The same, to be written.
+    #[inline]
+    pub(super) fn prefetch_to_write(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if offset < self.len {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            let line = self.start.as_ptr().wrapping_add(offset);
+            // SAFETY: a hint, which no address makes wrong.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
+        }
+    }
+
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU16 {
         let at = self.at(offset, 2);

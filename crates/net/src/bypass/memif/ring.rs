@@ -27,7 +27,10 @@ const AWAKE: u16 = 1;
 const CONTINUES: u16 = 1;
 
 /// Frames that are published at once, at the latest: the peer works on the first while the next are written.
-const PUBLISH: u16 = 8;
+const PUBLISH: u16 = 2;
+
+/// Lines of a frame that are fetched ahead: those of a short one.
+const LINES: usize = 3;
 
 /// Bytes of a ring, in whole cache lines.
 pub(super) fn ring_bytes(log2_slots: u8) -> usize {
@@ -204,7 +207,26 @@ impl Sender {
         self.published = self.next;
         let at = if self.place.buffers.is_some() { HEAD } else { TAIL };
         self.place.region(regions).store(self.place.offset + at, self.next);
+        self.prepare(regions);
         true
+    }
+
+    /// Has the next slot, and the first lines of its buffer, fetched to be written: they are the peer's as yet.
+    #[inline]
+    fn prepare(&self, regions: &[Region]) {
+        if self.next == self.end {
+            return;
+        }
+        let slot = match self.place.buffers {
+            Some(buffers) => self.place.empty(buffers, self.next),
+            None => self.place.slot(regions, self.next),
+        };
+        self.place.region(regions).prefetch_to_write(self.place.slot_at(self.next));
+        if let Some(region) = regions.get(usize::from(slot.region)) {
+            for line in 0..LINES {
+                region.prefetch_to_write(slot.offset as usize + 64 * line);
+            }
+        }
     }
 
     /// Whether the peer sleeps, and has not been woken for what was published since.
@@ -241,6 +263,8 @@ pub(super) struct Receiver {
     next: u16,
     released: u16,
     end: u16,
+    /// Where the next frame probably lies: region, offset, and how far buffers are apart.
+    guess: (u16, u32, u32),
 }
 
 impl Receiver {
@@ -250,7 +274,7 @@ impl Receiver {
         if place.buffers.is_some() {
             place.region(regions).store(place.offset + HEAD, place.slots());
         }
-        Self { place, next: 0, released: 0, end: 0 }
+        Self { place, next: 0, released: 0, end: 0, guess: (0, 0, 0) }
     }
 
     /// How far the peer has come.
@@ -277,6 +301,7 @@ impl Receiver {
             if self.next == self.end {
                 return Ok(None);
             }
+            self.foresee(regions);
             if self.end.wrapping_sub(self.next) > self.place.slots() {
                 return Err(Broken("a position beyond the ring's end"));
             }
@@ -285,6 +310,9 @@ impl Receiver {
         loop {
             let slot = self.place.slot(regions, self.next);
             self.next = self.next.wrapping_add(1);
+            let (_, guessed, apart) = self.guess;
+            let apart = slot.offset.wrapping_sub(guessed.wrapping_sub(apart));
+            self.guess = (slot.region, slot.offset.wrapping_add(apart), apart);
             if self.next != self.end {
                 self.foresee(regions);
             }
@@ -305,22 +333,30 @@ impl Receiver {
         }
     }
 
-    /// Has the next frame's first lines fetched while this one is copied.
+    /// Has the next slot and the first lines of its frame fetched at once, the frame from where it probably lies: to read
+    /// first where it does would be one wait behind the other.
     #[inline]
     fn foresee(&self, regions: &[Region]) {
-        let slot = self.place.slot(regions, self.next);
-        if let Some(region) = regions.get(usize::from(slot.region)) {
-            region.prefetch(slot.offset as usize);
-            region.prefetch(slot.offset as usize + 64);
+        self.place.region(regions).prefetch(self.place.slot_at(self.next));
+        let (region, offset, _) = self.guess;
+        if let Some(region) = regions.get(usize::from(region)) {
+            for line in 0..LINES {
+                region.prefetch(offset as usize + 64 * line);
+            }
         }
     }
 
-    /// Gives the peer back the slots of what was taken.
+    /// Gives the peer back the slots of what was taken, many at once: each look at what the other has written costs both
+    /// a line's way between two cores, and a peer that has three quarters of the ring is in no hurry.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
-        if self.released == self.next {
-            return;
+        if self.next.wrapping_sub(self.released) >= self.place.slots() / 4 {
+            self.give_back(regions);
         }
+    }
+
+    #[cold]
+    fn give_back(&mut self, regions: &[Region]) {
         let region = self.place.region(regions);
         match self.place.buffers {
             Some(buffers) => {
