@@ -4,6 +4,7 @@
 #![cfg(feature = "dpdk")]
 
 mod garbage;
+mod links;
 mod load;
 mod middle;
 mod net;

@@ -208,7 +208,8 @@ impl Message {
             CONNECTED => Self::Connected,
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
-                let text = raw.reason.split(|&byte| byte == 0).next().unwrap_or_default();
+                // A zero ends it, at the latest the last byte, whatever that is.
+                let text = raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
                 Self::Disconnect(std::str::from_utf8(text).map_err(|_| BadMessage::Text)?.to_owned())
             }
             unknown => return Err(BadMessage::Type(unknown)),
@@ -323,6 +324,16 @@ mod tests {
             };
             prop_assert!(reason.split('\0').next().expect("one").starts_with(&read));
         }
+    }
+
+    /// Found by fuzzing.
+    #[test]
+    fn a_reason_without_an_end_is_read_as_it_would_be_written() {
+        let mut bytes = [b'x'; MESSAGE_BYTES];
+        bytes[..2].copy_from_slice(&DISCONNECT.to_ne_bytes());
+        let read = Message::parse(&bytes).expect("text");
+        assert_eq!(read, Message::Disconnect("x".repeat(95)));
+        assert_eq!(Message::parse(&read.to_bytes()), Ok(read));
     }
 
     #[test]
