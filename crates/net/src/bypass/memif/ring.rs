@@ -422,7 +422,7 @@ mod tests {
                     (Sender::new(theirs), receiver)
                 }
             };
-            let (mut queue, mut shown, mut held) = (VecDeque::new(), 0, 0);
+            let (mut queue, mut shown, mut held, mut unseen) = (VecDeque::new(), 0, 0, 0);
             let mut into = [0; 64];
             for (number, (step, len)) in steps.into_iter().enumerate() {
                 match step {
@@ -432,10 +432,11 @@ mod tests {
                         prop_assert_eq!(put(&mut sender, &regions, &frame), there_is_room);
                         if there_is_room {
                             queue.push_back(frame);
+                            unseen += 1;
                         }
-                        if step == 1 {
+                        if step == 1 || unseen >= PUBLISH {
                             sender.publish(&regions);
-                            shown = queue.len();
+                            (shown, unseen) = (queue.len(), 0);
                         }
                     }
                     2 => {
