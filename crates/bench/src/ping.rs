@@ -45,12 +45,25 @@ pub struct Ladder {
     pub rungs: Vec<Rung>,
 }
 
-/// Climbs for about that long, all rungs in turns. `bytes`: of the objects. The table of the benchmarks is made, and left.
+/// Who stands at the ladder's foot.
+pub struct Climber(Single);
+
+impl Climber {
+    /// Connects. The table of the benchmarks is made, and left.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub fn connect(options: &Options) -> Result<Self> {
+        Ok(Self(Single::new(Client::connect(options)?)?))
+    }
+}
+
+/// Climbs for about that long, all rungs in turns. `bytes`: of the objects.
 ///
 /// # Errors
 /// When the cluster does not answer as it should.
-pub fn climb(options: &Options, bytes: usize, duration: Duration) -> Result<Ladder> {
-    let mut single = Single::new(Client::connect(options)?)?;
+pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladder> {
+    let Climber(mut single) = climber;
     let objects = Objects::new(bytes, KEYS);
     single.fill(&objects)?;
     let (scale, start) = (Scale::measure(), Instant::now());

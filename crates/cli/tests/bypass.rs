@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use support::{Random, ServerProcess, run, skip, sprat};
+use support::{Random, ServerProcess, ip, run, skip, sprat};
 
 /// Servers and clients here spin on cores of their own, of which there are few: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -179,14 +179,6 @@ impl Drop for Cable {
         for name in &self.names {
             let _ = ip(&["netns", "delete", name]);
         }
-    }
-}
-
-fn ip(args: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 

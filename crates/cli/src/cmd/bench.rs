@@ -9,6 +9,7 @@ use sprat_bench::load::{Arrivals, Pace};
 use sprat_bench::machine::Machine;
 use sprat_bench::ours::{self, Sockets};
 use sprat_bench::peers::Peer;
+use sprat_bench::ping::{Climber, climb};
 use sprat_bench::promises::{self, Chapter};
 use sprat_bench::report::{Report, write_json};
 use sprat_bench::scenarios::{self, Lab, Results};
@@ -77,16 +78,18 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
 
 /// Connects to a running cluster; says how to start one if there is none.
 fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
-    let coordinator = &connect.coordinator;
     // A host that bypasses the kernel is one for all its clients.
     let sockets = if connect.local.is_some() { Sockets::One } else { Sockets::Each };
-    ours::connect(&connect.options(), clients, sockets, Mode::Sleep).with_context(|| {
-        let start = match coordinator.as_str() {
-            DEFAULT_COORDINATOR => "sprat server".to_owned(),
-            other => format!("sprat server -C {other} --with-coordinator"),
-        };
-        format!("no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C")
-    })
+    ours::connect(&connect.options(), clients, sockets, Mode::Sleep).with_context(|| absent(&connect.coordinator))
+}
+
+/// That no cluster answers there, and what to do about it.
+fn absent(coordinator: &str) -> String {
+    let start = match coordinator {
+        DEFAULT_COORDINATOR => "sprat server".to_owned(),
+        other => format!("sprat server -C {other} --with-coordinator"),
+    };
+    format!("no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C")
 }
 
 pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
@@ -106,9 +109,9 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
-    cluster(&args.connect, 1)?; // says what is in the way
     let options = args.connect.options();
-    let ladder = sprat_bench::ping::climb(&options, args.size as usize, Duration::from_secs_f64(args.seconds));
+    let climber = Climber::connect(&options).with_context(|| absent(&args.connect.coordinator))?;
+    let ladder = climb(climber, args.size as usize, Duration::from_secs_f64(args.seconds));
     ours::forget(&options).context("dropping the table that was measured")?;
     let ladder = ladder?;
     print_line(&if args.json { serde_json::to_string(&ladder)? } else { ladder.table().to_string() })?;

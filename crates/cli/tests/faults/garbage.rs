@@ -5,10 +5,10 @@ use std::time::Duration;
 use sprat_wire::packet::Header;
 use zerocopy::IntoBytes as _;
 
-use crate::load::{client, mixed};
-use crate::net::{Plug, alone, cable, wait};
-use crate::support::{COORDINATOR, Random};
-use crate::{local, metrics, serve, table, until, until_nothing_is_in_use};
+use crate::load::mixed;
+use crate::net::{Plug, alone, wait};
+use crate::support::Random;
+use crate::{metrics, over_a_cable, table, until, until_nothing_is_in_use};
 
 /// Rounds of garbage, and frames in each: fewer than the device's ring holds.
 const ROUNDS: u64 = 100;
@@ -39,10 +39,7 @@ enum Fate {
 #[test]
 fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
     alone(|| {
-        cable("s0", "c0").expect("a cable");
-        let folder = tempfile::tempdir().expect("a folder");
-        let server = serve(folder.path(), "net_af_packet0,iface=s0", COORDINATOR);
-        let mut client = client(&server.coordinator, &local("net_af_packet1,iface=c0"));
+        let (_folder, server, mut client) = over_a_cable();
         let table = table(&mut client, "t");
         mixed(&mut client, table, 200, 1);
         let (node, plug) = (Plug::of("s0").mac, Plug::of("c0"));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::load::{client, mixed};
-use crate::net::{alone, cable, ip};
-use crate::support::COORDINATOR;
+use crate::net::{alone, cable};
+use crate::support::{COORDINATOR, ip};
 use crate::{local, serve, table, until_nothing_is_in_use};
 
 /// How long the client works before, during and after a failure.

@@ -22,9 +22,10 @@ use std::time::Instant;
 
 use load::{client, mixed};
 use middle::Middle;
-use net::{alone, cable, ip};
+use net::{alone, cable};
 use sprat_client::{Client, Table};
-use support::{COORDINATOR, PATIENCE, ServerProcess};
+use support::{COORDINATOR, PATIENCE, ServerProcess, ip};
+use tempfile::TempDir;
 
 /// Where the server under test tells its counters; it has a network of its own.
 const METRICS: &str = "127.0.0.1:9100";
@@ -40,6 +41,15 @@ fn serve(folder: &Path, device: &str, coordinator: &str) -> ServerProcess {
 /// Our end of what leads to the server, for a client in this process.
 fn local(device: &str) -> String {
     format!("fast+dpdk:host=10.97.0.2,port=0,dev={device}")
+}
+
+/// A server at one end of a cable, `s0`, its folder, and a client at the other, `c0`.
+fn over_a_cable() -> (TempDir, ServerProcess, Client) {
+    cable("s0", "c0").expect("a cable");
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = serve(folder.path(), "net_af_packet0,iface=s0", COORDINATOR);
+    let client = client(&server.coordinator, &local("net_af_packet1,iface=c0"));
+    (folder, server, client)
 }
 
 /// What the server has counted.
@@ -123,10 +133,7 @@ fn loss_reordering_and_repetition_change_no_answer() {
 #[test]
 fn a_link_that_goes_down_comes_back() {
     alone(|| {
-        cable("s0", "c0").expect("a cable");
-        let folder = tempfile::tempdir().expect("a folder");
-        let server = serve(folder.path(), "net_af_packet0,iface=s0", COORDINATOR);
-        let mut client = client(&server.coordinator, &local("net_af_packet1,iface=c0"));
+        let (_folder, server, mut client) = over_a_cable();
         let table = table(&mut client, "t");
         mixed(&mut client, table, 500, 1);
         for (down, other) in [("s0", "our end"), ("c0", "the other end")] {
@@ -151,10 +158,7 @@ fn a_link_that_goes_down_comes_back() {
 #[test]
 fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
     alone(|| {
-        cable("s0", "c0").expect("a cable");
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut server = serve(folder.path(), "net_af_packet0,iface=s0", COORDINATOR);
-        let mut client = client(&server.coordinator, &local("net_af_packet1,iface=c0"));
+        let (_folder, mut server, mut client) = over_a_cable();
         let table = table(&mut client, "t");
         for life in 0_u64..3 {
             let fresh = crate::table(&mut client, &format!("life {life}"));

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::panic::resume_unwind;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use nix::sys::socket::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::support::skip;
+use crate::support::{ip, skip};
 
 /// DPDK is one for the process, and servers spin on cores of which there are few: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -53,15 +52,6 @@ pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
     ip(&["link", "add", a, "type", "veth", "peer", "name", b])?;
     ip(&["link", "set", a, "up"])?;
     ip(&["link", "set", b, "up"])
-}
-
-/// Runs `ip` in this thread's namespace.
-pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
-    }
 }
 
 /// One end of a cable, as raw frames.

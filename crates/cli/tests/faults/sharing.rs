@@ -9,8 +9,9 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 
 use crate::load::{client, mixed};
-use crate::net::{alone, ip};
+use crate::net::alone;
 use crate::support::PATIENCE;
+use crate::support::ip;
 use crate::{local, serve, table, until};
 
 /// The kernel's addresses on the interface, beside the node's.

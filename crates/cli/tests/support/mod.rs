@@ -232,6 +232,15 @@ pub(crate) fn read_all(path: &Path) -> Vec<u8> {
     bytes
 }
 
+/// Runs `ip` in this thread's network namespace.
+pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
 /// Says that something cannot be tested on this machine, also to `make test`, which reads it out at its end.
 pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");

@@ -55,11 +55,11 @@ const CLOCK_ROUNDS: u32 = 64;
 /// Time between two looks at links and neighbours.
 const TEND: Duration = Duration::from_millis(1);
 
-/// Longest sleep while a neighbour is asked whether it is there.
-const WATCHING: Duration = Duration::from_millis(10);
-
 /// The same while a port comes to terms with its peer, who waits for each answer.
 const JOIN: Duration = Duration::from_micros(20);
+
+/// Longest sleep while a neighbour is asked whether it is there.
+const WATCHING: Duration = Duration::from_millis(10);
 
 /// The driver that bypasses the kernel. Lives on the thread that opened it.
 pub struct BypassDriver {

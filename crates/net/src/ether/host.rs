@@ -286,12 +286,12 @@ impl Host {
         len: usize,
         now: impl FnOnce() -> Nanos,
     ) -> Result<&Route, Unroutable> {
-        let generation = self.generation();
-        if !self.paths.has(peer, generation) {
+        let (place, generation) = (place(peer), self.generation());
+        if !self.paths.has(place, peer, generation) {
             let routes = self.find(peer, now)?;
-            self.paths.put(peer, generation, routes);
+            self.paths.put(place, peer, generation, routes);
         }
-        Ok(self.paths.pick(peer, len))
+        Ok(self.paths.pick(place, len))
     }
 
     #[cold]

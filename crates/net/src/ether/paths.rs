@@ -35,16 +35,16 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Whether there are ways to a peer, of that generation.
+    /// Whether there are ways to a peer, of that generation; `place` is the peer's.
     #[inline]
-    pub(super) fn has(&self, peer: SocketAddr, generation: u32) -> bool {
-        self.0[place(peer)].as_ref().is_some_and(|ways| ways.peer == peer && ways.generation == generation)
+    pub(super) fn has(&self, place: usize, peer: SocketAddr, generation: u32) -> bool {
+        self.0[place].as_ref().is_some_and(|ways| ways.peer == peer && ways.generation == generation)
     }
 
-    /// The way of a datagram of `len` bytes to a peer, to which there [is](Self::has) one.
+    /// The way of a datagram of `len` bytes to the peer of a place, to which there [is](Self::has) one.
     #[inline]
-    pub(super) fn pick(&mut self, peer: SocketAddr, len: usize) -> &Route {
-        let ways = self.0[place(peer)].as_mut().expect("there are ways");
+    pub(super) fn pick(&mut self, place: usize, len: usize) -> &Route {
+        let ways = self.0[place].as_mut().expect("there are ways");
         let mut at = 0;
         if len >= LONG && ways.routes.len() > 1 {
             ways.turn = (ways.turn + 1) % ways.routes.len();
@@ -55,10 +55,10 @@ impl Paths {
         route
     }
 
-    /// Takes note of the ways to a peer.
-    pub(super) fn put(&mut self, peer: SocketAddr, generation: u32, routes: Vec<Route>) {
+    /// Takes note of the ways to a peer; `place` is the peer's.
+    pub(super) fn put(&mut self, place: usize, peer: SocketAddr, generation: u32, routes: Vec<Route>) {
         assert!(!routes.is_empty(), "a way at least");
-        self.0[place(peer)] = Some(Ways { peer, generation, routes, turn: 0, used: 0, heard: 0 });
+        self.0[place] = Some(Ways { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
 
     /// A datagram came from a peer over a link. Whether that is one of the ways we know.

@@ -8,6 +8,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::net::netdevice;
 
+use super::argument;
 use super::netlink::{DELETED_LINK, Kernel, LINKS, Message, NEW_LINK};
 
 /// Messages read in one look; the others wait for the next.
@@ -46,8 +47,7 @@ impl Interface {
     /// stand on none, or on one that the kernel says nothing of.
     pub(super) fn below(arguments: &str) -> Option<Self> {
         let kernel_keeps = arguments.starts_with("net_af_packet") || arguments.starts_with("net_af_xdp");
-        let name =
-            arguments.split(',').find_map(|argument| argument.strip_prefix("iface=")).filter(|_| kernel_keeps)?;
+        let name = argument(arguments, "iface=").filter(|_| kernel_keeps)?;
         Self::named(name).ok()
     }
 

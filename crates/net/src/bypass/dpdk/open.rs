@@ -4,9 +4,9 @@ use std::io;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::Dpdk;
 use super::sys::{Device, Pool, Seat, Setup};
 use super::xdp::Shared;
+use super::{Dpdk, argument};
 use crate::Mac;
 use crate::bypass::open::{Address, FRAME_ROOM};
 use crate::ether::Checksums;
@@ -93,9 +93,8 @@ impl Dpdk {
 
 /// Removes the socket on which a device listened whose process was killed: the next could not be made.
 fn clear_socket(arguments: &str) {
-    let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
-    let Some(path) = value("iface=").filter(|_| arguments.starts_with("net_vhost")) else { return };
-    if value("client=") == Some("1") {
+    let Some(path) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_vhost")) else { return };
+    if argument(arguments, "client=") == Some("1") {
         return;
     }
     // By a kind of socket that the device does not take.

@@ -141,7 +141,7 @@ impl Joining {
                 if !to_server.has_cookie(&self.regions) || !to_client.has_cookie(&self.regions) {
                     return Err(refused("a ring that is none"));
                 }
-                let theirs = Sender::new(*to_client).buffer(&self.regions);
+                let theirs = to_client.buffer(&self.regions);
                 if theirs < buffer as usize {
                     let mend = format!("set bsize={buffer} at the client, or a smaller mtu at the server");
                     return Err(refused(format!("buffers of {theirs} bytes are too short for a frame: {mend}")));

@@ -12,7 +12,6 @@ mod region;
 mod ring;
 mod socket;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IoSlice};
@@ -52,8 +51,6 @@ pub(super) struct Memif {
     backlog: VecDeque<Vec<u8>>,
     /// Frames written whole before they go anywhere: those whose checksum needs all there is.
     whole: Vec<u8>,
-    /// The peer has been asked to wake us.
-    asleep: Cell<bool>,
     changes: u64,
     errors: u64,
     trouble: Option<String>,
@@ -97,7 +94,6 @@ impl Memif {
             state: State::Apart(Nanos(0)),
             backlog: VecDeque::new(),
             whole: Vec::new(),
-            asleep: Cell::new(false),
             changes: 0,
             errors: 0,
             trouble: None,
@@ -140,59 +136,48 @@ impl Memif {
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
     #[inline]
     pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
-        let total = route.len() + len;
-        if !route.is_blind() {
-            let mut whole = std::mem::take(&mut self.whole);
-            whole.clear();
-            whole.resize(route.len(), 0);
-            parts.iter().for_each(|part| whole.extend_from_slice(part));
-            route.finish(&mut whole);
-            self.send_frame(&whole, counters);
-            self.whole = whole;
+        if route.is_blind() {
+            let mut headers = [0; MAX_HEADERS];
+            let headers = &mut headers[..route.len()];
+            route.finish_before(headers, len);
+            self.send_parts(headers, parts, route.len() + len, counters);
             return;
         }
-        let mut headers = [0; MAX_HEADERS];
-        let headers = &mut headers[..route.len()];
-        route.finish_before(headers, len);
-        if let State::Joined(joined) = &mut self.state
-            && self.backlog.is_empty()
-        {
-            match joined.sender.room(&joined.regions, total) {
-                Ok(Some((region, at))) => {
-                    let region = &joined.regions[usize::from(region)];
-                    region.write(at, headers);
-                    let mut at = at + headers.len();
-                    for part in parts {
-                        region.write(at, part);
-                        at += part.len();
-                    }
-                    joined.sender.commit(&joined.regions);
-                    return;
-                }
-                Ok(None) => {}
-                Err(broken) => return self.part(&broken.into()),
-            }
-        }
-        let mut frame = Vec::with_capacity(total);
-        frame.extend_from_slice(headers);
-        parts.iter().for_each(|part| frame.extend_from_slice(part));
-        self.keep(frame, counters);
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.resize(route.len(), 0);
+        parts.iter().for_each(|part| whole.extend_from_slice(part));
+        route.finish(&mut whole);
+        self.send_frame(&whole, counters);
+        self.whole = whole;
     }
 
     /// Takes a whole frame to send.
     pub(super) fn send_frame(&mut self, frame: &[u8], counters: &mut Counters) {
-        if self.backlog.is_empty() && self.put(frame) {
-            return;
+        self.send_parts(frame, &[], frame.len(), counters);
+    }
+
+    /// Takes a frame of `len` bytes: `head`, and behind it the parts.
+    #[inline]
+    fn send_parts(&mut self, head: &[u8], parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+        if !self.backlog.is_empty() || !self.put(head, parts, len) {
+            self.keep(head, parts, counters);
         }
-        self.keep(frame.to_vec(), counters);
     }
 
     /// Writes a frame into the ring, if there is room.
-    fn put(&mut self, frame: &[u8]) -> bool {
+    #[inline]
+    fn put(&mut self, head: &[u8], parts: &[IoSlice<'_>], len: usize) -> bool {
         let State::Joined(joined) = &mut self.state else { return false };
-        match joined.sender.room(&joined.regions, frame.len()) {
+        match joined.sender.room(&joined.regions, len) {
             Ok(Some((region, at))) => {
-                joined.regions[usize::from(region)].write(at, frame);
+                let region = &joined.regions[usize::from(region)];
+                region.write(at, head);
+                let mut at = at + head.len();
+                for part in parts {
+                    region.write(at, part);
+                    at += part.len();
+                }
                 joined.sender.commit(&joined.regions);
                 true
             }
@@ -205,11 +190,13 @@ impl Memif {
     }
 
     #[cold]
-    fn keep(&mut self, frame: Vec<u8>, counters: &mut Counters) {
+    fn keep(&mut self, head: &[u8], parts: &[IoSlice<'_>], counters: &mut Counters) {
         if self.backlog.len() >= MAX_BACKLOG {
             counters.dropped_full += 1;
             self.backlog.pop_front();
         }
+        let mut frame = head.to_vec();
+        parts.iter().for_each(|part| frame.extend_from_slice(part));
         self.backlog.push_back(frame);
     }
 
@@ -232,7 +219,7 @@ impl Memif {
     #[cold]
     fn catch_up(&mut self) {
         while let Some(frame) = self.backlog.pop_front() {
-            if !self.put(&frame) {
+            if !self.put(&frame, &[], frame.len()) {
                 self.backlog.push_front(frame);
                 return;
             }
@@ -265,7 +252,6 @@ impl Memif {
         match &self.state {
             State::Joined(joined) => {
                 joined.receiver.sleep(&joined.regions, true);
-                self.asleep.set(true);
                 if joined.receiver.has_news(&joined.regions) {
                     sources.nap(Duration::ZERO);
                 }
@@ -286,12 +272,9 @@ impl Memif {
         }
     }
 
-    /// Awake again. Whether there may be more to tend to than frames.
-    #[inline]
+    /// Awake again, behind [`sources`](Self::sources): the peer need not wake us.
     pub(super) fn wake(&mut self) {
-        if let State::Joined(joined) = &mut self.state
-            && self.asleep.replace(false)
-        {
+        if let State::Joined(joined) = &mut self.state {
             joined.receiver.sleep(&joined.regions, false);
             let mut count = [0; 8];
             let _ = rustix::io::read(&joined.alarm, &mut count);
@@ -364,7 +347,6 @@ impl Memif {
                 self.say(&joined.socket, why);
             }
         }
-        self.asleep.set(false);
         self.trouble = Some(why.to_string());
     }
 

@@ -128,6 +128,11 @@ impl Place {
         region.store(self.offset + FLAGS, AWAKE);
     }
 
+    /// Bytes of the first slot's buffer.
+    pub(super) fn buffer(&self, regions: &[Region]) -> usize {
+        self.slot(regions, 0).len as usize
+    }
+
     /// Whether it says that it is a ring.
     pub(super) fn has_cookie(&self, regions: &[Region]) -> bool {
         let mut cookie = [0; 4];
@@ -154,11 +159,6 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(place: Place) -> Self {
         Self { place, next: 0, published: 0, end: 0, rung: 0 }
-    }
-
-    /// Bytes of the next slot's buffer.
-    pub(super) fn buffer(&self, regions: &[Region]) -> usize {
-        self.place.slot(regions, self.next).len as usize
     }
 
     /// Room for a frame of `len` bytes in the next slot: its region and offset. `None` while the ring is full.

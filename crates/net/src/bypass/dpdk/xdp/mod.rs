@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with};
 
 use self::program::{Program, Wanted};
+use super::argument;
 
 /// What a device needs to share its interface, for as long as it may be opened.
 pub(super) struct Shared {
@@ -30,9 +31,10 @@ impl Shared {
     /// # Errors
     /// No such interface; one that another node has; what the kernel says.
     pub(super) fn prepare(arguments: &str, address: SocketAddr, vlan: Option<u16>) -> io::Result<Option<Self>> {
-        let value = |key: &str| arguments.split(',').find_map(|argument| argument.strip_prefix(key));
-        let Some(name) = value("iface=").filter(|_| arguments.starts_with("net_af_xdp")) else { return Ok(None) };
-        if value("xdp_prog=").is_some() {
+        let Some(name) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_af_xdp")) else {
+            return Ok(None);
+        };
+        if argument(arguments, "xdp_prog=").is_some() {
             return Ok(None);
         }
         let claim = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
