@@ -261,3 +261,23 @@ fn whoever_sleeps_is_woken() {
         });
     });
 }
+
+#[test]
+fn more_interfaces_than_a_sleeper_can_wait_for_are_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let many = |host: &str, role: &str| -> BypassDriver {
+        let devices = (1..8).map(|number| end(folder.path(), host, role, number).to_string());
+        let devices: String =
+            devices.map(|locator| format!(",dev={}", locator.split_once("dev=").expect("one").1)).collect();
+        open(&format!("{}{devices}", end(folder.path(), host, role, 0)).parse().expect("a locator"))
+    };
+    let (mut server, mut client) = (many("10.9.0.2", "server"), many("10.9.0.1", "client"));
+    until("all are up", || {
+        take(&mut server);
+        take(&mut client);
+        client.devices().iter().all(|device| device.up)
+    });
+    let mut sources = Sources::default();
+    server.sources(&mut sources);
+    assert!(sources.room() > 0 && sources.longest().is_some());
+}

@@ -37,7 +37,10 @@ const CALL: Duration = Duration::from_millis(20);
 /// while, and whoever begins anew each time never ends.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Longest sleep while frames wait for room.
+/// Descriptors that an interface is woken by, at most.
+const SOURCES: usize = 2;
+
+/// Longest sleep while frames wait for room, or where there is no place to wait for a wake-up.
 const CROWDED: Duration = Duration::from_millis(1);
 
 /// One end of a memory interface.
@@ -249,6 +252,9 @@ impl Memif {
 
     /// What to sleep on. The peer is asked to wake us until [`wake`](Self::wake).
     pub(super) fn sources<'a>(&'a self, now: Nanos, sources: &mut Sources<'a>) {
+        if sources.room() <= SOURCES {
+            return sources.nap(CROWDED); // others want a place too
+        }
         match &self.state {
             State::Joined(joined) => {
                 joined.receiver.sleep(&joined.regions, true);
