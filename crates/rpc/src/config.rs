@@ -46,6 +46,17 @@ pub const MIN_MTU: usize = 576;
 /// Largest frame used, bytes: what a packet's 16-bit payload length can say.
 pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
 
+/// Longest frame by which a path is tried before a session uses it, bytes: Ethernet's longest. What says that it takes more
+/// connects processes of one machine.
+pub const PROBE_BYTES: usize = 9000;
+
+/// Times that a session is asked for in the frames this end can do before narrower ones are tried as well.
+pub const WIDE_TRIES: u32 = 2;
+
+/// The narrower ones, bytes, widest first: what fits UDP over IPv6 in Ethernet's common packets of 1500 bytes, and in those of
+/// 1280 that every link of IPv6's carries (RFC 8200).
+pub const NARROW_MTUS: [u32; 2] = [1452, 1232];
+
 /// Bytes of a response that live in the slot itself; a longer one needs a body.
 pub const INLINE_BYTES: usize = 64;
 

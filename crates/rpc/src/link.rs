@@ -7,7 +7,7 @@ use sprat_net::{Nanos, Transmit};
 use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
 use zerocopy::IntoBytes;
 
-use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU};
+use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU, PROBE_BYTES};
 use crate::counters::Counters;
 use crate::random::Random;
 
@@ -137,6 +137,12 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         let header = link.header(Kind::Refuse, 0, 0, why as usize, 0);
         self.send(&link, header, [&[], &[]]);
     }
+}
+
+/// What a control packet of `len` bytes of payload must be followed by to fill a frame of `frame` bytes.
+pub(crate) fn padding(len: usize, frame: usize) -> &'static [u8] {
+    static ZEROES: [u8; PROBE_BYTES] = [0; PROBE_BYTES];
+    &ZEROES[..frame.min(PROBE_BYTES).saturating_sub(HEADER_BYTES + len)]
 }
 
 /// The header, with the flag that asks for an acknowledgement.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::MAX_MESSAGE;
-use sprat_wire::packet::{Accept, Connect, FROM_SERVER, Kind, PROTOCOL_VERSION, Packet, Refusal};
+use sprat_wire::packet::{Accept, Connect, FROM_SERVER, HEADER_BYTES, Kind, PROTOCOL_VERSION, Packet, Refusal};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
@@ -14,7 +14,7 @@ use crate::config::{
 };
 use crate::config::{RELIABLE_RTO, UNUSED_TTL};
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
-use crate::link::{Io, Link, held};
+use crate::link::{Io, Link, held, padding};
 use crate::message::Owner;
 use crate::message::incoming::{Arrival, Incoming, Overdue, plausible};
 use crate::message::outgoing::Sender;
@@ -172,14 +172,14 @@ impl<B: Copy> Server<B> {
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
-        let Ok(connect) = Connect::ref_from_bytes(payload) else {
+        let Ok((connect, padding)) = Connect::ref_from_prefix(payload) else {
             io.counters.malformed_meaning += 1;
             return;
         };
         let (theirs, nonce) = (connect.session.get(), connect.nonce.get());
         let opening = (from, theirs, nonce);
         if let Some(&index) = self.openings.get(&opening) {
-            return self.accept(io, index);
+            return self.accept(io, index, padding.len());
         }
         let mtu = io.mtu(from, self.mtu).min(connect.mtu.get());
         let asked = usize::from(connect.slots.get());
@@ -216,10 +216,12 @@ impl<B: Copy> Server<B> {
         self.openings.insert(opening, index);
         self.timers.set(index, io.now + UNUSED_TTL);
         io.counters.sessions_opened += 1;
-        self.accept(io, index);
+        self.accept(io, index, padding.len());
     }
 
-    fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32) {
+    /// Says that the session is there, in a frame as long as that which asked for it: so the way back is tried as well, and
+    /// nobody gets more than was sent.
+    fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32, padded: usize) {
         let Some(session) = self.sessions.get(index) else { return };
         let accept = Accept {
             nonce: session.nonce.into(),
@@ -229,7 +231,10 @@ impl<B: Copy> Server<B> {
             ttl: u16::try_from(self.ttl.as_secs()).unwrap_or(u16::MAX).into(),
             mtu: session.link.mtu.into(),
         };
-        io.send(&session.link, session.link.control(Kind::Accept), [accept.as_bytes(), &[]]);
+        let frame =
+            if padded == 0 { 0 } else { (HEADER_BYTES + size_of::<Connect>() + padded).min(session.link.mtu as usize) };
+        let padding = padding(size_of::<Accept>(), frame);
+        io.send(&session.link, session.link.control(Kind::Accept), [accept.as_bytes(), padding]);
     }
 
     #[inline]
@@ -267,7 +272,11 @@ impl<B: Copy> Server<B> {
             Phase::Receiving => {}
             Phase::Running => return busy(io, &link, owner),
             Phase::Retained | Phase::Sending => {
-                if offset == 0 {
+                if offset == 0 && io.mtu(link.peer, self.mtu) < link.mtu {
+                    // The path has become narrower than the session's frames: it takes another session.
+                    io.send(&link, link.control(Kind::Close), [&[], &[]]);
+                    self.end(io.counters, handler, owner.session);
+                } else if offset == 0 {
                     self.repeat(io, handler, owner);
                 }
                 return;

@@ -209,7 +209,7 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`].
+/// Payload of [`Kind::Connect`], at its beginning: zeroes may follow, so that the frame is as long as those to come.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
 pub struct Connect {
@@ -225,7 +225,7 @@ pub struct Connect {
     pub mtu: U32,
 }
 
-/// Payload of [`Kind::Accept`].
+/// Payload of [`Kind::Accept`], at its beginning: as many bytes follow as the frame that it answers has room for.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
 pub struct Accept {

@@ -291,19 +291,19 @@ impl Client {
     }
 
     fn accepted<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, from: SocketAddr, index: u32, payload: &[u8]) {
-        let Ok(accept) = Accept::ref_from_bytes(payload) else {
+        let Ok((accept, _)) = Accept::ref_from_prefix(payload) else {
             io.counters.malformed_meaning += 1;
             return;
         };
-        let session = self.sessions.get_mut(index).filter(|session| {
-            session.state == State::Connecting && session.nonce == accept.nonce.get() && session.link.peer == from
-        });
+        let session = self
+            .sessions
+            .get_mut(index)
+            .filter(|session| session.state == State::Connecting && session.link.peer == from);
         let Some(session) = session else { return };
+        let Some(offered) = session.offered(accept.nonce.get()) else { return };
         let slots = usize::from(accept.slots.get());
         let mtu = accept.mtu.get();
-        if !(MIN_SLOTS..=session.granted).contains(&slots)
-            || !(MIN_MTU..=session.link.mtu as usize).contains(&(mtu as usize))
-        {
+        if !(MIN_SLOTS..=session.granted).contains(&slots) || !(MIN_MTU..=offered as usize).contains(&(mtu as usize)) {
             io.counters.malformed_meaning += 1;
             return;
         }
@@ -358,7 +358,7 @@ impl Client {
             return;
         }
         let session = self.sessions.get_mut(theirs).filter(|session| {
-            session.state == State::Connecting && session.nonce == token && session.link.peer == from
+            session.state == State::Connecting && session.offered(token).is_some() && session.link.peer == from
         });
         let Some(session) = session else { return };
         session.state = State::Idle;
@@ -563,7 +563,7 @@ impl Client {
         H: Handler,
         T: Transmit + ?Sized,
     {
-        let unreachable_after = self.unreachable_after;
+        let (unreachable_after, cap) = (self.unreachable_after, self.mtu);
         let Some(session) = self.sessions.get_mut(index) else { return };
         let silent = io.now.since(session.waiting_since) >= unreachable_after;
         match session.state {
@@ -591,6 +591,10 @@ impl Client {
                 let failure = CallFailure::Deadline { maybe_executed: slot.sent };
                 self.end(io, handler, index, number, Err(failure));
                 continue;
+            }
+            if io.mtu(session.link.peer, cap) < session.link.mtu {
+                // The path has become narrower than the session's frames: it takes another session.
+                return self.lost(io, handler, index);
             }
             match slot.phase {
                 Phase::Asked => session.ask_again(io, number),

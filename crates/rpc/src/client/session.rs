@@ -6,8 +6,8 @@ use sprat_net::{Nanos, Transmit};
 use sprat_wire::packet::{Connect, Kind, PROTOCOL_VERSION};
 use zerocopy::IntoBytes;
 
-use crate::config::{MIN_SLOTS, UNUSED_TTL};
-use crate::link::{Io, Link};
+use crate::config::{MIN_SLOTS, NARROW_MTUS, PROBE_BYTES, UNUSED_TTL, WIDE_TRIES};
+use crate::link::{Io, Link, padding};
 use crate::message::Owner;
 use crate::message::outgoing::Sender;
 use crate::rtt::Rtt;
@@ -86,6 +86,7 @@ pub(crate) struct Session {
     pub(crate) closing: bool,
     /// To be kept open by pings.
     pub(crate) keep_alive: bool,
+    /// Of the widest offer; the narrower ones have those behind it.
     pub(crate) nonce: u32,
     pub(crate) link: Link,
     /// Slots that may be used.
@@ -211,19 +212,50 @@ impl Session {
     /// Sends `Connect` or `Ping`, again if need be.
     pub(crate) fn shake<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         if self.state == State::Connecting {
-            let connect = Connect {
-                version: PROTOCOL_VERSION.into(),
-                slots: u16::try_from(self.granted).expect("slots are bounded").into(),
-                session: index.into(),
-                nonce: self.nonce.into(),
-                mtu: self.link.mtu.into(),
-            };
-            io.send(&self.link, self.link.control(Kind::Connect), [connect.as_bytes(), &[]]);
+            self.offer_all(io, index);
         } else {
             io.send(&self.link, self.link.control(Kind::Ping), [&[], &[]]);
         }
         self.shake_at = io.now + self.rtt.timeout(self.shakes);
         self.shakes += 1;
+    }
+
+    /// Sends `Connect` in a frame as long as those it asks for: if the path is too narrow for them, it gets no answer.
+    /// Then shorter ones follow it, each time. Whichever is accepted first decides; they arrive widest first.
+    fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        let mtu = io.mtu(self.link.peer, self.link.mtu as usize);
+        if mtu < self.link.mtu {
+            // A router has told of a narrower link. What the server may have accepted before is too wide.
+            self.link.mtu = mtu;
+            self.nonce = io.random.next_u32();
+        }
+        let tried = if io.tx.reliable() || self.shakes < WIDE_TRIES { 1 } else { 1 + NARROW_MTUS.len() };
+        for number in 0..tried {
+            let Some(mtu) = self.offer(number) else { continue };
+            let connect = Connect {
+                version: PROTOCOL_VERSION.into(),
+                slots: u16::try_from(self.granted).expect("slots are bounded").into(),
+                session: index.into(),
+                nonce: self.nonce.wrapping_add(u32::try_from(number).expect("few")).into(),
+                mtu: mtu.into(),
+            };
+            let frame = if io.tx.reliable() { 0 } else { PROBE_BYTES.min(mtu as usize) };
+            let padding = padding(size_of::<Connect>(), frame);
+            io.send(&self.link, self.link.control(Kind::Connect), [connect.as_bytes(), padding]);
+        }
+    }
+
+    /// Frames of an offer, bytes: the first is what this end can do, the others are narrower.
+    fn offer(&self, number: usize) -> Option<u32> {
+        match number {
+            0 => Some(self.link.mtu),
+            number => NARROW_MTUS.get(number - 1).copied().filter(|&mtu| mtu < self.link.mtu),
+        }
+    }
+
+    /// What was offered by that nonce: frames of so many bytes.
+    pub(crate) fn offered(&self, nonce: u32) -> Option<u32> {
+        self.offer(usize::try_from(nonce.wrapping_sub(self.nonce)).ok()?)
     }
 
     /// When the session has something to do next.

@@ -73,12 +73,14 @@ pub fn address(node: usize) -> SocketAddr {
 /// Frames a node has sent.
 pub struct Wire {
     weather: Weather,
+    /// What a router has told of the way, bytes.
+    pub told: usize,
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl Transmit for Wire {
     fn mtu(&mut self, _: SocketAddr) -> usize {
-        self.weather.mtu
+        self.weather.mtu.min(self.told)
     }
 
     fn reliable(&self) -> bool {
@@ -89,7 +91,9 @@ impl Transmit for Wire {
         let frame = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
         assert!(frame.len() <= self.weather.mtu, "frame of {} bytes", frame.len());
         assert!(!frame.is_empty());
-        self.sent.push((peer, frame));
+        if frame.len() <= self.told {
+            self.sent.push((peer, frame));
+        }
     }
 
     fn flush(&mut self) {}
@@ -251,6 +255,8 @@ pub struct World {
     heard: Vec<(usize, Vec<u8>)>,
     /// Nodes that hear and send nothing.
     pub cut: Vec<bool>,
+    /// Longest frame that gets anywhere from each node, bytes, whatever the node thinks.
+    pub narrow: Vec<usize>,
     pub config: Config,
 }
 
@@ -265,6 +271,7 @@ impl World {
             count: 0,
             heard: Vec::new(),
             cut: vec![false; nodes],
+            narrow: vec![usize::MAX; nodes],
             config: config.clone(),
             weather,
         };
@@ -276,7 +283,7 @@ impl World {
     }
 
     fn fresh(&mut self) -> Node {
-        let wire = Wire { weather: self.weather.clone(), sent: Vec::new() };
+        let wire = Wire { weather: self.weather.clone(), told: usize::MAX, sent: Vec::new() };
         let endpoint = Endpoint::new(&self.config, self.dice.next());
         Node { endpoint, app: App { think: Duration::from_millis(30), ..App::default() }, wire, busy_until: Nanos(0) }
     }
@@ -332,7 +339,11 @@ impl World {
 
     fn carry(&mut self, from: usize, to: SocketAddr, frame: Vec<u8>) {
         let to = usize::from(to.port() - 1000);
-        if self.cut[from] || self.dice.chance(self.weather.loss) || to >= self.nodes.len() {
+        if self.cut[from]
+            || frame.len() > self.narrow[from]
+            || self.dice.chance(self.weather.loss)
+            || to >= self.nodes.len()
+        {
             return;
         }
         let nanos = (frame.len() as u64 * 1_000_000_000).checked_div(self.weather.rate).unwrap_or(0);
