@@ -105,6 +105,8 @@ pub struct Settings {
     pub rounds: usize,
     /// Object sizes, bytes.
     pub sizes: Vec<usize>,
+    /// Keys of each size; by default 10,000, or as many as hold 64 MB of values.
+    pub keys: Option<u64>,
 }
 
 impl Default for Settings {
@@ -118,6 +120,7 @@ impl Default for Settings {
             duration: Duration::from_secs(1),
             rounds: 3,
             sizes: SIZES.to_vec(),
+            keys: None,
         }
     }
 }
@@ -196,7 +199,7 @@ pub fn measure(
 }
 
 fn measure_cell(targets: &mut [Box<dyn Target>], settings: &Settings, kind: Kind, bytes: usize) -> Result<Vec<Series>> {
-    let keys = (WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64;
+    let keys = settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
     let workload = match kind {
         Kind::Read => Workload::reads(keys, bytes),
         Kind::Write => Workload::writes(keys, bytes),

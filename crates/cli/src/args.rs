@@ -514,6 +514,9 @@ pub(crate) struct BasicArgs {
     /// Only objects of these sizes, bytes.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) sizes: Vec<u32>,
+    /// Keys of each size, drawn evenly; by default 10,000, or what 64 MB hold.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) keys: Option<u64>,
     /// Send at this rate a second, whether answers come or not (open loop).
     #[arg(long, value_name = "OPS", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,

@@ -213,6 +213,12 @@ fn whoever_takes_over_an_address_says_so() {
         let (mut a, b) = pair(settings(first), settings(second));
         let mut heir = Node::new(settings(second), 5);
         let announcement = heir.host.announcement(0).to_vec();
+        let everybody = if a.address().is_ipv4() { [0xff; 6] } else { [0x33, 0x33, 0, 0, 0, 1] };
+        assert_eq!(announcement[..6], everybody);
+        if a.address().is_ipv6() {
+            let (kind, flags) = (announcement[54], announcement[58]);
+            assert_eq!((kind, flags), (136, 0x20), "an advertisement that nobody asked for, and that counts");
+        }
         assert_eq!(a.read(&announcement), Heard::Nothing, "no answer is wanted");
         assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
         let mut stranger = Node::new(settings(first), 6);

@@ -68,6 +68,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
         } else {
             args.sizes.iter().map(|&bytes| usize::try_from(bytes)).collect::<Result<_, _>>()?
         },
+        keys: args.keys,
         ..defaults
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
@@ -102,6 +103,7 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
         seconds: 1.0,
         rounds: 3,
         sizes: Vec::new(),
+        keys: None,
         rate: None,
         html: None,
         json: false,

@@ -141,8 +141,11 @@ pub(super) struct Discovery {
 pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option of an advertisement: the hardware address asked for.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Advertisement flags "solicited" and "override".
-pub(super) const SOLICITED_OVERRIDE: u32 = 0x6000_0000;
+/// Advertisement flags: an answer to a question; what was known before is to be forgotten.
+pub(super) const SOLICITED: u32 = 0x4000_0000;
+pub(super) const OVERRIDE: u32 = 0x2000_0000;
+/// The group of all stations on a link.
+pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Hop limit that neighbour discovery demands: proof that no router has passed it on.
 pub(super) const DISCOVERY_HOPS: u8 = 255;
 

@@ -165,8 +165,8 @@ impl Host {
 
     /// Tells the neighbours on a link who we are, so that they forget who had our address before.
     pub fn announcement(&mut self, link: usize) -> &[u8] {
-        let (sender, own) = (self.sender(link), self.settings.address.ip());
-        sender.ask(&mut self.message, own);
+        let sender = self.sender(link);
+        sender.announce(&mut self.message);
         &self.message
     }
 
@@ -222,6 +222,8 @@ impl Host {
                 self.neighbours.learn(from, link, mac);
                 Heard::Nothing
             }
+            // To a group it is an announcement.
+            Inbound::IsAt { from, .. } if frame[0] & 1 != 0 && !self.neighbours.knows(from) => Heard::Nothing,
             Inbound::IsAt { from, mac } if from.is_ipv4() == own.is_ipv4() && from != own => {
                 self.neighbours.confirm(from, link, mac);
                 Heard::Nothing

@@ -6,9 +6,10 @@ use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
 use super::headers::{
-    ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, HOPS,
-    ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, Icmp, OPTION_SOURCE,
-    OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED_OVERRIDE, Sum, multicast_mac, solicited_node,
+    ALL_NODES, ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6,
+    HOPS, ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, Icmp,
+    OPTION_SOURCE, OPTION_TARGET, OVERRIDE, PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED, Sum, multicast_mac,
+    solicited_node,
 };
 use super::route::{ipv4, ipv6, put_ethernet};
 use crate::Mac;
@@ -61,6 +62,16 @@ impl Sender {
         }
     }
 
+    /// Tells everybody that we have our address. In IPv4 that is a question for oneself; in IPv6 an answer that nobody asked for.
+    pub(super) fn announce(&self, out: &mut Vec<u8>) {
+        match self.address {
+            IpAddr::V4(_) => self.ask(out, self.address),
+            IpAddr::V6(own) => {
+                self.discovery(out, ICMPV6_ADVERTISE, own, (multicast_mac(ALL_NODES), ALL_NODES), own);
+            }
+        }
+    }
+
     fn arp(&self, out: &mut Vec<u8>, operation: u16, own: Ipv4Addr, to: Mac, target: Ipv4Addr) {
         self.begin(out, to, ETHERTYPE_ARP);
         let target_mac = if operation == ARP_REQUEST { [0; 6] } else { to.0 };
@@ -82,7 +93,8 @@ impl Sender {
         let (to_mac, to_ip) = to;
         let (option, flags) = match kind {
             ICMPV6_SOLICIT => (OPTION_SOURCE, 0),
-            _ => (OPTION_TARGET, SOLICITED_OVERRIDE),
+            _ if to_ip.is_multicast() => (OPTION_TARGET, OVERRIDE),
+            _ => (OPTION_TARGET, SOLICITED | OVERRIDE),
         };
         let icmp = Icmp { kind, code: 0, checksum: [0; 2], rest: U32::new(flags) };
         let mut message = Discovery { icmp, target: target.octets(), option, option_len: 1, mac: self.mac.0 };
