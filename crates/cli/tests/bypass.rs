@@ -182,8 +182,12 @@ impl Drop for Cable {
     }
 }
 
-/// The same over a virtual Ethernet cable. The coordinator is reached by the kernel's TCP.
-fn over_a_cable(kind: &str, interface: &str) {
+/// Addresses that the kernel does not have.
+const OWN: [&str; 2] = ["10.98.1.1", "10.98.1.2"];
+
+/// The same over a virtual Ethernet cable, between hosts of these addresses, with what locators may say behind them. The
+/// coordinator is reached by the kernel's TCP.
+fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let cable = match Cable::lay(kind) {
@@ -192,8 +196,8 @@ fn over_a_cable(kind: &str, interface: &str) {
     };
     let [a, b] = &cable.names;
     let device = format!("dev=net_{kind}0,iface={interface}");
-    let listen = format!("fast+dpdk:host=10.98.1.1,port=7,{device}");
-    let local = format!("fast+dpdk:host=10.98.1.2,port=0,{device}");
+    let listen = format!("fast+dpdk:host={},port=7,{device}", hosts[0]);
+    let local = format!("fast+dpdk:host={},port=0,{device}", hosts[1]);
     let flags = [&["-L", &listen, "-C", "tcp:host=10.98.0.1,port=11100", "--with-coordinator"][..], &SMALL].concat();
     let server = ServerProcess::start_within(&["ip", "netns", "exec", a], &folder.path().join("data"), &flags)
         .unwrap_or_else(|said| panic!("{said}"));
@@ -212,11 +216,21 @@ fn within(command: &mut Command, namespace: &str) {
 #[test]
 fn the_store_over_packet_sockets() {
     // The kernel has its own address on this one: both use it side by side.
-    over_a_cable("af_packet", "c0");
+    over_a_cable("af_packet", "c0", OWN);
 }
 
 #[test]
 fn the_store_over_xdp_sockets() {
     // The kernel has no address on this one. Where it has, they share the interface: see `faults/sharing.rs`.
-    over_a_cable("af_xdp", "d0");
+    over_a_cable("af_xdp", "d0", OWN);
+}
+
+#[test]
+fn the_store_over_xdp_sockets_by_ipv6_and_a_tag() {
+    over_a_cable("af_xdp", "d0", ["fd98::1,vlan=7", "fd98::2,vlan=7"]);
+}
+
+#[test]
+fn the_store_over_xdp_sockets_at_the_address_that_the_kernel_has() {
+    over_a_cable("af_xdp", "c0", ["10.98.0.1", "10.98.0.9"]);
 }
