@@ -3,6 +3,7 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
+use crate::distribution::causes::Apart;
 use crate::distribution::{self, Over, picture};
 use crate::goals::Goal;
 use crate::ours::Transport;
@@ -94,12 +95,15 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let over = Over::Own(settings.program.clone(), vec![Transport::Memif]);
     let found = distribution::measure(&measured, &over, &mut |_| {})?;
     for path in &found.paths {
-        for (latencies, which, goal) in [
-            (&path.samples.latencies, "every sample", Goal::Shown),
-            (&path.samples.undisturbed, "those hit by preemption or steal set apart", Goal::RatioAtMost(3.0)),
-        ] {
+        for apart in Apart::ALL {
+            let (latencies, which) = (path.samples.without(apart), apart.words());
             let us = |quantile| Some(latencies.quantile(quantile) as f64 / 1000.0);
+            let goal = if apart == Apart::Core { Goal::RatioAtMost(3.0) } else { Goal::Shown };
             findings.row(&format!("100 B read p99.9, memif, vs its p50, {which}"), us(0.999), us(0.5), "us", goal);
+            if apart != Apart::Nothing {
+                let share = Some(path.samples.share(apart) * 100.0);
+                findings.row(&format!("share of the reads, {which}"), share, None, "%", Goal::Shown);
+            }
         }
     }
     findings.table(&found.title(), found.quantiles());

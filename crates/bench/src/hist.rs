@@ -76,6 +76,13 @@ impl Latencies {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
+    /// The same without `taken`; nothing if one of those was not counted here.
+    #[must_use]
+    pub fn less(&self, taken: &Self) -> Option<Self> {
+        let mut left = self.0.clone();
+        left.subtract(&taken.0).ok().map(|()| Self(left))
+    }
+
     /// Latencies counted.
     #[must_use]
     pub fn count(&self) -> u64 {
