@@ -31,9 +31,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Breakdown(args)) => {
             cmd::bench::judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args, false)
         }
-        Command::Bench(BenchCommand::Bypass(args)) => {
-            cmd::bench::judge("bypass", sprat_bench::bypass::CHAPTERS, &args, false)
-        }
+        Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Mode, Options, Table};
 use tempfile::TempDir;
 
+use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
@@ -39,6 +40,10 @@ pub enum Transport {
     Memif,
     /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
     Virtio,
+    /// `fast+dpdk` over a virtual cable, its ends driven by packet sockets of the kernel: `net_af_packet`.
+    Packet(Cable),
+    /// The same, driven by XDP sockets: `net_af_xdp`.
+    Xdp(Cable),
 }
 
 impl Transport {
@@ -50,7 +55,15 @@ impl Transport {
             Self::Tcp => "tcp",
             Self::Memif => "fast+dpdk memif",
             Self::Virtio => "fast+dpdk virtio",
+            Self::Packet(_) => "fast+dpdk af_packet",
+            Self::Xdp(_) => "fast+dpdk af_xdp",
         }
+    }
+
+    /// Whether it is `fast+dpdk`, over whatever device.
+    #[must_use]
+    pub fn bypasses(self) -> bool {
+        !matches!(self, Self::Udp | Self::Tcp)
     }
 
     /// Locators of the server's end and, where it has to be told, of the client's.
@@ -67,6 +80,14 @@ impl Transport {
                 (device("server"), device("client"))
             }
             Self::Virtio => (format!("net_vhost_bench,iface={socket}"), format!("net_virtio_user_bench,path={socket}")),
+            Self::Packet(cable) => {
+                let device = |interface| format!("net_af_packet_bench,iface={interface}");
+                (device(cable.server()), device(cable.client()))
+            }
+            Self::Xdp(cable) => {
+                let device = |interface| format!("net_af_xdp_bench,iface={interface}");
+                (device(cable.server()), device(cable.client()))
+            }
         };
         let end = |host, port, device| format!("fast+dpdk:host={host},port={port},dev={device}");
         Ok((end("10.9.0.1", 7, server), Some(end("10.9.0.2", 0, client))))
@@ -100,8 +121,7 @@ impl Sprat {
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
         // A host that bypasses the kernel is one for all its clients.
-        let bypass = matches!(transport, Transport::Memif | Transport::Virtio);
-        let sockets = if bypass { Sockets::One } else { Sockets::Each };
+        let sockets = if transport.bypasses() { Sockets::One } else { Sockets::Each };
         Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false }
     }
 

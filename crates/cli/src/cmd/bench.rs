@@ -4,6 +4,7 @@ use super::print_line;
 use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PingArgs, PromisesArgs};
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
+use sprat_bench::cables::Cables;
 use sprat_bench::goals;
 use sprat_bench::load::{Arrivals, Pace};
 use sprat_bench::machine::Machine;
@@ -146,8 +147,27 @@ pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// All of its servers are its own: it measures in a network of its own too, if it may, with cables to drive.
+pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
+    let cables = match cfg!(feature = "dpdk") {
+        true => Cables::lay(),
+        false => Err("this sprat was built without DPDK".to_owned()),
+    };
+    judge_over(cables, "bypass", sprat_bench::bypass::CHAPTERS, args, false)
+}
+
 /// Everything a list of chapters promises.
 pub(crate) fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, full: bool) -> Result<ExitCode> {
+    judge_over(Err("this benchmark lays no cables".to_owned()), name, chapters, args, full)
+}
+
+fn judge_over(
+    cables: Result<Cables, String>,
+    name: &str,
+    chapters: &[Chapter],
+    args: &PromisesArgs,
+    full: bool,
+) -> Result<ExitCode> {
     if let Some(only) = &args.only
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
@@ -172,6 +192,7 @@ pub(crate) fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, full:
         },
         objects: if full { OBJECTS_FULL } else { OBJECTS },
         only: args.only.clone(),
+        cables,
     };
     let findings = promises::run(chapters, &settings, &mut |text| eprintln!("{text}"));
     write_json(&findings.rows, &out)?;
