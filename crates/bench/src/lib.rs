@@ -17,6 +17,7 @@ pub mod basic;
 pub mod breakdown;
 pub mod bypass;
 pub mod cables;
+mod counts;
 pub mod cpu;
 pub mod distribution;
 pub mod echo;

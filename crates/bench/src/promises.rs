@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use sprat_client::Mode;
+use sprat_net::Event;
 
 use crate::cables::Cables;
 use crate::goals::{Goal, Row};
@@ -28,6 +29,8 @@ pub struct Settings {
     pub objects: u64,
     /// Only chapters whose name contains this.
     pub only: Option<String>,
+    /// What is counted of the operations of a breakdown, besides the time.
+    pub count: Vec<Event>,
     /// Cables for paths that need one; or why there are none, as a clause.
     pub cables: Result<Cables, String>,
 }
@@ -98,6 +101,13 @@ impl Findings {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
+    /// A figure that this machine cannot tell, and why. Nobody promised it.
+    pub(crate) fn missing(&mut self, name: &str, unit: &str, why: &str) {
+        let row = Row::new(name, None, None, unit, Goal::Shown);
+        self.rows.push(Row { missing: Some(why.to_owned()), ..row });
+        self.note(format!("{}.", why.trim_end_matches('.')));
+    }
+
     pub(crate) fn results(&mut self, results: Results) {
         self.pages.push(Page::Results(results));
     }
@@ -111,7 +121,10 @@ impl Findings {
     }
 
     pub(crate) fn note(&mut self, text: String) {
-        self.pages.push(Page::Note(text));
+        // Chapters that have the same to say need not say it twice.
+        if !self.pages.iter().any(|page| matches!(page, Page::Note(other) if *other == text)) {
+            self.pages.push(Page::Note(text));
+        }
     }
 }
 

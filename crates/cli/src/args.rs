@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
+use sprat_net::Event;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -158,6 +159,10 @@ pub(crate) struct ServerArgs {
     /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
     #[arg(long)]
     pub(crate) timed: bool,
+
+    /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
+    #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
+    pub(crate) counted: Option<Event>,
 }
 
 #[derive(Args, Debug)]
@@ -478,7 +483,7 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
     Bypass(PromisesArgs),
     /// Where the time of a read and a write goes: client, driver and network, server; over each transport.
-    Breakdown(PromisesArgs),
+    Breakdown(BreakdownArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.
@@ -594,6 +599,21 @@ pub(crate) struct PromisesArgs {
     /// Seconds for each system's turn in a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench breakdown
+  sprat bench breakdown --only memif --count instructions,page-faults
+
+Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
+pub(crate) struct BreakdownArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
+    /// instructions,cycles,cache-misses].
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    pub(crate) count: Vec<Event>,
 }
 
 /// A path of `bench distribution`.

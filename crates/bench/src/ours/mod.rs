@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Mode, Options, Table};
+use sprat_net::Event;
 use tempfile::TempDir;
 
 use crate::cables::Cable;
@@ -113,6 +114,7 @@ pub struct Sprat {
     client: Mode,
     sockets: Sockets,
     timed: bool,
+    counted: Option<Event>,
 }
 
 impl Sprat {
@@ -122,7 +124,7 @@ impl Sprat {
         let name = format!("sprat {}", transport.word());
         // A host that bypasses the kernel is one for all its clients.
         let sockets = if transport.bypasses() { Sockets::One } else { Sockets::Each };
-        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false }
+        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false, counted: None }
     }
 
     /// The same, with clients over `sockets`.
@@ -145,6 +147,12 @@ impl Sprat {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
+    }
+
+    /// The same; its server counts `event` in requests, and tells.
+    #[must_use]
+    pub fn counted(self, event: Event) -> Self {
+        Self { counted: Some(event), ..self }
     }
 
     /// The same under another name.
@@ -192,6 +200,9 @@ impl Sprat {
         pair("--metrics", "none".into());
         if self.timed {
             arguments.push("--timed".into());
+        }
+        if let Some(event) = self.counted {
+            arguments.extend(["--counted".into(), event.word().into()]);
         }
         arguments
     }
