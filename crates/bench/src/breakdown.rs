@@ -20,6 +20,7 @@ use sprat_net::{Scale, stamp};
 use crate::counts;
 use crate::cpu::{Fifo, Pinned};
 use crate::goals::Goal;
+use crate::hist::Latencies;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings};
 use crate::report::bars::{Bar, stacked};
@@ -230,13 +231,13 @@ impl Bench {
     fn stages(&mut self, objects: &Objects, write: bool) -> Result<Stages> {
         // Has the server forget the times of whatever was before.
         self.single.counters()?;
-        let mut samples: [Vec<u64>; 3] = Default::default();
+        let mut laps = [(); 3].map(|()| Latencies::new());
         let start = Instant::now();
         let mut number = 0;
         while start.elapsed() < self.duration {
             number += 7919;
             let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
-            samples.iter_mut().zip([out, back, total]).for_each(|(samples, ticks)| samples.push(ticks));
+            laps.iter_mut().zip([out, back, total]).for_each(|(laps, ticks)| laps.record_ticks(self.scale, ticks));
         }
         let counters = self.single.counters()?;
         let told = |name| -> Result<f64> { Ok(counters.get(name).context("a server that is timed")? as f64) };
@@ -245,25 +246,22 @@ impl Bench {
         for (median, stage) in inside.iter_mut().zip(INSIDE) {
             *median = told(stage.time)?;
         }
-        let [out, back, total] = samples.map(|samples| self.median(samples).unwrap_or(0.0));
+        let [out, back, total] = laps.map(|laps| laps.quantile(0.5) as f64);
         Ok(Stages { out, server, inside, back, total })
     }
 
     /// The median of the drivers' own round trip, ns; `None` for drivers without one.
     fn ping(&mut self) -> Result<Option<f64>> {
-        let mut samples = Vec::new();
+        let mut laps = Latencies::new();
         let start = Instant::now();
-        while start.elapsed() < self.duration {
-            let number = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+        for number in 0.. {
+            if start.elapsed() >= self.duration {
+                break;
+            }
             let Some(ticks) = self.single.ping(number)? else { return Ok(None) };
-            samples.push(ticks);
+            laps.record_ticks(self.scale, ticks);
         }
-        Ok(self.median(samples))
-    }
-
-    fn median(&self, mut samples: Vec<u64>) -> Option<f64> {
-        samples.sort_unstable();
-        samples.get(samples.len() / 2).map(|&ticks| self.scale.nanos(ticks))
+        Ok((laps.count() > 0).then(|| laps.quantile(0.5) as f64))
     }
 }
 

@@ -9,8 +9,8 @@ use sprat_net::Scale;
 
 use super::causes::{Apart, Cause, Tally};
 use super::cliffs::{Cliff, TAIL_FROM_MEDIANS};
-use super::look::{Cores, Looker, nanos};
-use crate::hist::Latencies;
+use super::look::{Cores, Looker};
+use crate::hist::{Latencies, nanos};
 use crate::single::{Objects, Single};
 
 /// Operations before each turn that do not count, and tell what is usual.
