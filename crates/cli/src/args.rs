@@ -435,8 +435,9 @@ pub(crate) struct ExportArgs {
   sprat check --seed 4711 --keep    the operations of that seed; the table stays
   sprat check -C tcp:host=192.168.100.31,port=12246 --json
 
-A hundred operations: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the
-puts and removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
+One operation in ten adds one to a number that others of them add to at the same time. A hundred of
+the rest: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the puts and
+removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
 20 up to 10 KB, 8 up to 100 KB, 2 up to 1 MB; every fourth object holds a number instead.
 A wrong answer ends the run with exit code 1, and the table stays.")]
 pub(crate) struct CheckArgs {
@@ -448,7 +449,7 @@ pub(crate) struct CheckArgs {
     /// What the operations are drawn from [default: by chance, and told].
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
-    /// Operations kept in flight, each on another object; 1 waits for every answer.
+    /// Operations kept in flight, each on another object but for the shared number; 1 waits for every answer.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
     pub(crate) depth: usize,
     /// Table to make; there must be none of that name [default: check- and the seed].
