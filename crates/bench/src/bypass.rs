@@ -127,9 +127,9 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
             let us = |quantile| Some(latencies.quantile(quantile) as f64 / 1000.0);
             let goal = if apart == Apart::Core { Goal::RatioAtMost(3.0) } else { Goal::Shown };
             findings.row(&format!("100 B read p99.9, memif, vs its p50, {which}"), us(0.999), us(0.5), "us", goal);
-            if apart != Apart::Nothing {
+            if let Some(hit_by) = apart.hit_by() {
                 let share = Some(path.samples.share(apart) * 100.0);
-                findings.row(&format!("share of the reads, {which}"), share, None, "%", Goal::Shown);
+                findings.row(&format!("share of those reads hit by {hit_by}"), share, None, "%", Goal::Shown);
             }
         }
     }

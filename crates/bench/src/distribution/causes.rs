@@ -206,13 +206,23 @@ impl Apart {
         }
     }
 
-    /// In words, behind which of the operations are meant.
+    /// In words: of which operations a figure is.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::Nothing => "every sample",
             Self::Core => "those hit by preemption or steal set apart",
             Self::Interrupts => "also those hit by interrupts set apart",
+        }
+    }
+
+    /// What the operations set apart were hit by, in words; nothing when there are none.
+    #[must_use]
+    pub fn hit_by(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Core => Some("preemption or steal"),
+            Self::Interrupts => Some("preemption, steal or interrupts"),
         }
     }
 }

@@ -49,10 +49,7 @@ impl Distributions {
                 };
                 let latencies = path.samples.without(apart);
                 let ratio = latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
-                let share = match apart {
-                    Apart::Nothing => String::new(),
-                    _ => percent(path.samples.share(apart)),
-                };
+                let share = apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
                 let last = vec![format!("{}x", units::digits(ratio)), share];
                 table.row([quantile_cells(name, &latencies), last].concat());
             }
