@@ -2,8 +2,13 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::skip;
 use sprat_net::{Count, Event, stamp, ticks};
+
+/// A time in which a thread does not run.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Nothing on a machine that lets nobody count.
 fn start(event: Event) -> Option<Count> {
@@ -19,6 +24,11 @@ fn stamps_count_while_they_are_asked_to() {
     (0..10_000_000_u64).for_each(|number| sum = std::hint::black_box(sum ^ number));
     let passed = stamp() - first;
     assert!(passed > count.cost(), "{passed} ns of work, {} ns of a stamp", count.cost());
+    let first = stamp();
+    #[allow(clippy::disallowed_methods, reason = "a test that is to wait")]
+    std::thread::sleep(NAP);
+    let passed = u128::from(stamp() - first);
+    assert!(passed < NAP.as_nanos() / 2, "{passed} ns of running, in a nap");
     assert!(Count::start(Event::PageFaults).is_err(), "one at a time");
     drop(count);
     let (before, ours, after) = (ticks(), stamp(), ticks());
