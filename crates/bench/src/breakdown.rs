@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sprat_client::{Client, Mode};
-use sprat_net::{Scale, ticks};
+use sprat_net::{Scale, stamp};
 
+use crate::counts;
 use crate::cpu::{Fifo, Pinned};
 use crate::goals::Goal;
+use crate::hist::Latencies;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings};
 use crate::report::bars::{Bar, stacked};
@@ -30,7 +32,7 @@ use crate::units;
 pub const CHAPTERS: &[Chapter] = &[("memif", memif), ("virtio", virtio), ("fast+udp", udp), ("tcp", tcp)];
 
 /// Sizes of objects, bytes.
-const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
+pub(crate) const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
 
 /// Bytes of all objects of a size, about: those of 1 MB are few.
 const SET_BYTES: usize = 16 << 20;
@@ -41,13 +43,25 @@ const MOST_KEYS: usize = 10_000;
 /// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping [MMS].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
-/// Stages inside the server, and the counters that tell their medians.
-const INSIDE: [(&str, &str); 4] = [
-    ("rpc", "request_rpc_p50_ns"),
-    ("parse", "request_parse_p50_ns"),
-    ("look-up, append", "request_object_p50_ns"),
-    ("answer", "request_answer_p50_ns"),
+/// A stage inside the server, and what tells of it: the counters of the median of its time, and of its events on the average.
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    time: &'static str,
+    pub(crate) events: &'static str,
+}
+
+/// Stages inside the server.
+pub(crate) const INSIDE: [Stage; 4] = [
+    Stage { name: "rpc", time: "request_rpc_p50_ns", events: "request_rpc_events_milli" },
+    Stage { name: "parse", time: "request_parse_p50_ns", events: "request_parse_events_milli" },
+    Stage { name: "look-up, append", time: "request_object_p50_ns", events: "request_object_events_milli" },
+    Stage { name: "answer", time: "request_answer_p50_ns", events: "request_answer_events_milli" },
 ];
+
+/// What is read and written of a size.
+pub(crate) fn objects(size: usize) -> Objects {
+    Objects::new(size, (SET_BYTES / size).min(MOST_KEYS))
+}
 
 /// Medians of one kind of operation, ns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +111,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     let mut rows = Vec::new();
     for size in SIZES {
-        let objects = Objects::new(size, (SET_BYTES / size).min(MOST_KEYS));
+        let objects = objects(size);
         bench.single.fill(&objects)?;
         // Rounds in turns: what drifts on the machine meets reads and writes alike.
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -141,7 +155,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     );
     findings.row(&format!("100 B read, {word}: in all"), us(read.total), ping.map(|ns| ns / 1000.0), "us", Goal::Shown);
     findings.row("one time stamp, of which each of these stages holds one", Some(stamp), None, "ns", Goal::Shown);
-    Ok(())
+    counts::count(transport, settings, &lab, findings)
 }
 
 fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
@@ -166,7 +180,7 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
 
 /// The stages inside the server.
 fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
-    let names: Vec<&str> = INSIDE.iter().map(|(name, _)| *name).collect();
+    let names = INSIDE.map(|stage| stage.name);
     let mut table = Table::new(&[&[""], &names[..], &["S without their stamps"]].concat());
     for (name, stages) in rows {
         let times = stages.inside.iter().chain([&stages.server]).map(|&ns| units::time(ns));
@@ -217,40 +231,37 @@ impl Bench {
     fn stages(&mut self, objects: &Objects, write: bool) -> Result<Stages> {
         // Has the server forget the times of whatever was before.
         self.single.counters()?;
-        let mut samples: [Vec<u64>; 3] = Default::default();
+        let mut laps = [(); 3].map(|()| Latencies::new());
         let start = Instant::now();
         let mut number = 0;
         while start.elapsed() < self.duration {
             number += 7919;
             let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
-            samples.iter_mut().zip([out, back, total]).for_each(|(samples, ticks)| samples.push(ticks));
+            laps.iter_mut().zip([out, back, total]).for_each(|(laps, ticks)| laps.record_ticks(self.scale, ticks));
         }
         let counters = self.single.counters()?;
         let told = |name| -> Result<f64> { Ok(counters.get(name).context("a server that is timed")? as f64) };
         let server = told("request_p50_ns")?;
         let mut inside = [0.0; INSIDE.len()];
-        for (stage, (_, name)) in inside.iter_mut().zip(INSIDE) {
-            *stage = told(name)?;
+        for (median, stage) in inside.iter_mut().zip(INSIDE) {
+            *median = told(stage.time)?;
         }
-        let [out, back, total] = samples.map(|samples| self.median(samples).unwrap_or(0.0));
+        let [out, back, total] = laps.map(|laps| laps.quantile(0.5) as f64);
         Ok(Stages { out, server, inside, back, total })
     }
 
     /// The median of the drivers' own round trip, ns; `None` for drivers without one.
     fn ping(&mut self) -> Result<Option<f64>> {
-        let mut samples = Vec::new();
+        let mut laps = Latencies::new();
         let start = Instant::now();
-        while start.elapsed() < self.duration {
-            let number = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+        for number in 0.. {
+            if start.elapsed() >= self.duration {
+                break;
+            }
             let Some(ticks) = self.single.ping(number)? else { return Ok(None) };
-            samples.push(ticks);
+            laps.record_ticks(self.scale, ticks);
         }
-        Ok(self.median(samples))
-    }
-
-    fn median(&self, mut samples: Vec<u64>) -> Option<f64> {
-        samples.sort_unstable();
-        samples.get(samples.len() / 2).map(|&ticks| self.scale.nanos(ticks))
+        Ok((laps.count() > 0).then(|| laps.quantile(0.5) as f64))
     }
 }
 
@@ -266,7 +277,7 @@ fn stamp_cost() -> f64 {
     let start = Instant::now();
     let mut sum = 0_u64;
     for _ in 0..STAMPS {
-        sum = sum.wrapping_add(ticks());
+        sum = sum.wrapping_add(stamp());
     }
     std::hint::black_box(sum);
     start.elapsed().as_nanos() as f64 / f64::from(STAMPS)

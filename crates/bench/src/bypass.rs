@@ -3,6 +3,7 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
+use crate::distribution::causes::Apart;
 use crate::distribution::{self, Over, picture};
 use crate::goals::Goal;
 use crate::ours::Transport;
@@ -18,6 +19,8 @@ pub const CHAPTERS: &[Chapter] =
 
 const MEMIF: &str = "sprat fast+dpdk memif";
 const VIRTIO: &str = "sprat fast+dpdk virtio";
+const PACKET: &str = "sprat fast+dpdk af_packet";
+const XDP: &str = "sprat fast+dpdk af_xdp";
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 
@@ -32,9 +35,15 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.lab.undisturbed();
     let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;
     let spin = |transport| settings.sprat(transport, Mode::Spin);
-    let [virtio, memif, udp, tcp] = [Transport::Virtio, Transport::Memif, Transport::Udp, Transport::Tcp].map(spin);
+    let mut transports = vec![Transport::Virtio, Transport::Memif];
+    match &settings.cables {
+        Ok(cables) => transports.extend([Transport::Packet(cables.packet), Transport::Xdp(cables.xdp)]),
+        Err(why) => findings.note(format!("The rungs af_packet and af_xdp are left out: {why}.")),
+    }
+    transports.extend([Transport::Udp, Transport::Tcp]);
     let path = |system, pings| Path { system, pings };
-    let paths = [path(&virtio as &dyn System, true), path(&memif, true), path(&udp, false), path(&tcp, false)];
+    let systems: Vec<_> = transports.iter().map(|&transport| (spin(transport), transport.bypasses())).collect();
+    let paths: Vec<_> = systems.iter().map(|(system, pings)| path(system as &dyn System, *pings)).collect();
     let spinning = scenarios::ladder(&lab, &paths, Wait::Spin)?;
     let sleep = |transport| settings.sprat(transport, Mode::Sleep);
     let (udp, tcp) = (sleep(Transport::Udp), sleep(Transport::Tcp));
@@ -48,6 +57,10 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     rung("shared memory, two cache lines, round trip p50", Some(memory.quantile(0.5) as f64 / 1000.0));
     rung("driver ping, virtio-user and vhost, p50", of(VIRTIO, "ping"));
     rung("driver ping, memif, p50", of(MEMIF, "ping"));
+    if settings.cables.is_ok() {
+        rung("driver ping, af_packet over a virtual cable, p50", of(PACKET, "ping"));
+        rung("driver ping, af_xdp over a virtual cable, p50", of(XDP, "ping"));
+    }
     rung("bare UDP echo, loopback, both spinning, p50", p50("echo udp"));
     rung("bare TCP echo, loopback, both spinning, p50", p50("echo tcp"));
     rung("bare UDP echo, loopback, both sleeping, p50", asleep("echo udp"));
@@ -70,6 +83,13 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     ] {
         findings.row(name, ours, peer, "us", goal);
     }
+    for (word, name) in [("af_packet", PACKET), ("af_xdp", XDP)] {
+        if settings.cables.is_ok() {
+            let (ping, read, write) = (of(name, "ping"), of(name, "read"), of(name, "write"));
+            findings.row(&format!("100 B read p50, {word}, vs its driver ping"), read, ping, "us", Goal::Shown);
+            findings.row(&format!("100 B write in memory p50, {word}, vs its read"), write, read, "us", Goal::Shown);
+        }
+    }
     let tail = us(&spinning, &format!("{MEMIF} ping"), 0.999);
     findings.row("driver ping p99.9, memif, vs its p50, every sample", tail, of(MEMIF, "ping"), "us", Goal::Shown);
     findings.note(
@@ -77,6 +97,14 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
          ICMP echo that the far driver answers, sent by the client that reads, to the server it reads from."
             .to_owned(),
     );
+    if settings.cables.is_ok() {
+        findings.note(
+            "af_packet and af_xdp carry frames over a virtual Ethernet cable (veth) between two interfaces of the kernel's, by \
+             packet sockets and by XDP sockets: the kernel's driver is on their path, its UDP and IP are not. All of it, the \
+             loopback too, is in a network namespace of the benchmark's own."
+                .to_owned(),
+        );
+    }
     findings.results(spinning);
     findings.results(sleeping);
     Ok(())
@@ -94,12 +122,15 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let over = Over::Own(settings.program.clone(), vec![Transport::Memif]);
     let found = distribution::measure(&measured, &over, &mut |_| {})?;
     for path in &found.paths {
-        for (latencies, which, goal) in [
-            (&path.samples.latencies, "every sample", Goal::Shown),
-            (&path.samples.undisturbed, "those hit by preemption or steal set apart", Goal::RatioAtMost(3.0)),
-        ] {
+        for apart in Apart::ALL {
+            let (latencies, which) = (path.samples.without(apart), apart.words());
             let us = |quantile| Some(latencies.quantile(quantile) as f64 / 1000.0);
+            let goal = if apart == Apart::Core { Goal::RatioAtMost(3.0) } else { Goal::Shown };
             findings.row(&format!("100 B read p99.9, memif, vs its p50, {which}"), us(0.999), us(0.5), "us", goal);
+            if let Some(hit_by) = apart.hit_by() {
+                let share = Some(path.samples.share(apart) * 100.0);
+                findings.row(&format!("share of those reads hit by {hit_by}"), share, None, "%", Goal::Shown);
+            }
         }
     }
     findings.table(&found.title(), found.quantiles());

@@ -60,6 +60,9 @@ pub struct Row {
     pub met: bool,
     /// The machine's load average over the last minute when it was measured, if noted.
     pub load: Option<f64>,
+    /// Why our figure could not be told on this machine; only of rows that lack it for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 impl Row {
@@ -74,7 +77,7 @@ impl Row {
             Goal::AtLeast(bound) => ours.is_some_and(|ours| ours >= bound),
             Goal::Shown => true,
         };
-        Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met, load: None }
+        Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met, load: None, missing: None }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
+use sprat_net::Scale;
 
 /// Longest latency told apart, ns (a minute); longer ones count as this.
 pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
@@ -71,9 +72,21 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
+    /// Counts a time told in ticks.
+    pub fn record_ticks(&mut self, scale: Scale, ticks: u64) {
+        self.record(nanos(scale, ticks));
+    }
+
     /// Counts all of `other` too.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    /// The same without `taken`; nothing if one of those was not counted here.
+    #[must_use]
+    pub fn less(&self, taken: &Self) -> Option<Self> {
+        let mut left = self.0.clone();
+        left.subtract(&taken.0).ok().map(|()| Self(left))
     }
 
     /// Latencies counted.
@@ -149,6 +162,13 @@ impl Latencies {
         let bar = |(index, count)| Bar { from_ns: edge(f64::from(index)), to_ns: edge(f64::from(index) + 1.0), count };
         counts.into_iter().map(bar).collect()
     }
+}
+
+/// Ticks as whole nanoseconds.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of a few ns to years")]
+pub fn nanos(scale: Scale, ticks: u64) -> u64 {
+    scale.nanos(ticks) as u64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "20 log10 of a u64 from 1 on is 0 to 386")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sprat_net::{Scale, ThreadAccount, ticks};
 
 use crate::cpu::{Fifo, pause, pin_current_thread};
-use crate::hist::Latencies;
+use crate::hist::{Latencies, nanos};
 use crate::table::Table;
 use crate::units;
 
@@ -177,11 +177,6 @@ pub fn table(meters: &[Jitter]) -> Table {
     row("preemptions".to_owned(), &|one| one.preempted.to_string());
     row("measured for".to_owned(), &|one| units::time(one.seconds * 1e9));
     table
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of a few ns to minutes")]
-fn nanos(scale: Scale, ticks: u64) -> u64 {
-    scale.nanos(ticks) as u64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand ticks")]

@@ -4,7 +4,7 @@
 //! - [`load`]: closed and open loads, keys, what a run found; interleaved rounds over several targets.
 //! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
 //! - [`ours`]: Sprat itself, as a system like the others.
-//! - [`system`] and [`scenarios`]: whole servers started, measured and stopped.
+//! - [`system`] and [`scenarios`]: whole servers started, measured and stopped; [`cables`] between them.
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
@@ -16,6 +16,8 @@
 pub mod basic;
 pub mod breakdown;
 pub mod bypass;
+pub mod cables;
+mod counts;
 pub mod cpu;
 pub mod distribution;
 pub mod echo;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sprat_client::{Client, Options};
 use sprat_net::Scale;
 
+use crate::hist::{Latencies, Summary};
 use crate::single::{Objects, Single};
 use crate::table::Table;
 use crate::units;
@@ -23,15 +24,15 @@ pub struct Rung {
     /// What went there and back.
     pub what: &'static str,
     /// How often.
-    pub samples: usize,
-    /// Round trips, ns: the shortest, the median, those that 1 % and 0.1 % are longer than.
-    pub min: f64,
+    pub samples: u64,
+    /// Round trips, ns, exact to three digits: the shortest, the median, those that 1 % and 0.1 % are longer than.
+    pub min: u64,
     /// See `min`.
-    pub p50: f64,
+    pub p50: u64,
     /// See `min`.
-    pub p99: f64,
+    pub p99: u64,
     /// See `min`.
-    pub p999: f64,
+    pub p999: u64,
 }
 
 /// What was found.
@@ -67,20 +68,20 @@ pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladde
     let objects = Objects::new(bytes, KEYS);
     single.fill(&objects)?;
     let (scale, start) = (Scale::measure(), Instant::now());
-    let [mut pings, mut echoes, mut reads] = [const { Vec::new() }; 3];
+    let [mut pings, mut echoes, mut reads] = [(); 3].map(|()| Latencies::new());
     let mut number = 0;
-    while start.elapsed() < duration || reads.is_empty() {
+    while start.elapsed() < duration || reads.count() == 0 {
         for _ in 0..TURN {
             number += 1;
             let Some(ticks) = single.ping(number)? else { break };
-            pings.push(ticks);
+            pings.record_ticks(scale, ticks);
         }
         for _ in 0..TURN {
-            echoes.push(single.echo(&objects.value)?);
+            echoes.record_ticks(scale, single.echo(&objects.value)?);
         }
         for _ in 0..TURN {
             number += 1;
-            reads.push(single.operate(&objects, number as usize, false)?.total);
+            reads.record_ticks(scale, single.operate(&objects, number as usize, false)?.total);
         }
     }
     let rungs = [
@@ -88,17 +89,15 @@ pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladde
         ("echo, answered by the far node before its store", echoes),
         ("read", reads),
     ];
-    let rungs = rungs.into_iter().filter(|(_, samples)| !samples.is_empty());
-    let rungs = rungs.map(|(what, samples)| Rung::of(what, samples, &scale)).collect();
+    let rungs = rungs.into_iter().filter(|(_, latencies)| latencies.count() > 0);
+    let rungs = rungs.map(|(what, latencies)| Rung::of(what, &latencies)).collect();
     Ok(Ladder { transport: single.transport().to_owned(), bytes, rungs })
 }
 
 impl Rung {
-    fn of(what: &'static str, mut samples: Vec<u64>, scale: &Scale) -> Self {
-        samples.sort_unstable();
-        let beyond = |share: usize| scale.nanos(samples[samples.len() - 1 - samples.len() / share]);
-        let (min, p50, p99, p999) = (scale.nanos(samples[0]), beyond(2), beyond(100), beyond(1000));
-        Self { what, samples: samples.len(), min, p50, p99, p999 }
+    fn of(what: &'static str, latencies: &Latencies) -> Self {
+        let Summary { count, min, p50, p99, p999, .. } = latencies.summary();
+        Self { what, samples: count, min, p50, p99, p999 }
     }
 }
 
@@ -108,28 +107,12 @@ impl Ladder {
     pub fn table(&self) -> Table {
         let mut table = Table::new(&["over", "round trip", "min", "p50", "p99", "p99.9", "samples"]);
         for rung in &self.rungs {
-            let times = [rung.min, rung.p50, rung.p99, rung.p999].map(units::time);
+            let times = [rung.min, rung.p50, rung.p99, rung.p999].map(|ns| units::time(ns as f64));
             table.row(
                 [vec![self.transport.clone(), rung.what.to_owned()], times.to_vec(), vec![rung.samples.to_string()]]
                     .concat(),
             );
         }
         table
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_those_of_the_samples() {
-        let scale = Scale::measure();
-        let rung = Rung::of("test", (1..=10_000).rev().collect(), &scale);
-        let of = |ticks: u64| scale.nanos(ticks);
-        assert_eq!((rung.samples, rung.min), (10_000, of(1)));
-        assert_eq!((rung.p50, rung.p99, rung.p999), (of(5000), of(9900), of(9990)));
-        let one = Rung::of("test", vec![7], &scale);
-        assert_eq!((one.min, one.p50, one.p999), (of(7), of(7), of(7)));
     }
 }

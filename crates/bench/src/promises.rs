@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use sprat_client::Mode;
+use sprat_net::Event;
 
+use crate::cables::Cables;
 use crate::goals::{Goal, Row};
 use crate::load::Series;
 use crate::machine::load_average;
@@ -27,6 +29,10 @@ pub struct Settings {
     pub objects: u64,
     /// Only chapters whose name contains this.
     pub only: Option<String>,
+    /// What is counted of the operations of a breakdown, besides the time.
+    pub count: Vec<Event>,
+    /// Cables for paths that need one; or why there are none, as a clause.
+    pub cables: Result<Cables, String>,
 }
 
 /// What was found.
@@ -48,7 +54,7 @@ enum Page {
 /// A part of a run, by the name that [`Settings::only`] looks in.
 pub type Chapter = (&'static str, fn(&Settings, &mut Findings) -> Result<()>);
 
-/// Runs the chapters one after another; `progress` is told which begins, and its rows when it has ended.
+/// Runs the chapters one after another; `progress` is told which begins, and its rows, tables and notes when it has ended.
 /// One that fails is a missed row, and the others go on.
 pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
@@ -67,8 +73,10 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
         }
         progress(&crate::goals::table(&findings.rows[first..]).to_string());
         for page in &findings.pages[first_page..] {
-            if let Page::Table(title, table) = page {
-                progress(&format!("{title}\n{table}"));
+            match page {
+                Page::Table(title, table) => progress(&format!("{title}\n{table}")),
+                Page::Note(text) => progress(&format!("{text}\n")),
+                Page::Results(_) | Page::Figure(..) => {}
             }
         }
     }
@@ -93,6 +101,13 @@ impl Findings {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
+    /// A figure that this machine cannot tell, and why. Nobody promised it.
+    pub(crate) fn missing(&mut self, name: &str, unit: &str, why: &str) {
+        let row = Row::new(name, None, None, unit, Goal::Shown);
+        self.rows.push(Row { missing: Some(why.to_owned()), ..row });
+        self.note(format!("{}.", why.trim_end_matches('.')));
+    }
+
     pub(crate) fn results(&mut self, results: Results) {
         self.pages.push(Page::Results(results));
     }
@@ -106,7 +121,10 @@ impl Findings {
     }
 
     pub(crate) fn note(&mut self, text: String) {
-        self.pages.push(Page::Note(text));
+        // Chapters that have the same to say need not say it twice.
+        if !self.pages.iter().any(|page| matches!(page, Page::Note(other) if *other == text)) {
+            self.pages.push(Page::Note(text));
+        }
     }
 }
 
@@ -117,7 +135,7 @@ impl Settings {
     }
 }
 
-/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed.
+/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed, or none ended.
 pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
     sound(results, label).map(|series| series.quantile(quantile) / 1000.0)
 }
@@ -128,5 +146,6 @@ pub(crate) fn rate(results: &Results, label: &str) -> Option<f64> {
 }
 
 fn sound<'a>(results: &'a Results, label: &str) -> Option<&'a Series> {
-    results.get(label).filter(|series| series.failures() == 0)
+    let told = |series: &&Series| series.failures() == 0 && series.latencies().count() > 0;
+    results.get(label).filter(told)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sprat_client::{Client, Condition};
-use sprat_net::ticks;
+use sprat_net::{counts, stamp, ticks};
 use sprat_wire::op::{Request, Status};
 
 use crate::load::keys::write_key;
@@ -26,7 +26,7 @@ pub(crate) struct Single {
     locator: String,
 }
 
-/// One operation, in [`ticks`].
+/// One operation, as [`stamp`]s and their differences; its turns in [`ticks`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lap {
     /// When it was called.
@@ -103,19 +103,25 @@ impl Single {
     fn call(&mut self, request: &Request<'_>, wanted: usize) -> Result<Lap> {
         let mut now = self.client.now();
         let core = self.client.core_mut();
-        let begun = ticks();
+        let begun = stamp();
         core.submit(now, 0, request, now + DEADLINE)?;
         core.flush();
-        let (mut last, mut longest_turn, mut ended) = (begun, 0, None);
+        // Where stamps count events the time is another thing.
+        let counted = counts();
+        let started = if counted { ticks() } else { begun };
+        let (mut last, mut longest_turn, mut ended) = (started, 0, None);
         while ended.is_none() {
             self.client.core_mut().poll(now, &mut |_, answer| {
                 let right = answer.is_ok_and(|answer| answer.status == Status::Ok && answer.body.len() == wanted);
-                ended = Some((ticks(), right));
+                ended = Some((stamp(), right));
             })?;
-            let stamp = ended.map_or_else(ticks, |(at, _)| at);
-            longest_turn = longest_turn.max(stamp.saturating_sub(last));
-            last = stamp;
-            if stamp.saturating_sub(begun) > LATE {
+            let turned = match ended {
+                Some((at, _)) if !counted => at,
+                _ => ticks(),
+            };
+            longest_turn = longest_turn.max(turned.saturating_sub(last));
+            last = turned;
+            if turned.saturating_sub(started) > LATE {
                 now = self.client.now();
             }
         }

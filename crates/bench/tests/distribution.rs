@@ -1,8 +1,9 @@
 //! Steps in a tail, what they come from, and the curves they are seen in: on distributions made to order.
 
 use proptest::prelude::*;
-use sprat_bench::distribution::causes::{Cause, End, Evidence, Seen, Tally, Verdict, judge};
+use sprat_bench::distribution::causes::{Apart, Cause, End, Evidence, Seen, Tally, Verdict, judge};
 use sprat_bench::distribution::cliffs::{Cliff, find};
+use sprat_bench::distribution::sample::Samples;
 use sprat_bench::hist::Latencies;
 
 const SAMPLES: u32 = 100_000;
@@ -160,7 +161,10 @@ proptest! {
             Cause::Untold(_) | Cause::Round => prop_assert!(most(evidence.client) || most(server)),
             Cause::Nothing => prop_assert!(!most(evidence.client) && !most(server)),
         }
-        if cause.sets_apart() {
+        // What sets more apart takes what the one before does, and nothing of the store's or the network's.
+        let taken = Apart::ALL.map(|apart| apart.takes(cause));
+        prop_assert!(taken.is_sorted() && !taken[0]);
+        if taken[2] {
             prop_assert!(matches!(cause.verdict(), Verdict::Machine | Verdict::Kernel));
         }
     }
@@ -235,6 +239,32 @@ fn what_a_hundred_microseconds_come_from() {
     ] {
         assert_eq!((evidence.cause(), cause.verdict()), (cause, verdict), "{evidence:?}");
     }
+}
+
+/// Ten usual operations and one for each of five causes.
+#[test]
+fn what_hit_an_operation_sets_it_apart() {
+    let causes = [
+        Cause::Preemption(End::Client),
+        Cause::Steal(End::Server),
+        Cause::Interrupt(End::Client),
+        Cause::Interrupt(End::Server),
+        Cause::Cleaner,
+    ];
+    let mut samples = Samples::default();
+    (0..10).for_each(|_| samples.latencies.record(1_000));
+    for (number, cause) in (1..).zip(causes) {
+        samples.latencies.record(number * 10_000);
+        samples.examined.push((number * 10_000, cause));
+    }
+    let left = |apart| samples.without(apart).counts().into_iter().map(|(ns, _)| ns / 10_000).collect::<Vec<_>>();
+    assert_eq!(left(Apart::Nothing), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(left(Apart::Core), [0, 3, 4, 5]);
+    assert_eq!(left(Apart::Interrupts), [0, 5]);
+    assert_eq!(Apart::ALL.map(|apart| samples.share(apart)), [0.0, 2.0 / 15.0, 4.0 / 15.0]);
+    assert!(samples.is_sound());
+    samples.examined.push((70_000, Cause::Nothing));
+    assert!(!samples.is_sound(), "an operation that was never counted");
 }
 
 /// A server that cannot tell leaves a step unexplained, unless the machine makes as many by itself.

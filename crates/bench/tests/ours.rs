@@ -27,6 +27,7 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
         core: None,
         metrics: None,
         timed: true,
+        counted: None,
     };
     (Server::start(&options).expect("a server"), folder)
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
+use sprat_net::Event;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -158,6 +159,10 @@ pub(crate) struct ServerArgs {
     /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
     #[arg(long)]
     pub(crate) timed: bool,
+
+    /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
+    #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
+    pub(crate) counted: Option<Event>,
 }
 
 #[derive(Args, Debug)]
@@ -430,8 +435,9 @@ pub(crate) struct ExportArgs {
   sprat check --seed 4711 --keep    the operations of that seed; the table stays
   sprat check -C tcp:host=192.168.100.31,port=12246 --json
 
-A hundred operations: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the
-puts and removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
+One operation in ten adds one to a number that others of them add to at the same time. A hundred of
+the rest: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the puts and
+removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
 20 up to 10 KB, 8 up to 100 KB, 2 up to 1 MB; every fourth object holds a number instead.
 A wrong answer ends the run with exit code 1, and the table stays.")]
 pub(crate) struct CheckArgs {
@@ -443,7 +449,7 @@ pub(crate) struct CheckArgs {
     /// What the operations are drawn from [default: by chance, and told].
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
-    /// Operations kept in flight, each on another object; 1 waits for every answer.
+    /// Operations kept in flight, each on another object but for the shared number; 1 waits for every answer.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
     pub(crate) depth: usize,
     /// Table to make; there must be none of that name [default: check- and the seed].
@@ -478,7 +484,7 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
     Bypass(PromisesArgs),
     /// Where the time of a read and a write goes: client, driver and network, server; over each transport.
-    Breakdown(PromisesArgs),
+    Breakdown(BreakdownArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.
@@ -597,6 +603,21 @@ pub(crate) struct PromisesArgs {
     /// Seconds for each system's turn in a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench breakdown
+  sprat bench breakdown --only memif --count instructions,page-faults
+
+Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
+pub(crate) struct BreakdownArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
+    /// instructions,cycles,cache-misses].
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    pub(crate) count: Vec<Event>,
 }
 
 /// A path of `bench distribution`.

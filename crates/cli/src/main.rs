@@ -25,15 +25,9 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
         Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
         Command::Bench(BenchCommand::Ping(args)) => cmd::bench::ping(&args),
-        Command::Bench(BenchCommand::Store(args)) => {
-            cmd::bench::judge("store", sprat_bench::store::CHAPTERS, &args.promises, args.full)
-        }
-        Command::Bench(BenchCommand::Breakdown(args)) => {
-            cmd::bench::judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args, false)
-        }
-        Command::Bench(BenchCommand::Bypass(args)) => {
-            cmd::bench::judge("bypass", sprat_bench::bypass::CHAPTERS, &args, false)
-        }
+        Command::Bench(BenchCommand::Store(args)) => cmd::bench::store(&args),
+        Command::Bench(BenchCommand::Breakdown(args)) => cmd::bench::breakdown(&args),
+        Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),

@@ -4,12 +4,14 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use support::{Random, ServerProcess, ip, run, skip, sprat};
 
 /// Servers and clients here spin on cores of their own, of which there are few: one test at a time.
@@ -233,4 +235,51 @@ fn the_store_over_xdp_sockets_by_ipv6_and_a_tag() {
 #[test]
 fn the_store_over_xdp_sockets_at_the_address_that_the_kernel_has() {
     over_a_cable("af_xdp", "c0", ["10.98.0.1", "10.98.0.9"]);
+}
+
+/// The rows of the ladder of `bench bypass`, by name, with our figure; and what it says besides. `program` and its arguments run it.
+fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name));
+    let (program, before) = program.split_first().expect("a program");
+    let ran = Command::new(program)
+        .args(before)
+        .args(["bench", "bypass", "--only", "ladder", "--rounds", "1", "--seconds", seconds, "--out"])
+        .arg(&out)
+        .arg("--html")
+        .arg(&html)
+        .output()
+        .expect("it runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let rows: Value = serde_json::from_slice(&fs::read(&out).expect("rows")).expect("JSON");
+    let row = |row: &Value| (row["name"].as_str().expect("a name").to_owned(), row["ours"].as_f64());
+    let rows = rows.as_array().expect("rows").iter().map(row).collect();
+    (rows, fs::read_to_string(&html).expect("a report"))
+}
+
+#[test]
+fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
+    let _alone = alone();
+    let sprat = env!("CARGO_BIN_EXE_sprat");
+    let (without, said) = ladder(&["setpriv", "--bounding-set=-sys_admin", "--", sprat], "0.02");
+    assert!(said.contains("left out") && said.contains("CAP_SYS_ADMIN"), "{said}");
+    assert!(without.keys().all(|name| !name.contains("af_")), "{without:?}");
+    assert!(without.contains_key("driver ping, memif, p50"));
+    let may = Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
+    if !may {
+        return skip("the ladder over virtual cables: no network namespace may be made here");
+    }
+    let (with, _) = ladder(&[sprat], "0.2");
+    for word in ["af_packet", "af_xdp"] {
+        let ping = format!("driver ping, {word} over a virtual cable, p50");
+        let read = format!("100 B read p50, {word}, vs its driver ping");
+        let write = format!("100 B write in memory p50, {word}, vs its read");
+        for name in [ping, read, write] {
+            assert!(with.get(&name).is_some_and(|ours| ours.is_some_and(|us| us > 0.0)), "{name}: {with:?}");
+        }
+    }
+    assert_eq!(with.len(), without.len() + 6, "nothing is missing besides");
+    let output = Command::new("ip").args(["-o", "link"]).output().expect("ip runs");
+    let interfaces = String::from_utf8_lossy(&output.stdout);
+    assert!(!interfaces.contains("packet-") && !interfaces.contains("xdp-"), "{interfaces}");
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use sprat_cli::check::{Action, Content, Disagreement, KEYS, Model, Operation, Outcome, Work, key_name};
+use sprat_cli::check::{
+    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name,
+};
 use sprat_client::Row;
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, sprat};
@@ -181,6 +183,60 @@ fn objects_with_an_operation_under_way_are_left_alone() {
     }
 }
 
+/// After `asked` additions, four of which are under way at a time.
+fn added(asked: u64) -> Shared {
+    let mut shared = Shared::new(4);
+    (0..asked).for_each(|_| shared.ask());
+    shared
+}
+
+fn summed(sum: i64) -> Outcome {
+    Outcome::Summed { sum, version: 1 }
+}
+
+#[test]
+fn additions_under_way_together_are_each_done_once() {
+    let mut shared = added(0);
+    for first in (0..400).step_by(4) {
+        (0..4).for_each(|_| shared.ask());
+        // They are done in any order.
+        for sum in [3, 1, 4, 2] {
+            shared.judge(1, &summed(first + sum)).expect("a sum of its own");
+        }
+    }
+    let row = |value: &[u8]| Row { key: SHARED_KEY.as_bytes().to_vec(), version: 400, value: value.to_vec() };
+    shared.judge_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
+    for wrong in [Some(row(&401_i64.to_le_bytes())), Some(row(&399_i64.to_le_bytes())), Some(row(b"x")), None] {
+        let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
+        assert!(said.contains("\"shared\": expected the number 400; got "), "{said}");
+    }
+    added(0).judge_end(None).expect("never made");
+}
+
+#[test]
+fn an_addition_done_twice_or_not_at_all_is_found() {
+    // What was told before, and what is told then.
+    for (before, odd) in [
+        (&[1, 2][..], summed(2)),
+        (&[1, 3], summed(3)),
+        (&[], summed(9)),
+        (&[], summed(0)),
+        (&[], summed(-1)),
+        (&[], Outcome::NotANumber),
+        (&[], Outcome::Missing),
+    ] {
+        let mut shared = added(8);
+        before.iter().for_each(|&sum| shared.judge(1, &summed(sum)).expect("a sum of its own"));
+        let wrong = shared.judge(77, &odd).expect_err("no such sum");
+        assert!(wrong.operation == Some(77) && wrong.expected.contains("to 8"), "{wrong}");
+    }
+    // Sum 1 went to nobody: one that is four answers late is not under way.
+    let mut shared = added(8);
+    [2, 3, 4].into_iter().for_each(|sum| shared.judge(1, &summed(sum)).expect("the first may be late"));
+    let wrong = shared.judge(5, &summed(5)).expect_err("too late");
+    assert!(wrong.expected.contains("the sum 1 before"), "{wrong}");
+}
+
 fn server(data: &Path, listen: &str) -> ServerProcess {
     ServerProcess::start(data, &["-L", listen, "--memory", "128M", "--disk", "512M"]).expect("it starts")
 }
@@ -195,6 +251,7 @@ fn a_server_answers_every_operation_as_it_must() {
             run(&[&["check", "--operations", "3000", "--seed", "11", "--depth", depth, "--json"], &at[..]].concat());
         let told: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
         assert_eq!((&told["ok"], &told["operations"], &told["seed"]), (&true.into(), &3000.into(), &11.into()));
+        assert_eq!(told["shared_increments"], 300, "{told}");
         assert!(told["disagreement"].is_null() && told["bytes_read"].as_u64() > Some(1_000_000), "{told}");
         assert_eq!(run(&[&["table", "list"], &at[..]].concat()).ok(), "", "its table is gone");
 

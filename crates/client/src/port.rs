@@ -2,7 +2,7 @@
 
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
-use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, ticks};
+use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, stamp};
 use sprat_rpc::{CallError, Config, Counters, Endpoint, MAX_SLOTS, SessionId};
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,7 @@ pub(crate) struct Port {
     passed: Passed,
 }
 
-/// When the latest request and answer passed between the client's code and its driver, in [`ticks`]; 0 for not.
+/// When the latest request and answer passed between the client's code and its driver, as [`stamp`]s; 0 for not.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
     on: bool,
@@ -123,7 +123,7 @@ impl Port {
         let frames = driver
             .receive(&mut |tx, from, frame| {
                 if *on {
-                    *came = ticks();
+                    *came = stamp();
                 }
                 endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, left, *on));
             })

@@ -12,7 +12,7 @@
 //!   the feature `dpdk`, over the devices DPDK drives.
 //!
 //! But for shared memory, DPDK and one instruction ([`ticks`]) the crate has no `unsafe`: system calls go through `rustix`,
-//! `socket2` and, for the one thing those two lack (`UDP_GRO` and its control message), `nix`.
+//! `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its control message) and `perf-event2` (counters of events).
 
 mod any;
 pub mod bypass;
@@ -39,7 +39,7 @@ pub use idle::{Idle, Waker};
 pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Mac, Transport};
 pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
 pub use open::{OpenError, Role};
-pub use stamp::{Laps, Scale, Stamped, ThreadAccount, ticks};
+pub use stamp::{Count, Event, Laps, Scale, Stamped, ThreadAccount, counts, stamp, ticks};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};

@@ -3,12 +3,14 @@
 #![allow(unsafe_code, reason = "the processor's time stamp counter has no safe interface")]
 
 mod account;
+mod count;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub use account::ThreadAccount;
+pub use count::{Count, Event, counts, stamp};
 
 use crate::Transmit;
 
@@ -62,7 +64,7 @@ impl Scale {
     }
 }
 
-/// The latest times that one stage took, in ticks.
+/// The latest times that one stage took, in ticks; or events, where [`stamp`]s count those.
 #[derive(Clone, Debug)]
 pub struct Laps {
     kept: Vec<u32>,
@@ -102,6 +104,13 @@ impl Laps {
         self.count
     }
 
+    /// The mean of the latest; 0 when there are none. Of times the median tells more.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let sum: u64 = self.kept.iter().copied().map(u64::from).sum();
+        sum as f64 / self.kept.len().max(1) as f64
+    }
+
     /// The median of the latest, ticks; 0 when there are none.
     #[must_use]
     pub fn median(&self) -> u64 {
@@ -111,7 +120,7 @@ impl Laps {
     }
 }
 
-/// A driver's sending half that notes when it is first used: up to there the time was its user's.
+/// A driver's sending half that takes a [`stamp`] when it is first used: up to there the time was its user's.
 pub struct Stamped<'a, T: ?Sized> {
     tx: &'a mut T,
     /// When; 0 for not yet.
@@ -141,7 +150,7 @@ impl<T: Transmit + ?Sized> Transmit for Stamped<'_, T> {
     #[inline]
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
         if self.on && *self.first == 0 {
-            *self.first = ticks();
+            *self.first = stamp();
         }
         self.tx.send(peer, parts);
     }
@@ -168,9 +177,9 @@ mod tests {
     #[test]
     fn laps_keep_the_latest() {
         let mut laps = Laps::default();
-        assert_eq!((laps.median(), laps.count()), (0, 0));
+        assert_eq!((laps.median(), laps.mean(), laps.count()), (0, 0.0, 0));
         (0..100).for_each(|ticks| laps.push(ticks));
-        assert_eq!(laps.median(), 50);
+        assert_eq!((laps.median(), laps.mean()), (50, 49.5));
         (0..LAPS).for_each(|_| laps.push(7));
         assert_eq!((laps.median(), laps.count()), (7, 100 + LAPS as u64));
         laps.push(u64::MAX);

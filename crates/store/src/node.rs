@@ -3,7 +3,7 @@
 //! The node owns time and the network; the service below it sees only what it is handed. So the same service
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Figure, Nanos, Stamped, ticks};
+use sprat_net::{Driver, Figure, Nanos, Stamped, stamp};
 use sprat_rpc::{Config, Endpoint, Handler, Outcome, RequestId};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -30,12 +30,12 @@ pub trait Service: Handler {
         false
     }
 
-    /// A frame, most often a request, was the server's between these two [`ticks`].
+    /// A frame, most often a request, was the server's between these two [`stamp`]s.
     fn lap(&mut self, came: u64, left: u64) {
         let _ = (came, left);
     }
 
-    /// A round of the node's loop took so many [`ticks`], from one to the next: more than its work when the thread was held up.
+    /// A round of the node's loop took so many [`ticks`](sprat_net::ticks), from one to the next: more than its work when the thread was held up.
     /// Told while requests are timed.
     fn went_round(&mut self, ticks: u64) {
         let _ = ticks;
@@ -82,7 +82,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         let (mut came, mut left) = (0, 0);
         let frames = driver.receive(&mut |tx, from, frame| {
             if timed {
-                (came, left) = (ticks(), 0);
+                (came, left) = (stamp(), 0);
             }
             endpoint.receive(now, from, frame, service, &mut Stamped::new(tx, &mut left, timed));
         })?;
@@ -90,7 +90,7 @@ impl<D: Driver, S: Service> Node<D, S> {
             // What could be answered at once does not wait for the rest of the turn.
             endpoint.flush(&mut Stamped::new(driver.tx(), &mut left, timed));
         }
-        let answered = left > came;
+        let answered = left != 0;
         if answered {
             service.lap(came, left);
         }
@@ -110,7 +110,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         }
         endpoint.poll(now, service, tx);
         endpoint.flush(tx);
-        if waits && left > came {
+        if waits && left != 0 {
             service.lap(came, left);
         }
         Ok(worked)

@@ -19,6 +19,7 @@ fn options(data: &Path, listen: &str) -> ServerOptions {
         core: None,
         metrics: None,
         timed: false,
+        counted: None,
     }
 }
 

@@ -23,6 +23,7 @@ fn options(data: &Path) -> ServerOptions {
         core: None,
         metrics: None,
         timed: false,
+        counted: None,
     }
 }
 

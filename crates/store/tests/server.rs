@@ -20,6 +20,7 @@ fn options(data: &Path, transport: &str, durability: Durability) -> ServerOption
         core: None,
         metrics: None,
         timed: false,
+        counted: None,
     }
 }
 

@@ -140,12 +140,6 @@ impl Cause {
         }
     }
 
-    /// Whether an operation hit by it is set apart: somebody else had the core.
-    #[must_use]
-    pub fn sets_apart(self) -> bool {
-        matches!(self, Self::Preemption(_) | Self::Steal(_))
-    }
-
     /// In words.
     #[must_use]
     pub fn words(self) -> String {
@@ -183,6 +177,52 @@ impl Verdict {
             Self::Network => "network",
             Self::Store => "store",
             Self::Unexplained => "unexplained",
+        }
+    }
+}
+
+/// Which operations are left out of a distribution, by what hit them: a look at the store without its machine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Apart {
+    /// None: every one of them counts.
+    Nothing,
+    /// Those hit by preemption or steal: somebody else had the core.
+    Core,
+    /// Those hit by interrupts, too.
+    Interrupts,
+}
+
+impl Apart {
+    /// All there are, each setting apart what the one before does.
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Core, Self::Interrupts];
+
+    /// Whether an operation hit by `cause` is set apart.
+    #[must_use]
+    pub fn takes(self, cause: Cause) -> bool {
+        match cause {
+            Cause::Preemption(_) | Cause::Steal(_) => self != Self::Nothing,
+            Cause::Interrupt(_) => self == Self::Interrupts,
+            _ => false,
+        }
+    }
+
+    /// In words: of which operations a figure is.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "every sample",
+            Self::Core => "those hit by preemption or steal set apart",
+            Self::Interrupts => "also those hit by interrupts set apart",
+        }
+    }
+
+    /// What the operations set apart were hit by, in words; nothing when there are none.
+    #[must_use]
+    pub fn hit_by(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Core => Some("preemption or steal"),
+            Self::Interrupts => Some("preemption, steal or interrupts"),
         }
     }
 }

@@ -9,6 +9,7 @@ use anyhow::Result;
 use sprat_net::{Scale, ThreadAccount};
 
 use super::causes::{Evidence, Seen};
+use crate::hist::nanos;
 use crate::single::{Counters, Lap, Single};
 
 /// Reading the interrupts of all cores may take this long. On a machine of many cores it takes longer: there they are left out.
@@ -155,11 +156,6 @@ impl Change {
         let faults = self.client.faults + self.server.map_or(0, |seen| seen.faults);
         [interrupts(self.client), self.server.is_some_and(interrupts), faults > 0]
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of a few ns to years")]
-pub(super) fn nanos(scale: Scale, ticks: u64) -> u64 {
-    scale.nanos(ticks) as u64
 }
 
 /// Interrupts that each core has had, by core.

@@ -272,6 +272,11 @@ impl Distributions {
             path.display(),
             all.format
         );
+        ensure!(
+            all.paths.iter().all(|path| path.samples.is_sound()),
+            "{}: operations were examined that were never counted: the file is damaged; measure again",
+            path.display()
+        );
         Ok(all)
     }
 }

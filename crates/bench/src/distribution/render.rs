@@ -1,6 +1,6 @@
 //! Distributions as tables.
 
-use super::causes::Cause;
+use super::causes::{Apart, Cause};
 use super::{Distributions, Measured};
 use crate::jitter;
 use crate::report::Report;
@@ -36,17 +36,22 @@ impl Distributions {
         format!("{label}{size} {}s, {samples} over each path, one at a time, {ends} spinning", self.op)
     }
 
-    /// A line for each path: its quantiles, once as they are and once without what met preemption or steal.
+    /// Lines for each path: its quantiles as they are, without what met preemption or steal, and without what met interrupts either.
     #[must_use]
     pub fn quantiles(&self) -> Table {
-        let mut table = quantile_table("path", &["p99.9 / p50"]);
+        let mut table = quantile_table("path", &["p99.9 / p50", "set apart"]);
         for path in &self.paths {
-            for (name, latencies) in [
-                (path.name.clone(), &path.samples.latencies),
-                ("  preemption, steal set apart".to_owned(), &path.samples.undisturbed),
-            ] {
+            for apart in Apart::ALL {
+                let name = match apart {
+                    Apart::Nothing => path.name.clone(),
+                    Apart::Core => "  preemption, steal set apart".to_owned(),
+                    Apart::Interrupts => "  interrupts set apart too".to_owned(),
+                };
+                let latencies = path.samples.without(apart);
                 let ratio = latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
-                table.row([quantile_cells(name, latencies), vec![format!("{}x", units::digits(ratio))]].concat());
+                let share = apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
+                let last = vec![format!("{}x", units::digits(ratio)), share];
+                table.row([quantile_cells(name, &latencies), last].concat());
             }
         }
         table
@@ -143,7 +148,7 @@ pub fn compared(all: &[Distributions]) -> Table {
                 format!("{at} {} {}", percent(found.cliff.share), found.verdict.word())
             });
             let cliffs: Vec<String> = cliffs.collect();
-            let apart = told(&path.samples.undisturbed, 0.999);
+            let apart = told(&path.samples.without(Apart::Core), 0.999);
             let operation = format!("{} {}", units::object_size(one.bytes), one.op);
             let label = if one.label.is_empty() { "-" } else { &one.label };
             let cells = quantile_cells(format!("{label}, {}", path.name), &path.samples.latencies);

@@ -7,10 +7,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sprat_net::Scale;
 
-use super::causes::{Cause, Tally};
+use super::causes::{Apart, Cause, Tally};
 use super::cliffs::{Cliff, TAIL_FROM_MEDIANS};
-use super::look::{Cores, Looker, nanos};
-use crate::hist::Latencies;
+use super::look::{Cores, Looker};
+use crate::hist::{Latencies, nanos};
 use crate::single::{Objects, Single};
 
 /// Operations before each turn that do not count, and tell what is usual.
@@ -41,9 +41,6 @@ pub struct Samples {
     /// All operations, ns.
     #[serde(with = "crate::hist::counted")]
     pub latencies: Latencies,
-    /// The same without those that met preemption or steal, ns.
-    #[serde(with = "crate::hist::counted")]
-    pub undisturbed: Latencies,
     /// Operations that took long and were examined: how long, ns, and why.
     pub examined: Vec<(u64, Cause)>,
     /// How often a look tells things although nothing took long.
@@ -110,12 +107,10 @@ impl Sampler {
             self.found.latencies.record(ns);
             since_look += 1;
             let long = ns >= examined_from && self.found.examined.len() < MAX_EXAMINED;
-            let mut apart = false;
             if long || since_look >= LOOK_EVERY {
                 let change = self.looker.look(&mut self.single)?;
                 if long {
                     let cause = self.looker.evidence(&lap, ns.saturating_sub(median), &change).cause();
-                    apart = cause.sets_apart();
                     self.found.examined.push((ns, cause));
                 } else if ns < examined_from {
                     self.found.chance.add(change.by_chance());
@@ -124,9 +119,6 @@ impl Sampler {
                 self.found.uncounted += 1;
                 self.looker.settle();
                 since_look = 0;
-            }
-            if !apart {
-                self.found.undisturbed.record(ns);
             }
         }
         self.found.seconds += began.elapsed().as_secs_f64();
@@ -185,6 +177,33 @@ impl Chance {
 }
 
 impl Samples {
+    /// The operations without those that are set apart, ns. What was not examined stays in.
+    ///
+    /// # Panics
+    /// Unless it [is sound](Self::is_sound).
+    #[must_use]
+    pub fn without(&self, apart: Apart) -> Latencies {
+        self.less(|cause| apart.takes(cause)).expect("sound, as measured and as read")
+    }
+
+    /// Whether every operation that was examined is counted. Of a file from elsewhere that must be asked.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.less(|_| true).is_some()
+    }
+
+    fn less(&self, taken: impl Fn(Cause) -> bool) -> Option<Latencies> {
+        let mut apart = Latencies::new();
+        self.examined.iter().filter(|one| taken(one.1)).for_each(|&(ns, _)| apart.record(ns));
+        self.latencies.less(&apart)
+    }
+
+    /// The share of operations that are set apart, 0 to 1.
+    #[must_use]
+    pub fn share(&self, apart: Apart) -> f64 {
+        let taken = self.examined.iter().filter(|one| apart.takes(one.1)).count();
+        taken as f64 / self.latencies.count().max(1) as f64
+    }
     /// The causes of the examined operations within a step.
     #[must_use]
     pub fn tally(&self, cliff: &Cliff) -> Tally {

@@ -20,6 +20,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of a ping besides its headers: between those of a 100 B read's request and answer.
 pub(crate) const PING_BYTES: usize = 100;
 
+/// A ping that has not been answered after this is lost: it is not sent again.
+const PING_LOST_AFTER: Duration = Duration::from_secs(1);
+
 /// How often clients are looked at although nothing arrived for them: their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
@@ -43,8 +46,8 @@ pub struct Connection {
     /// The time at the end of the last poll; operations that begin before the next begin then, near enough.
     now: Nanos,
     swept: Nanos,
-    /// The ping under way, by its number and the operation's tag.
-    pinged: Option<(u32, u64)>,
+    /// The ping under way: its number, the operation's tag, and when it was sent.
+    pinged: Option<(u32, u64, Nanos)>,
     next_ping: u32,
     /// The server to stop while others are measured.
     parked: Option<u32>,
@@ -149,15 +152,18 @@ impl Connection {
         let number = self.next_ping;
         self.next_ping = number.wrapping_add(1);
         self.cores[0].ping(self.table, number, PING_BYTES)?;
-        self.pinged = Some((number, tag));
+        self.pinged = Some((number, tag, self.now));
         Ok(true)
     }
 
-    fn take_pongs(&mut self, done: &mut Vec<Completion>) {
+    fn take_pongs(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(number) = self.cores[0].take_pong() {
-            if let Some((_, tag)) = self.pinged.take_if(|(pinged, _)| *pinged == number) {
+            if let Some((_, tag, _)) = self.pinged.take_if(|(pinged, ..)| *pinged == number) {
                 done.push(Completion { tag, outcome: Outcome::Ok { bytes: 0 } });
             }
+        }
+        if let Some((_, tag, _)) = self.pinged.take_if(|(_, _, sent)| now.since(*sent) > PING_LOST_AFTER) {
+            done.push(Completion { tag, outcome: Outcome::Error });
         }
     }
 
@@ -271,7 +277,7 @@ impl Target for Connection {
         }
         self.look(now, done)?;
         if self.pinged.is_some() {
-            self.take_pongs(done);
+            self.take_pongs(now, done);
         }
         if done.len() > before {
             self.idle.worked(now);

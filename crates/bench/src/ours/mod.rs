@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Mode, Options, Table};
+use sprat_net::Event;
 use tempfile::TempDir;
 
+use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
@@ -39,6 +41,10 @@ pub enum Transport {
     Memif,
     /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
     Virtio,
+    /// `fast+dpdk` over a virtual cable, its ends driven by packet sockets of the kernel: `net_af_packet`.
+    Packet(Cable),
+    /// The same, driven by XDP sockets: `net_af_xdp`.
+    Xdp(Cable),
 }
 
 impl Transport {
@@ -50,7 +56,15 @@ impl Transport {
             Self::Tcp => "tcp",
             Self::Memif => "fast+dpdk memif",
             Self::Virtio => "fast+dpdk virtio",
+            Self::Packet(_) => "fast+dpdk af_packet",
+            Self::Xdp(_) => "fast+dpdk af_xdp",
         }
+    }
+
+    /// Whether it is `fast+dpdk`, over whatever device.
+    #[must_use]
+    pub fn bypasses(self) -> bool {
+        !matches!(self, Self::Udp | Self::Tcp)
     }
 
     /// Locators of the server's end and, where it has to be told, of the client's.
@@ -67,6 +81,14 @@ impl Transport {
                 (device("server"), device("client"))
             }
             Self::Virtio => (format!("net_vhost_bench,iface={socket}"), format!("net_virtio_user_bench,path={socket}")),
+            Self::Packet(cable) => {
+                let device = |interface| format!("net_af_packet_bench,iface={interface}");
+                (device(cable.server()), device(cable.client()))
+            }
+            Self::Xdp(cable) => {
+                let device = |interface| format!("net_af_xdp_bench,iface={interface}");
+                (device(cable.server()), device(cable.client()))
+            }
         };
         let end = |host, port, device| format!("fast+dpdk:host={host},port={port},dev={device}");
         Ok((end("10.9.0.1", 7, server), Some(end("10.9.0.2", 0, client))))
@@ -92,6 +114,7 @@ pub struct Sprat {
     client: Mode,
     sockets: Sockets,
     timed: bool,
+    counted: Option<Event>,
 }
 
 impl Sprat {
@@ -100,9 +123,8 @@ impl Sprat {
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
         // A host that bypasses the kernel is one for all its clients.
-        let bypass = matches!(transport, Transport::Memif | Transport::Virtio);
-        let sockets = if bypass { Sockets::One } else { Sockets::Each };
-        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false }
+        let sockets = if transport.bypasses() { Sockets::One } else { Sockets::Each };
+        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false, counted: None }
     }
 
     /// The same, with clients over `sockets`.
@@ -125,6 +147,12 @@ impl Sprat {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
+    }
+
+    /// The same; its server counts `event` in requests, and tells.
+    #[must_use]
+    pub fn counted(self, event: Event) -> Self {
+        Self { counted: Some(event), ..self }
     }
 
     /// The same under another name.
@@ -172,6 +200,9 @@ impl Sprat {
         pair("--metrics", "none".into());
         if self.timed {
             arguments.push("--timed".into());
+        }
+        if let Some(event) = self.counted {
+            arguments.extend(["--counted".into(), event.word().into()]);
         }
         arguments
     }

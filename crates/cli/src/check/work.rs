@@ -25,13 +25,21 @@ pub const SIZES: [(u64, usize, usize); 6] =
 pub struct Work {
     random: Random,
     drawn: u64,
+    /// Bytes of a value, at most.
+    longest: usize,
 }
 
 impl Work {
     /// The operations of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), drawn: 0 }
+        Self { random: Random::new(seed), drawn: 0, longest: MAX_VALUE }
+    }
+
+    /// The same with values of `longest` bytes at most: longer ones are cut.
+    #[must_use]
+    pub fn up_to(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// The next operation. `busy` objects have an operation under way, whose answer the model does not know yet: they
@@ -79,7 +87,7 @@ impl Work {
         let (_, from, to) = size.expect("shares of a hundred");
         let limit = to == MAX_VALUE && self.random.chance(1, 4);
         let len = if limit { to } else { from + self.index(to - from + 1) };
-        Content::Filled { stamp: self.random.draw(), len }
+        Content::Filled { stamp: self.random.draw(), len: len.min(self.longest) }
     }
 
     /// Half of the time there is none; of the others some hold and some do not.

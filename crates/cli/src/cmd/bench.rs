@@ -1,9 +1,13 @@
 //! `bench`.
 
 use super::print_line;
-use crate::args::{BasicArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PingArgs, PromisesArgs};
+use crate::args::{
+    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PingArgs, PromisesArgs,
+    StoreBenchArgs,
+};
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
+use sprat_bench::cables::Cables;
 use sprat_bench::goals;
 use sprat_bench::load::{Arrivals, Pace};
 use sprat_bench::machine::Machine;
@@ -16,6 +20,7 @@ use sprat_bench::scenarios::{self, Lab, Results};
 use sprat_bench::system::Setup;
 use sprat_bench::target::{Target, Wait};
 use sprat_client::Mode;
+use sprat_net::Event;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -148,8 +153,45 @@ pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a benchmark of promises has beyond the others.
+struct Special {
+    /// Objects of the memory and restart chapters.
+    objects: u64,
+    cables: Result<Cables, String>,
+    count: Vec<Event>,
+}
+
+impl Default for Special {
+    fn default() -> Self {
+        let cables = Err("this benchmark lays no cables".to_owned());
+        Self { objects: OBJECTS, cables, count: Event::HARDWARE.to_vec() }
+    }
+}
+
+pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
+    let objects = if args.full { OBJECTS_FULL } else { OBJECTS };
+    judge("store", sprat_bench::store::CHAPTERS, &args.promises, Special { objects, ..Special::default() })
+}
+
+pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
+    let mut special = Special::default();
+    if !args.count.is_empty() {
+        special.count.clone_from(&args.count);
+    }
+    judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args.promises, special)
+}
+
+/// All of its servers are its own: it measures in a network of its own too, if it may, with cables to drive.
+pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
+    let cables = match cfg!(feature = "dpdk") {
+        true => Cables::lay(),
+        false => Err("this sprat was built without DPDK".to_owned()),
+    };
+    judge("bypass", sprat_bench::bypass::CHAPTERS, args, Special { cables, ..Special::default() })
+}
+
 /// Everything a list of chapters promises.
-pub(crate) fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, full: bool) -> Result<ExitCode> {
+fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special) -> Result<ExitCode> {
     if let Some(only) = &args.only
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
@@ -172,8 +214,10 @@ pub(crate) fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, full:
             duration: Duration::from_secs_f64(args.seconds),
             ..lab
         },
-        objects: if full { OBJECTS_FULL } else { OBJECTS },
+        objects: special.objects,
         only: args.only.clone(),
+        count: special.count,
+        cables: special.cables,
     };
     let findings = promises::run(chapters, &settings, &mut |text| eprintln!("{text}"));
     write_json(&findings.rows, &out)?;

@@ -84,6 +84,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         core: args.core,
         metrics,
         timed: args.timed,
+        counted: args.counted,
     })
 }
 

@@ -1,6 +1,6 @@
 //! A master that is timed: how long requests were its own, how long its rounds took, and how its thread fared.
 
-use sprat_net::{Laps, Scale, ThreadAccount, ticks};
+use sprat_net::{Count, Laps, Scale, ThreadAccount, stamp};
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +19,20 @@ pub(super) enum Mark {
 const STAGES: [&str; 4] =
     ["request_rpc_p50_ns", "request_parse_p50_ns", "request_object_p50_ns", "request_answer_p50_ns"];
 
-/// What `--timed` keeps.
+/// The same stages where events are counted, with the pairs of stamps that each holds.
+const EVENTS: [(&str, u64); 4] = [
+    ("request_rpc_events_milli", 2),
+    ("request_parse_events_milli", 1),
+    ("request_object_events_milli", 1),
+    ("request_answer_events_milli", 1),
+];
+
+/// What `--timed` keeps, and `--counted`.
 #[derive(Debug)]
 pub(super) struct Timing {
     requests: Laps,
     /// Requests timed, whole and in stages.
-    count: u64,
+    seen: u64,
     /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long answer.
     entered: bool,
     /// Every other request is stamped between its stages. It is left out of the whole, which would hold the stamps too.
@@ -32,22 +40,25 @@ pub(super) struct Timing {
     marks: [u64; STAGES.len()],
     stages: [Laps; STAGES.len()],
     scale: Scale,
+    /// What stamps count instead of time.
+    count: Option<Count>,
     longest_round: u64,
     /// The round that tells these counters is work that nobody else's request waits for.
     told: bool,
 }
 
 impl Timing {
-    /// Takes 20 ms.
-    pub(super) fn new() -> Self {
+    /// Stamps tell the time, or what `count` counts. Takes 20 ms.
+    pub(super) fn new(count: Option<Count>) -> Self {
         Self {
             requests: Laps::default(),
-            count: 0,
+            seen: 0,
             entered: false,
             staged: false,
             marks: [0; STAGES.len()],
             stages: Default::default(),
             scale: Scale::measure(),
+            count,
             longest_round: 0,
             told: false,
         }
@@ -57,7 +68,7 @@ impl Timing {
     pub(super) fn mark(&mut self, mark: Mark) {
         self.entered = true;
         if self.staged {
-            self.marks[mark as usize] = ticks();
+            self.marks[mark as usize] = stamp();
         }
     }
 
@@ -67,7 +78,7 @@ impl Timing {
         if !std::mem::take(&mut self.entered) {
             return;
         }
-        self.count += 1;
+        self.seen += 1;
         if self.staged {
             let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
             // Requests that neither find nor append have no such mark; of a frame of many, these are the last one's.
@@ -94,8 +105,7 @@ impl Timing {
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
         let mut counters = vec![
-            ("requests_timed_total", self.count),
-            ("request_p50_ns", self.nanos(self.requests.median())),
+            ("requests_timed_total", self.seen),
             ("longest_round_ns", self.nanos(self.longest_round)),
             ("thread_clock_ns_total", self.nanos(account.at)),
             ("thread_ran_ns_total", account.ran_ns),
@@ -103,8 +113,18 @@ impl Timing {
             ("thread_waited_total", account.waited),
             ("thread_faults_total", account.faults),
         ];
-        for (name, stage) in STAGES.iter().zip(&self.stages) {
-            counters.push((name, self.nanos(stage.median())));
+        match &self.count {
+            None => {
+                counters.push(("request_p50_ns", self.nanos(self.requests.median())));
+                let stages = STAGES.iter().zip(&self.stages);
+                counters.extend(stages.map(|(&name, stage)| (name, self.nanos(stage.median()))));
+            }
+            Some(count) => {
+                let events = |laps: &Laps, pairs| events_milli(laps, pairs * count.cost());
+                counters.push(("request_events_milli", events(&self.requests, 1)));
+                let stages = EVENTS.iter().zip(&self.stages);
+                counters.extend(stages.map(|(&(name, pairs), stage)| (name, events(stage, pairs))));
+            }
         }
         self.requests.clear();
         self.stages.iter_mut().for_each(Laps::clear);
@@ -119,6 +139,12 @@ impl Timing {
     }
 }
 
+/// The mean of what was counted without what the counting itself did, in thousandths; 0 where that was more.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of counts below 2^32")]
+fn events_milli(laps: &Laps, cost: u64) -> u64 {
+    ((laps.mean() - cost as f64) * 1000.0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +155,7 @@ mod tests {
 
     #[test]
     fn stages_are_told_beside_the_whole_and_not_in_it() {
-        let mut timing = Timing::new();
+        let mut timing = Timing::new(None);
         let at = |micros: u64| 1_000_000_000 + micros * 10_000; // ticks of any length
         let pass = |timing: &mut Timing, marks, left| {
             timing.request(at(0), at(900)); // a frame that brings no request
@@ -160,8 +186,16 @@ mod tests {
     }
 
     #[test]
+    fn counts_are_told_without_the_counting() {
+        let mut laps = Laps::default();
+        assert_eq!(events_milli(&laps, 0), 0);
+        [12, 13].into_iter().for_each(|events| laps.push(events));
+        assert_eq!((events_milli(&laps, 0), events_milli(&laps, 4), events_milli(&laps, 13)), (12_500, 8_500, 0));
+    }
+
+    #[test]
     fn the_longest_round_is_told_once_and_without_the_telling() {
-        let mut timing = Timing::new();
+        let mut timing = Timing::new(None);
         for ticks in [10_000_000, 90_000_000, 20_000_000] {
             timing.round(ticks);
         }

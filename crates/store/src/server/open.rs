@@ -7,7 +7,7 @@ use crate::master::{Inbox, Master};
 use crate::restart;
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
-use sprat_net::Mode;
+use sprat_net::{Count, Event, Mode};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ pub struct ServerOptions {
     pub metrics: Option<SocketAddr>,
     /// Whether requests are timed on their way through the server.
     pub timed: bool,
+    /// What is counted of requests, instead of the time.
+    pub counted: Option<Event>,
 }
 
 /// What was found in the log.
@@ -79,7 +81,7 @@ pub(super) fn open(
     let Some((path, identity)) = dir else {
         let config = Config { seed: super::random(), ..Config::new(memory, sprat_log::Durability::Volatile) };
         let log = Log::new(config).map_err(|error| failed(&error))?;
-        return Ok((finish(options, Master::new(log, None, inbox)), Restored::default()));
+        return Ok((finish(options, Master::new(log, None, inbox))?, Restored::default()));
     };
     let (access, durability) = match options.durability {
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
@@ -93,11 +95,15 @@ pub(super) fn open(
     let started = Instant::now();
     let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
-    Ok((finish(options, Master::new(log, Some(backup), inbox)), restored))
+    Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
 }
 
-fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Master<FileDisk> {
-    if options.timed { master.timed() } else { master }
+fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<FileDisk>, ServerError> {
+    Ok(match options.counted {
+        Some(event) => master.counted(Count::start(event).map_err(ServerError::system("count what requests do"))?),
+        None if options.timed => master.timed(),
+        None => master,
+    })
 }
 
 /// Opens the log file. The data directory is ours, so whoever still has the file locked is a server that was killed:

@@ -1,0 +1,112 @@
+//! What an operation makes the processor do, stage by stage: the breakdown's stamps, taken from a counter of events instead of a clock.
+//!
+//! A pass of its own for each event: reading a counter is a system call, which takes longer than most stages. What the reading
+//! itself counts is taken off, and the kernel's part is left out.
+
+use anyhow::{Context, Result};
+use sprat_client::{Client, Mode};
+use sprat_net::{Count, Event};
+
+use crate::breakdown::{INSIDE, SIZES, objects};
+use crate::cpu::{Fifo, Pinned};
+use crate::goals::Goal;
+use crate::ours::Transport;
+use crate::promises::{Findings, Settings};
+use crate::scenarios::Lab;
+use crate::single::Single;
+use crate::table::Table;
+use crate::units;
+
+/// Operations of a kind and size that are counted, and as many before them that are not.
+const OPERATIONS: usize = 1_000;
+
+/// Events of one kind of operation, on the average.
+struct Counted {
+    name: String,
+    /// In the client's code: from the call to its driver, and from its driver to the caller.
+    out: f64,
+    back: f64,
+    /// In the server's, and in the stages of that.
+    server: f64,
+    inside: [f64; INSIDE.len()],
+}
+
+/// Counts each event that is asked for, over a transport; those that cannot be counted here are rows that say why.
+///
+/// # Errors
+/// When a server cannot be started or breaks.
+pub(crate) fn count(transport: Transport, settings: &Settings, lab: &Lab, findings: &mut Findings) -> Result<()> {
+    let word = transport.word();
+    for &event in &settings.count {
+        let parts = [format!("client code, {event}"), format!("server code, {event}")];
+        let parts = parts.map(|part| format!("100 B read, {word}: {part}"));
+        match Count::start(event) {
+            Err(error) => parts.iter().for_each(|part| findings.missing(part, event.word(), &error.to_string())),
+            Ok(count) => {
+                drop(count); // it is only to show that there can be one
+                let rows = pass(transport, event, settings, lab)?;
+                let [client, server] = [rows[0].out + rows[0].back, rows[0].server];
+                for (part, events) in parts.iter().zip([client, server]) {
+                    findings.row(part, Some(events), None, event.word(), Goal::Shown);
+                }
+                findings.table(
+                    &format!(
+                        "{event} by stage over {word}: means of {OPERATIONS}, without those of the counting itself"
+                    ),
+                    table(&rows),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> Result<Vec<Counted>> {
+    let server = settings.sprat(transport, Mode::Spin).counted(event).launch(&lab.in_memory())?;
+    let mut single = Single::new(Client::connect(&server.client_options())?)?;
+    let _pinned = Pinned::to(lab.client_core)?;
+    let _fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
+    let mut rows = Vec::new();
+    for size in SIZES {
+        let objects = objects(size);
+        single.fill(&objects)?;
+        for (write, kind) in [(false, "read"), (true, "write")] {
+            let count = Count::start(event)?;
+            let name = format!("{} {kind}", units::object_size(size));
+            let (mut out, mut back) = (0.0, 0.0);
+            for number in 0..2 * OPERATIONS {
+                if number == OPERATIONS {
+                    single.counters()?; // has the server begin anew
+                    (out, back) = (0.0, 0.0);
+                }
+                let lap = single.operate_noted(&objects, number * 7919, write)?;
+                out += lap.out as f64;
+                back += lap.back as f64;
+            }
+            let told = single.counters()?;
+            let told = |name: &str| -> Result<f64> {
+                let milli = told.get(name).with_context(|| format!("a server that counts, and its {name}"))?;
+                Ok(milli as f64 / 1000.0)
+            };
+            let mut inside = [0.0; INSIDE.len()];
+            for (events, stage) in inside.iter_mut().zip(INSIDE) {
+                *events = told(stage.events)?;
+            }
+            let mean = |sum: f64| (sum / OPERATIONS as f64 - count.cost() as f64).max(0.0);
+            let server = told("request_events_milli")?;
+            rows.push(Counted { name, out: mean(out), back: mean(back), server, inside });
+        }
+    }
+    Ok(rows)
+}
+
+fn table(rows: &[Counted]) -> Table {
+    let names = INSIDE.map(|stage| format!("S: {}", stage.name));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut table = Table::new(&[&["", "Co", "Ci", "client", "server (S)"], &names[..]].concat());
+    for Counted { name, out, back, server, inside } in rows {
+        let events = [&[*out, *back, out + back, *server], &inside[..]].concat();
+        table.row(std::iter::once(name.clone()).chain(events.into_iter().map(units::digits)).collect());
+    }
+    table
+}

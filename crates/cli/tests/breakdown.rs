@@ -1,0 +1,75 @@
+//! `bench breakdown` on the real binary: times by stage, and events by stage, or why there are none.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::{run, skip};
+
+/// Its rows over TCP, what it says, and its report, with `events` counted.
+fn breakdown(events: &str) -> (Vec<Value>, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name).display().to_string());
+    let args = ["bench", "breakdown", "--only", "tcp", "--rounds", "1", "--seconds", "0.1", "--count", events];
+    let ran = run(&[&args[..], &["--out", &out, "--html", &html]].concat());
+    ran.ok();
+    let rows: Value = serde_json::from_slice(&fs::read(&out).expect("rows")).expect("JSON");
+    let html = fs::read_to_string(&html).expect("a report");
+    (rows.as_array().expect("rows").clone(), ran.stderr, html)
+}
+
+#[track_caller]
+fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name:?} in {rows:?}"))
+}
+
+#[test]
+fn events_are_counted_by_stage() {
+    let (rows, said, html) = breakdown("task-clock,page-faults");
+    let time = row(&rows, "100 B read, tcp: server code")["ours"].as_f64();
+    assert!(time.is_some_and(|us| us > 0.0), "{rows:?}");
+    for end in ["client", "server"] {
+        let clock = row(&rows, &format!("100 B read, tcp: {end} code, task-clock"));
+        let faults = row(&rows, &format!("100 B read, tcp: {end} code, page-faults"));
+        if let Some(why) = clock["missing"].as_str() {
+            assert!(clock["ours"].is_null() && why.contains("perf_event_open: ") && said.contains(why), "{why}");
+            return skip(&format!("events by stage: {why}"));
+        }
+        assert!(clock["ours"].as_f64().is_some_and(|ns| ns > 0.0 || end == "client"), "{clock}");
+        // Memory that has been used before is there.
+        assert!(faults["ours"].as_f64().is_some_and(|faults| faults < 1.0), "{faults}");
+    }
+    for word in ["task-clock by stage over tcp", "page-faults by stage over tcp", "S: parse", "1048576 B write"] {
+        assert!(html.contains(word) && said.contains(word), "no {word:?} in:\n{said}");
+    }
+}
+
+#[test]
+fn what_the_processor_counts_is_told_or_why_not() {
+    let (rows, said, html) = breakdown("instructions");
+    let mut untold = None;
+    for end in ["client", "server"] {
+        let counted = row(&rows, &format!("100 B read, tcp: {end} code, instructions"));
+        match counted["missing"].as_str() {
+            // Code that does anything at all is some dozens of them.
+            None => assert!(counted["ours"].as_f64().is_some_and(|instructions| instructions > 50.0), "{counted}"),
+            Some(why) => {
+                assert!(counted["ours"].is_null() && why.contains("perf_event_open: "), "{counted}");
+                assert!(said.contains(why) && html.contains("perf_event_open: "), "{said}");
+                untold = Some(why);
+            }
+        }
+    }
+    if let Some(why) = untold {
+        skip(&format!("instructions by stage: {why}"));
+    }
+}
+
+#[test]
+fn an_event_that_is_none_is_refused() {
+    for command in [&["bench", "breakdown", "--count", "dirhams"][..], &["server", "--counted", "dirhams"]] {
+        let odd = run(command);
+        assert!(odd.code == Some(2) && odd.stderr.contains("task-clock"), "{}", odd.stderr);
+    }
+}

@@ -1,0 +1,75 @@
+//! Stamps that count events: by those of the kernel, which any machine has, and by those of the processor, where it has them.
+
+mod common;
+
+use std::time::Duration;
+
+use common::skip;
+use sprat_net::{Count, Event, stamp, ticks};
+
+/// A time in which a thread does not run.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Nothing on a machine that lets nobody count.
+fn start(event: Event) -> Option<Count> {
+    Count::start(event).inspect_err(|error| skip(&format!("stamps that count {event}: {error}"))).ok()
+}
+
+#[test]
+fn stamps_count_while_they_are_asked_to() {
+    let Some(count) = start(Event::TaskClock) else { return };
+    assert_eq!(count.event(), Event::TaskClock);
+    let first = stamp();
+    let mut sum = 0_u64;
+    (0..10_000_000_u64).for_each(|number| sum = std::hint::black_box(sum ^ number));
+    let passed = stamp() - first;
+    assert!(passed > count.cost(), "{passed} ns of work, {} ns of a stamp", count.cost());
+    let first = stamp();
+    #[allow(clippy::disallowed_methods, reason = "a test that is to wait")]
+    std::thread::sleep(NAP);
+    let passed = u128::from(stamp() - first);
+    assert!(passed < NAP.as_nanos() / 2, "{passed} ns of running, in a nap");
+    assert!(Count::start(Event::PageFaults).is_err(), "one at a time");
+    drop(count);
+    let (before, ours, after) = (ticks(), stamp(), ticks());
+    assert!((before..=after).contains(&ours), "time again");
+}
+
+#[test]
+fn another_thread_counts_for_itself() {
+    let Some(_count) = start(Event::TaskClock) else { return };
+    std::thread::spawn(|| {
+        let (before, ours, after) = (ticks(), stamp(), ticks());
+        assert!((before..=after).contains(&ours), "it has not been asked to count");
+    })
+    .join()
+    .expect("no panic");
+}
+
+#[test]
+fn faults_are_counted() {
+    let Some(count) = start(Event::PageFaults) else { return };
+    assert_eq!(count.cost(), 0, "a stamp touches nothing new");
+    let first = stamp();
+    assert!(first > 0, "no stamp is 0");
+    let pages = std::hint::black_box(vec![1_u8; 64 << 20]);
+    assert!(stamp() > first, "{} bytes were touched first", pages.len());
+}
+
+#[test]
+fn the_processor_counts_or_it_is_said_why_not() {
+    for event in Event::HARDWARE {
+        assert_eq!(event.word().parse(), Ok(event));
+        match Count::start(event) {
+            Ok(count) => assert!(event != Event::Instructions || count.cost() > 0, "a stamp is some instructions"),
+            Err(error) => {
+                let said = error.to_string();
+                for word in [event.word(), "perf_event_open: ", "; "] {
+                    assert!(said.contains(word), "no {word:?} in {said}");
+                }
+                skip(&format!("stamps that count {event}: {said}"));
+            }
+        }
+    }
+    assert!("dirhams".parse::<Event>().is_err_and(|said| said.contains("task-clock")));
+}
