@@ -1,5 +1,5 @@
 //! The basic table: 30 B keys, objects of 100 B to 1 MB, read and written by one client, beside the figures
-//! that [MMS] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
+//! that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::table::Table;
 use crate::target::{Target, Wait};
 use crate::units;
 
-/// Object sizes, bytes: decimal, as [MMS] has them.
+/// Object sizes, bytes: decimal, as \[MMS\] has them.
 pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
 /// Bytes of values that one size's keys hold together.
@@ -35,7 +35,7 @@ pub enum Kind {
     Write,
 }
 
-/// A line of [MMS]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8 us are 6.9 of them).
+/// A line of \[MMS\]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8 us are 6.9 of them).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Read or write.
@@ -72,7 +72,7 @@ const fn line(kind: Kind, bytes: usize, atom: [f64; 4], cut_avg: f64, xeon: [f64
     }
 }
 
-/// What [MMS] published, reads and writes in turn of size.
+/// What \[MMS\] published, reads and writes in turn of size.
 pub const PUBLISHED: [Published; 10] = [
     line(Kind::Read, 100, [13.8, 13.3, 32.7, 6.9], 13.8, [5.1, 18.7]),
     line(Kind::Read, 1_000, [20.7, 20.0, 37.7, 46.1], 17.9, [6.9, 137.6]),
@@ -161,7 +161,7 @@ pub struct Cell {
     pub bytes_per_second: f64,
     /// Operations that failed.
     pub failures: u64,
-    /// What [MMS] published for it.
+    /// What \[MMS\] published for it.
     pub published: Option<Published>,
 }
 

@@ -40,7 +40,7 @@ const SET_BYTES: usize = 16 << 20;
 /// Most objects of a size.
 const MOST_KEYS: usize = 10_000;
 
-/// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping [MMS].
+/// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping \[MMS\].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
 /// A stage inside the server, and what tells of it: the counters of the median of its time, and of its events on the average.

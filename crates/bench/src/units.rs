@@ -9,7 +9,7 @@ pub fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
 }
 
-/// Bytes a second in binary multiples, as [MMS] has them under the name MB/s: `6.91 MiB/s`.
+/// Bytes a second in binary multiples, as \[MMS\] has them under the name MB/s: `6.91 MiB/s`.
 #[must_use]
 pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
@@ -27,7 +27,7 @@ pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB"])
 }
 
-/// The size of an object in decimal multiples, as [MMS] has them: `100 B`, `10 KB`, `1 MB`.
+/// The size of an object in decimal multiples, as \[MMS\] has them: `100 B`, `10 KB`, `1 MB`.
 #[must_use]
 pub fn object_size(bytes: usize) -> String {
     match bytes {

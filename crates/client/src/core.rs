@@ -38,7 +38,7 @@ pub struct Target {
     pub(crate) peer: SocketAddr,
 }
 
-/// See the [module](self).
+/// A client that takes operations and frames and hands out answers, when it is called and not otherwise.
 pub struct Core {
     ports: Vec<Port>,
     calls: Calls,

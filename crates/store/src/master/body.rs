@@ -8,7 +8,7 @@ use sprat_log::{Log, Pin, Ref};
 pub enum Body {
     /// A value in the log, by the number of its pin.
     Value(u32),
-    /// A buffer of [`Bodies`].
+    /// A buffer made for it.
     Made(u32),
 }
 
