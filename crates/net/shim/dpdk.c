@@ -159,7 +159,12 @@ int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	if (setup->use & SPRAT_CAN_CHECK_SENT)
 		conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+	conf.intr_conf.rxq = setup->use & SPRAT_CAN_RING ? 1 : 0;
 	int result = rte_eth_dev_configure(port, 1, 1, &conf);
+	if (result && conf.intr_conf.rxq) {
+		conf.intr_conf.rxq = 0;
+		result = rte_eth_dev_configure(port, 1, 1, &conf);
+	}
 	if (result)
 		return result;
 	uint16_t in = setup->descriptors, out = setup->descriptors;
@@ -235,6 +240,16 @@ int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters)
 	counters->errors_out = stats.oerrors;
 	counters->no_buffer = stats.rx_nombuf;
 	return 0;
+}
+
+int sprat_dpdk_bell(uint16_t port)
+{
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0);
+}
+
+int sprat_dpdk_arm(uint16_t port, int armed)
+{
+	return armed ? rte_eth_dev_rx_intr_enable(port, 0) : rte_eth_dev_rx_intr_disable(port, 0);
 }
 
 /* ------------------------------------------------------------------ frames */

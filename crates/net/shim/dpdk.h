@@ -42,6 +42,8 @@ struct sprat_device {
 #define SPRAT_CAN_CHECK_SENT 2u
 /* Takes in frames of chosen VLANs only, if used. */
 #define SPRAT_CAN_FILTER_VLAN 4u
+/* Tells when frames arrive, if used. Not described: it shows when it is asked for its bell. */
+#define SPRAT_CAN_RING 8u
 
 /* How a device is to be set up. */
 struct sprat_setup {
@@ -93,6 +95,13 @@ void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */
 int sprat_dpdk_link(uint16_t port);
 int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters);
+/*
+ * The descriptor that polls readable when a frame arrives after the bell has been armed: the device's, until it is
+ * stopped. Negative if it has none.
+ */
+int sprat_dpdk_bell(uint16_t port);
+/* 1: have the bell ring for the next frame, and say so only if it can; 0: no more. */
+int sprat_dpdk_arm(uint16_t port, int armed);
 
 /* Fills frames with up to count that have arrived; the caller owns them. */
 uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t count);

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{at, take, until};
+use common::{at, skip, take, until};
 use sprat_net::Bypass;
 use sprat_net::bypass::{Address, BypassDriver};
 
@@ -61,14 +61,6 @@ impl Drop for Peer {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Says why a test could not run, to whoever collects that.
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    let Some(path) = std::env::var_os("SPRAT_SKIPS") else { return };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut file| writeln!(file, "{why}")).expect("the list of skipped tests can be written");
 }
 
 fn open(role: &str, socket: &Path) -> BypassDriver {

@@ -202,8 +202,7 @@ impl BypassRx {
         let mut frames = 0;
         #[cfg(feature = "dpdk")]
         if let Port::Dpdk(dpdk) = &mut of(holder).ports[at] {
-            let Some(device) = dpdk.receiving() else { return 0 };
-            self.burst.receive(device);
+            dpdk.receive(&mut self.burst);
             for (frame, checked) in self.burst.iter() {
                 frames += hear(at, frame, checked, holder, of, sink);
             }

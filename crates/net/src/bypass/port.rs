@@ -143,7 +143,7 @@ impl Port {
         match self {
             Self::Memif(memif) => memif.sources(now, sources),
             #[cfg(feature = "dpdk")]
-            Self::Dpdk(_) => sources.nap(dpdk::NAP),
+            Self::Dpdk(dpdk) => dpdk.sources(sources),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::sys::{Device, Pool, Seat, Setup};
+use super::sys::{Before, Device, Pool, Seat, Setup};
 use super::xdp::Shared;
 use super::{Dpdk, argument};
 use crate::Mac;
@@ -70,6 +70,7 @@ impl Dpdk {
         {
             arguments.push_str(&format!(",mac={mac}"));
         }
+        let before = Before::opening();
         let mut device = Device::open(arguments.as_deref())?;
         if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
             let reason = format!("device {} carries packets of at most {max} bytes, not {mtu}", device.name());
@@ -78,15 +79,24 @@ impl Dpdk {
         let seat = Seat::take()?;
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
         let pool = Pool::new(FRAMES, room, device.node())?;
-        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory };
+        let mut setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory, ring: true };
         device.set_up(&setup, &pool)?;
+        device.hang(before.found());
+        drop(before);
         let checksums = match (kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,
             (false, true) => Checksums::Device,
             (false, false) => Checksums::Software,
         };
         // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
-        let trouble = device.start().err().map(|error| error.to_string());
+        let mut started = device.start();
+        if started.is_err() {
+            // Some have no interrupts to give where they are.
+            setup.ring = false;
+            device.set_up(&setup, &pool)?;
+            started = device.start();
+        }
+        let trouble = started.err().map(|error| error.to_string());
         Ok((Self::new(device, pool, seat, shared, trouble), checksums))
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
+use super::bell::{Before, Bell};
 use super::eal::error;
 use super::ffi::{self, Description, RawCounters, RawSetup};
 use super::frames::{Draft, Pool, transmit, transmit_with};
@@ -26,6 +27,7 @@ pub(in crate::bypass) struct Device {
     vlan: Option<u16>,
     started: bool,
     copies: bool,
+    bell: Option<Bell>,
     /// With which it was opened, and how it was set up.
     arguments: Option<String>,
     setup: Option<Setup>,
@@ -48,6 +50,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device is to check what it can.
     pub(in crate::bypass) check: bool,
+    /// Whether it is to wake who sleeps, if it can.
+    pub(in crate::bypass) ring: bool,
 }
 
 /// What a device has counted.
@@ -91,6 +95,7 @@ impl Device {
                 vlan: None,
                 started: false,
                 copies,
+                bell: None,
                 arguments,
                 setup: None,
                 open: true,
@@ -117,10 +122,12 @@ impl Device {
         let Some(setup) = self.setup else { return Ok(()) };
         self.before = self.counters();
         self.close();
+        let before = Before::opening();
         let mut fresh = Self::open(self.arguments.as_deref())?;
         (fresh.setup, fresh.group, fresh.before) = (Some(setup), self.group, self.before);
         *self = fresh;
         self.set_up(&setup, pool)?;
+        self.bell = before.found();
         self.start()
     }
 
@@ -129,6 +136,7 @@ impl Device {
             return;
         }
         self.started = false;
+        self.bell = None;
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // SAFETY: the port is ours, and from here on nobody's.
         unsafe { ffi::sprat_dpdk_close(self.port) };
@@ -182,7 +190,7 @@ impl Device {
     pub(in crate::bypass) fn set_up(&mut self, setup: &Setup, pool: &Pool) -> io::Result<()> {
         let check = if setup.check { ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT } else { 0 };
         let filter = if setup.vlan.is_some() { ffi::CAN_FILTER_VLAN } else { 0 };
-        let using = self.about.can & (check | filter);
+        let using = self.about.can & (check | filter) | if setup.ring { ffi::CAN_RING } else { 0 };
         let raw = RawSetup {
             pool: pool.as_ptr(),
             mac: setup.mac.as_ref().map_or(std::ptr::null(), |mac| mac.0.as_ptr()),
@@ -247,6 +255,7 @@ impl Device {
             return Err(error(&format!("start device {}", self.name), code));
         }
         self.started = true;
+        self.look_for_interrupt();
         self.apply()
     }
 
@@ -260,6 +269,33 @@ impl Device {
     pub(in crate::bypass) fn is_up(&self) -> bool {
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
+    }
+
+    /// What it wakes a sleeper by, if it can.
+    #[inline]
+    pub(in crate::bypass) fn bell(&self) -> Option<&Bell> {
+        self.bell.as_ref()
+    }
+
+    /// Takes a bell that its opening brought.
+    pub(in crate::bypass) fn hang(&mut self, bell: Option<Bell>) {
+        self.bell = bell;
+    }
+
+    /// Looks for its interrupt, which may be another, or there at last, when it has been started or has met a peer.
+    pub(in crate::bypass) fn look_for_interrupt(&mut self) {
+        if !self.started || matches!(self.bell, Some(Bell::Socket(_))) || !self.setup.is_some_and(|setup| setup.ring) {
+            return;
+        }
+        // SAFETY: the port is ours, and started.
+        let fd = unsafe { ffi::sprat_dpdk_bell(self.port) };
+        self.bell = if fd < 0 { None } else { Bell::of_interrupt(fd).ok() };
+    }
+
+    /// Has its bell ring for the next frame, or no more; whether it can.
+    pub(in crate::bypass) fn arm(&self, armed: bool) -> bool {
+        // SAFETY: the port is ours.
+        self.started && unsafe { ffi::sprat_dpdk_arm(self.port, armed.into()) } == 0
     }
 
     /// What it has counted.

@@ -36,6 +36,7 @@ pub(super) struct Description {
 pub(super) const CAN_CHECK_RECEIVED: u32 = 1;
 pub(super) const CAN_CHECK_SENT: u32 = 2;
 pub(super) const CAN_FILTER_VLAN: u32 = 4;
+pub(super) const CAN_RING: u32 = 8;
 
 /// `struct sprat_setup`.
 #[repr(C)]
@@ -113,6 +114,8 @@ shim! {
     fn sprat_dpdk_close(port: u16);
     fn sprat_dpdk_link(port: u16) -> c_int;
     fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
+    fn sprat_dpdk_bell(port: u16) -> c_int;
+    fn sprat_dpdk_arm(port: u16, armed: c_int) -> c_int;
     fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
     fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
     fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;

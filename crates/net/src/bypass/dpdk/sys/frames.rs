@@ -176,6 +176,12 @@ impl Burst {
         self.count = usize::from(got);
     }
 
+    /// Whether there are none.
+    #[inline]
+    pub(in crate::bypass) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The frames, and whether the device found their checksums right.
     #[inline]
     pub(in crate::bypass) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
