@@ -18,13 +18,13 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
     let options = ServerOptions {
         coordinator: "tcp:host=127.0.0.1,port=0".into(),
         embedded: true,
-        listen: listen.into(),
+        listen: vec![listen.into()],
         memory: MEMORY,
         disk: 3 * MEMORY,
         data: folder.path().to_owned(),
         durability: Durability::None,
         idle: Mode::Adaptive,
-        core: None,
+        cores: Vec::new(),
         metrics: None,
         timed: true,
     };
