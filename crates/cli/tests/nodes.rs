@@ -81,6 +81,26 @@ fn nodes_past_the_kernel_have_a_device_each() {
     }
 }
 
+#[cfg(feature = "dpdk")]
+#[test]
+fn nodes_share_a_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("vhost.sock").display().to_string();
+    let listen = format!("fast+dpdk:host=10.9.0.1,port=7,dev=net_vhost0,iface={socket}");
+    let local = format!("fast+dpdk:host=10.9.0.3,port=0,dev=net_virtio_user0,path={socket},queues=2");
+    let flags = ["-L", &listen, "--nodes", "2", "-C", COORDINATOR, "--with-coordinator"];
+    for life in 0..3 {
+        let mut server = start(&folder.path().join("data"), &flags);
+        let mut client = client(&server.coordinator, Some(&local));
+        for node in server.listen.split(' ') {
+            let counters = client.server_stats(node).expect("counters");
+            let steers = counters.iter().find(|counter| counter.name.starts_with("device_steers{"));
+            assert_eq!(steers.expect("it is told how").value, 0, "by software: it takes no rules");
+        }
+        live(&mut client, &mut server, life);
+    }
+}
+
 #[test]
 fn what_does_not_fit_together_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -89,6 +109,7 @@ fn what_does_not_fit_together_is_named() {
     let last = "fast+udp:host=127.0.0.1,port=65535";
     for (flags, want) in [
         (&["--nodes", "2", "-L", dpdk][..], "a device of its own"),
+        (&["--nodes", "2", "-L", "fast+dpdk:host=10.9.0.1,port=0,dev=net_vhost0,iface=x"], "name the first"),
         (&["--nodes", "3", "-L", UDP, "-L", UDP], "once for each node"),
         (&["--nodes", "2", "-L", last], "choose a lower one"),
         (&["--nodes", "2", "--core", "0,1,2"], "3 cores for 2 nodes"),

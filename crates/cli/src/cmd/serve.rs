@@ -114,8 +114,13 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
         return Ok(args.listen.clone());
     }
     let first: Locator = one.parse()?;
-    if let Transport::FastDpdk(_) = first.transport {
-        bail!("{one}: past the kernel each node has a device of its own; give -L once for each of the {nodes} nodes");
+    if let Transport::FastDpdk(bypass) = &first.transport {
+        if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
+            bail!("{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each");
+        }
+        if first.port == 0 {
+            bail!("{one}: nodes that share a device have ports that follow one another; name the first");
+        }
     }
     let at = |number: usize| match first.port {
         0 => Some(first.clone()),

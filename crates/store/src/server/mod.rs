@@ -20,6 +20,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::node::{Node, Service};
 use run::{Runner, Stop};
 use sprat_client::Error as ClientError;
+use sprat_net::bypass::Share;
 use sprat_net::{AnyDriver, Locator, LocatorError, OpenError, Policy, Role};
 use sprat_rpc::Config;
 use std::hash::{BuildHasher as _, RandomState};
@@ -93,6 +94,8 @@ struct Seat {
     policy: Policy,
     /// Core that its thread is pinned to.
     core: Option<usize>,
+    /// Its part of a device that several nodes share.
+    share: Option<Share>,
 }
 
 /// A node of a running server.
@@ -246,7 +249,7 @@ impl Server {
     ) -> Result<Locator, ServerError> {
         // Tables are made seldom: its thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
-        let seat = Seat { name: "coordinator".into(), locator: locator.clone(), policy, core: None };
+        let seat = Seat { name: "coordinator".into(), locator: locator.clone(), policy, core: None, share: None };
         self.spawn_node(
             seat,
             ended,
@@ -267,7 +270,7 @@ impl Server {
         make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
-        let Seat { name, locator, policy, core } = seat;
+        let Seat { name, locator, policy, core, share } = seat;
         let [on_panic, on_end] = [name.clone(), name.clone()];
         let thread_name = format!("sprat-{name}");
         let (started, starting) = channel();
@@ -280,7 +283,10 @@ impl Server {
                 run::pin(core).map_err(ServerError::system(format!("pin the {name} thread to core {core}")))?;
             }
             let service = make()?;
-            let driver = AnyDriver::open(&locator, Role::Listen)?;
+            let driver = match share {
+                Some(share) => AnyDriver::open_share(&locator, share)?,
+                None => AnyDriver::open(&locator, Role::Listen)?,
+            };
             let bound = driver.advertised(&locator);
             let node = Node::new(driver, service, &Config::default(), random());
             runs_by_body.store(true, Ordering::Release);

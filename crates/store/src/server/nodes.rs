@@ -6,7 +6,8 @@ use super::run::Stop;
 use super::{DataNode, End, Seat, Server, ServerError, ServerOptions, metrics, open};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
-use sprat_net::{Locator, Policy};
+use sprat_net::bypass::{Share, shares};
+use sprat_net::{Locator, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
@@ -19,9 +20,14 @@ impl Server {
         dirs: &mut [Option<DataDir>],
         ended: &Sender<End>,
     ) -> Result<(), ServerError> {
+        let mut shares = match share_a_device(listen) {
+            true => shares(listen.len()).map_err(ServerError::system("share a device between nodes"))?,
+            false => Vec::new(),
+        }
+        .into_iter();
         let mut told = Vec::new();
         for (at, (listen, dir)) in listen.iter().zip(dirs).enumerate() {
-            told.push(self.start_node(options, at, listen, dir.take(), ended)?);
+            told.push(self.start_node(options, at, (listen, shares.next()), dir.take(), ended)?);
         }
         if let Some(address) = options.metrics {
             self.metrics = Some(metrics::serve(address, told)?);
@@ -34,7 +40,7 @@ impl Server {
         &mut self,
         options: &ServerOptions,
         at: usize,
-        listen: &Locator,
+        (listen, share): (&Locator, Option<Share>),
         mut dir: Option<DataDir>,
         ended: &Sender<End>,
     ) -> Result<(Outbox, Stop), ServerError> {
@@ -64,7 +70,7 @@ impl Server {
         };
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
-        let seat = Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core };
+        let seat = Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
         let bound = self.spawn_node(seat, ended, make, close)?;
         let data = self.stops.last().expect("just started").clone();
         let place = agent::Place { locator: bound.to_string(), outbox: outbox.clone(), data: data.clone() };
@@ -72,4 +78,15 @@ impl Server {
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
     }
+}
+
+/// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one device.
+fn share_a_device(listen: &[Locator]) -> bool {
+    let [first, others @ ..] = listen else { return false };
+    let follows = |(number, locator): (u16, &Locator)| {
+        let port = first.port.checked_add(number);
+        port.is_some_and(|port| *locator == Locator { port, ..first.clone() })
+    };
+    let past_the_kernel = matches!(first.transport, Transport::FastDpdk(_));
+    past_the_kernel && !others.is_empty() && (1..).zip(others).all(follows)
 }

@@ -19,7 +19,7 @@ use super::DeviceState;
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos, Sources};
 
-pub(super) use self::sys::{Burst, Pool, start};
+pub(super) use self::sys::{Burst, Joint, Parcel, Pool, start};
 
 pub use self::held::Held;
 
@@ -95,6 +95,7 @@ impl Dpdk {
             errors: counted.errors_in + counted.errors_out,
             no_buffer: counted.no_buffer,
             trouble: self.trouble.clone(),
+            steers: self.device.steers(),
         }
     }
 

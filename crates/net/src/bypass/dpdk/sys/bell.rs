@@ -82,10 +82,10 @@ impl Before {
         Self { sockets: sockets().collect(), _opening: opening }
     }
 
-    /// The bell that the opening brought: of a device that stands on an interface of the kernel's.
-    pub(in crate::bypass) fn found(&self) -> Option<Bell> {
-        let fresh = sockets().find(|fd| !self.sockets.contains(fd))?;
-        copy(fresh).ok().map(Bell::Socket)
+    /// The bells that the opening brought, one a queue: of a device that stands on an interface of the kernel's.
+    pub(in crate::bypass) fn found(&self) -> Vec<Bell> {
+        let fresh = sockets().filter(|fd| !self.sockets.contains(fd));
+        fresh.filter_map(|fd| copy(fd).ok().map(Bell::Socket)).collect()
     }
 }
 

@@ -11,8 +11,8 @@ mod ffi;
 mod frames;
 mod programs;
 
-pub(in crate::bypass) use bell::Before;
-pub(in crate::bypass) use device::{Device, Setup};
+pub(in crate::bypass) use bell::{Before, Bell};
+pub(in crate::bypass) use device::{Device, Joint, Setup};
 pub(in crate::bypass) use eal::{Seat, start};
-pub(in crate::bypass) use frames::{Burst, Draft, Pool};
+pub(in crate::bypass) use frames::{Buffers, Burst, Draft, Parcel, Pool};
 pub(in crate::bypass) use programs::program_is;
