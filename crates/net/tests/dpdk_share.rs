@@ -188,6 +188,7 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
         !one_queue || told[NODES - 1]["network_handed_over_lost_total"] > 0,
         "what nobody took is counted: {told:?}"
     );
+    assert!(one_queue || sum("frames_in_use") == 0, "all frames are back, wherever they have been: {told:?}");
     let steers = told[0].iter().find(|(name, _)| name.starts_with("device_steers{")).expect("it is told");
     assert_eq!(*steers.1, 0, "nor says so");
 }
