@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
 use sprat_net::Event;
+use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -110,6 +111,7 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
   sprat server
   sprat server --memory 16G --data /srv/sprat --durability sync
   sprat server -L tcp:host=127.0.0.1,port=11101
+  sprat server --nodes 4 --core 2,3,4,5
   sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 0")]
 pub(crate) struct ServerArgs {
     /// Locator of a coordinator that runs elsewhere; without it, this server brings its own.
@@ -120,9 +122,13 @@ pub(crate) struct ServerArgs {
     #[arg(long, requires = "coordinator")]
     pub(crate) with_coordinator: bool,
 
-    /// Where clients reach this server.
+    /// Where clients reach this server; once for each node, or once for all: then the others have the ports behind it.
     #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
-    pub(crate) listen: String,
+    pub(crate) listen: Vec<String>,
+
+    /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default one for each -L.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: Option<u16>,
 
     /// Memory for the log: bytes, or with K, M, G; default half of this machine's.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -148,9 +154,9 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
     pub(crate) idle: IdleArg,
 
-    /// Pin the data thread to this core.
-    #[arg(long, value_name = "CPU")]
-    pub(crate) core: Option<usize>,
+    /// Pin the data thread to this core; of several nodes, each to one of these, or to those that follow this one.
+    #[arg(long, value_name = "CPU", value_delimiter = ',')]
+    pub(crate) core: Vec<usize>,
 
     /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
@@ -831,6 +837,7 @@ mod tests {
             "sprat coordinator -C tcp:host=192.168.100.31,port=12246",
             "sprat server -C tcp:host=192.168.100.31,port=12246 \
              -L fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247 -r 0",
+            "sprat server --nodes 2 --core 2,3",
             "sprat ClusterPerf -C tcp:host=192.168.100.31,port=12246 --numClients 1 basic",
         ] {
             Cli::try_parse_from(line.split_whitespace()).unwrap();

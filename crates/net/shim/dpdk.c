@@ -2,6 +2,7 @@
 #include "dpdk.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <rte_errno.h>
 #include <rte_ether.h>
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -136,6 +138,7 @@ int sprat_dpdk_describe(uint16_t port, struct sprat_device *device)
 	snprintf(device->driver, sizeof(device->driver), "%s", info.driver_name);
 	memcpy(device->mac, mac.addr_bytes, sizeof(device->mac));
 	device->max_mtu = info.max_mtu;
+	device->max_queues = RTE_MIN(info.max_rx_queues, info.max_tx_queues);
 	device->numa = rte_eth_dev_socket_id(port);
 	const uint64_t in = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 	if ((info.rx_offload_capa & in) == in)
@@ -159,7 +162,12 @@ int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	if (setup->use & SPRAT_CAN_CHECK_SENT)
 		conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-	int result = rte_eth_dev_configure(port, 1, 1, &conf);
+	conf.intr_conf.rxq = setup->use & SPRAT_CAN_RING ? 1 : 0;
+	int result = rte_eth_dev_configure(port, setup->queues, setup->queues, &conf);
+	if (result && conf.intr_conf.rxq) {
+		conf.intr_conf.rxq = 0;
+		result = rte_eth_dev_configure(port, setup->queues, setup->queues, &conf);
+	}
 	if (result)
 		return result;
 	uint16_t in = setup->descriptors, out = setup->descriptors;
@@ -173,9 +181,11 @@ int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup)
 	rx.offloads = conf.rxmode.offloads;
 	tx.offloads = conf.txmode.offloads;
 	unsigned int numa = (unsigned int)rte_eth_dev_socket_id(port);
-	result = rte_eth_rx_queue_setup(port, 0, in, numa, &rx, setup->pool);
-	if (!result)
-		result = rte_eth_tx_queue_setup(port, 0, out, numa, &tx);
+	for (uint16_t queue = 0; !result && queue < setup->queues; queue++) {
+		result = rte_eth_rx_queue_setup(port, queue, in, numa, &rx, setup->pools[queue]);
+		if (!result)
+			result = rte_eth_tx_queue_setup(port, queue, out, numa, &tx);
+	}
 	if (!result && setup->mac) {
 		struct rte_ether_addr own, mac;
 		memcpy(mac.addr_bytes, setup->mac, sizeof(mac.addr_bytes));
@@ -237,12 +247,51 @@ int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters)
 	return 0;
 }
 
+int sprat_dpdk_bell(uint16_t port, uint16_t queue)
+{
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
+}
+
+int sprat_dpdk_arm(uint16_t port, uint16_t queue, int armed)
+{
+	return armed ? rte_eth_dev_rx_intr_enable(port, queue) : rte_eth_dev_rx_intr_disable(port, queue);
+}
+
+int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6)
+{
+	const struct rte_flow_attr attributes = {.ingress = 1};
+	const struct rte_flow_item_ipv4 carries_udp = {.hdr.next_proto_id = IPPROTO_UDP};
+	const struct rte_flow_item_ipv4 carries = {.hdr.next_proto_id = UINT8_MAX};
+	const struct rte_flow_item_udp wanted = {.hdr.dst_port = rte_cpu_to_be_16(udp_port)};
+	const struct rte_flow_item_udp mask = {.hdr.dst_port = UINT16_MAX};
+	struct rte_flow_item pattern[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH},
+		{.type = ipv6 ? RTE_FLOW_ITEM_TYPE_IPV6 : RTE_FLOW_ITEM_TYPE_IPV4},
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &wanted, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END},
+	};
+	const struct rte_flow_action_queue to = {.index = queue};
+	const struct rte_flow_action actions[] = {
+		{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
+		{.type = RTE_FLOW_ACTION_TYPE_END},
+	};
+	struct rte_flow_error error;
+	if (rte_flow_create(port, &attributes, pattern, actions, &error))
+		return 0;
+	if (ipv6)
+		return -rte_errno;
+	/* Some insist on being told twice what the packet carries. */
+	pattern[1].spec = &carries_udp;
+	pattern[1].mask = &carries;
+	return rte_flow_create(port, &attributes, pattern, actions, &error) ? 0 : -rte_errno;
+}
+
 /* ------------------------------------------------------------------ frames */
 
-uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t count)
+uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *frames, uint16_t count)
 {
 	struct rte_mbuf *mbufs[BURST];
-	uint16_t got = rte_eth_rx_burst(port, 0, mbufs, count < BURST ? count : BURST), kept = 0;
+	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count < BURST ? count : BURST), kept = 0;
 	for (uint16_t i = 0; i < got; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
 		/* Buffers hold the longest frame there is, so a frame in pieces is longer than that. */
@@ -282,7 +331,7 @@ uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, 
 	return count;
 }
 
-uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, uint16_t count)
+uint16_t sprat_dpdk_transmit(uint16_t port, uint16_t queue, const struct sprat_frame *frames, uint16_t count)
 {
 	struct rte_mbuf *mbufs[BURST];
 	uint16_t sent = 0;
@@ -301,7 +350,7 @@ uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, ui
 			}
 			mbufs[i] = mbuf;
 		}
-		uint16_t took = rte_eth_tx_burst(port, 0, mbufs, part);
+		uint16_t took = rte_eth_tx_burst(port, queue, mbufs, part);
 		sent += took;
 		if (took < part)
 			break;
@@ -315,8 +364,8 @@ static void keep(void *data, void *argument)
 	(void)argument;
 }
 
-uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const struct sprat_frame *head, void *data,
-				  uint16_t len)
+uint16_t sprat_dpdk_transmit_with(uint16_t port, uint16_t queue, struct rte_mempool *pool, const struct sprat_frame *head,
+				  void *data, uint16_t len)
 {
 	struct rte_mbuf_ext_shared_info shared = {.free_cb = keep};
 	struct rte_mbuf *first = head->mbuf, *tail = rte_pktmbuf_alloc(pool);
@@ -331,7 +380,7 @@ uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const
 	first->pkt_len = head->len + len;
 	first->next = tail;
 	first->nb_segs = 2;
-	uint16_t took = rte_eth_tx_burst(port, 0, &first, 1);
+	uint16_t took = rte_eth_tx_burst(port, queue, &first, 1);
 	if (!took) {
 		first->next = NULL;
 		first->nb_segs = 1;

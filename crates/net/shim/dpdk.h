@@ -36,21 +36,27 @@ struct sprat_device {
 	uint32_t can;
 	/* NUMA node it is attached to; -1 when it does not say. */
 	int32_t numa;
+	/* Most queues, each way. */
+	uint16_t max_queues;
 };
 
 #define SPRAT_CAN_CHECK_RECEIVED 1u
 #define SPRAT_CAN_CHECK_SENT 2u
 /* Takes in frames of chosen VLANs only, if used. */
 #define SPRAT_CAN_FILTER_VLAN 4u
+/* Tells when frames arrive, if used. Not described: it shows when it is asked for its bell. */
+#define SPRAT_CAN_RING 8u
 
 /* How a device is to be set up. */
 struct sprat_setup {
-	struct rte_mempool *pool;
+	/* Where the frames of each queue come from: as many as there are queues. */
+	struct rte_mempool *const *pools;
 	/* Hardware address to take; NULL keeps the device's own. */
 	const uint8_t *mac;
 	/* Largest IP packet; 0 leaves it to the device. */
 	uint16_t mtu;
 	uint16_t descriptors;
+	uint16_t queues;
 	/* Bits of SPRAT_CAN_*: what of it is to be used. */
 	uint32_t use;
 };
@@ -93,20 +99,29 @@ void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */
 int sprat_dpdk_link(uint16_t port);
 int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters);
+/*
+ * The descriptor that polls readable when a frame arrives after the bell has been armed: the device's, until it is
+ * stopped. Negative if it has none.
+ */
+int sprat_dpdk_bell(uint16_t port, uint16_t queue);
+/* 1: have the bell ring for the next frame, and say so only if it can; 0: no more. */
+int sprat_dpdk_arm(uint16_t port, uint16_t queue, int armed);
+/* Has the device itself put datagrams for a UDP port into a queue. */
+int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6);
 
 /* Fills frames with up to count that have arrived; the caller owns them. */
-uint16_t sprat_dpdk_receive(uint16_t port, struct sprat_frame *frames, uint16_t count);
+uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *frames, uint16_t count);
 /* Takes count frames from the pool, or none. */
 uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count);
 /* Hands frames to the device; returns how many of the first it took. The caller owns the others still. */
-uint16_t sprat_dpdk_transmit(uint16_t port, const struct sprat_frame *frames, uint16_t count);
+uint16_t sprat_dpdk_transmit(uint16_t port, uint16_t queue, const struct sprat_frame *frames, uint16_t count);
 /*
  * Sends one frame that begins with head and ends with len bytes at data, which belong to somebody else: only for devices
  * that have copied a frame, and let go of it, when they have taken it. Returns 1, and head is the device's; or 0, and
  * nothing has happened.
  */
-uint16_t sprat_dpdk_transmit_with(uint16_t port, struct rte_mempool *pool, const struct sprat_frame *head, void *data,
-				  uint16_t len);
+uint16_t sprat_dpdk_transmit_with(uint16_t port, uint16_t queue, struct rte_mempool *pool, const struct sprat_frame *head,
+				  void *data, uint16_t len);
 void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count);
 
 /* 1 if the kernel's BPF program of that number has that name, else 0. */

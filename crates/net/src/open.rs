@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
-use crate::bypass::{Address, BypassDriver};
+use crate::bypass::{Address, BypassDriver, Share};
 use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 
 /// What a driver is opened for.
@@ -38,6 +38,19 @@ impl AnyDriver {
     /// [`OpenError`]: the name is unknown, the address taken, forbidden or another machine's, or the
     /// transport not built in.
     pub fn open(locator: &Locator, role: Role<'_>) -> Result<Self, OpenError> {
+        Self::open_with(locator, role, None)
+    }
+
+    /// The same, to be reached at the locator, for one of several nodes that share a device: see
+    /// [`BypassDriver::open_share`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_share(locator: &Locator, share: Share) -> Result<Self, OpenError> {
+        Self::open_with(locator, Role::Listen, Some(share))
+    }
+
+    fn open_with(locator: &Locator, role: Role<'_>, mut share: Option<Share>) -> Result<Self, OpenError> {
         let own = match role {
             Role::Connect(Some(own)) if own.transport.name() == locator.transport.name() => own,
             _ => locator,
@@ -48,7 +61,7 @@ impl AnyDriver {
         let mut last = None;
         for address in addresses {
             let opened = match &own.transport {
-                Transport::FastDpdk(bypass) => bypass_kernel(bypass, address, given),
+                Transport::FastDpdk(bypass) => bypass_kernel(bypass, address, given, share.take()),
                 _ if given => open(&own.transport, address, role),
                 _ => open(&own.transport, unspecified(address), role),
             };
@@ -74,7 +87,7 @@ fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<An
     })
 }
 
-fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool) -> io::Result<AnyDriver> {
+fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool, share: Option<Share>) -> io::Result<AnyDriver> {
     match given {
         // The locator is the peer's: of ours nothing is known.
         false => Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?.into()),
@@ -82,7 +95,11 @@ fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool) -> io::Resul
             let reason = "a host that bypasses the kernel needs an address of its own";
             Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason))
         }
-        true => Ok(BypassDriver::open(bypass, Address::Own(address))?.into()),
+        true => Ok(match share {
+            Some(share) => BypassDriver::open_share(bypass, address, share)?,
+            None => BypassDriver::open(bypass, Address::Own(address))?,
+        }
+        .into()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac};
+use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac, port_of};
 use sprat_net::{Counters, Mac, Nanos};
 
 const MTU: usize = 1500;
@@ -89,6 +89,28 @@ fn datagrams_of_all_sizes_arrive_and_are_answered() {
                 assert_eq!((from, &frame[range]), (b.address(), &payload[..]));
             }
             assert_eq!((a.counters.malformed, b.counters.corrupt, b.counters.foreign), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn the_port_a_frame_is_for_is_seen_at_a_glance() {
+    for [first, second] in PAIRS {
+        for vlan in [None, Some(7)] {
+            let tagged = |address| Settings { vlan, ..settings(address) };
+            let (mut a, mut b) = pair(tagged(first), tagged(second));
+            let frame = a.frame(b.address(), b"datagram");
+            assert_eq!(port_of(&frame), Some(7001));
+            let end = frame.len() - b"datagram".len();
+            for len in 0..frame.len() {
+                // What stands behind the ports is not looked at; without them there is nothing to see.
+                assert_eq!(port_of(&frame[..len]), (len + 4 >= end).then_some(7001), "{len} bytes");
+            }
+            assert_eq!(port_of(a.host.question(b.address().ip(), 0)), None);
+            let (_, echo) = a.host.echo(b.address().ip(), 1, 64, Nanos(0)).expect("a known peer");
+            assert_eq!(port_of(echo), None);
+            let heard = b.read(&frame);
+            assert!(matches!(heard, Heard::Datagram { .. }), "{heard:?}");
         }
     }
 }

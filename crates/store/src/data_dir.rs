@@ -1,9 +1,10 @@
 //! A server's data directory: who it belongs to, and which files lie in it.
 //!
 //! ```text
-//! identity.toml      format, cluster, server id, hash seed
+//! identity.toml      format, cluster, server id, hash seed, and how many nodes share the directory if not one
 //! coordinator.redb   the coordinator's metadata, when this process is one
 //! log.sprat          the log: a frame for every segment
+//! node-2, node-3 ..  the same, but for the coordinator, of the second node of the process, the third ..
 //! ```
 
 use rustix::fs::{FlockOperation, flock};
@@ -29,6 +30,18 @@ pub struct Identity {
     pub server: u32,
     /// Seed of the key hash: scan cursors stay good as long as it stays the same.
     pub seed: u64,
+    /// Nodes whose objects lie in the directory and those within it. 1 in the directories within.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nodes: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_one(nodes: &u32) -> bool {
+    *nodes == 1
 }
 
 /// Only the field that every version has.
@@ -62,6 +75,16 @@ pub enum DataDirError {
         path: PathBuf,
         /// Its format.
         found: u32,
+    },
+    /// It was made for another number of nodes.
+    #[error("{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes {found}")]
+    OtherNodes {
+        /// The directory.
+        path: PathBuf,
+        /// How many it was made for.
+        found: u32,
+        /// How many there are to be.
+        asked: u32,
     },
     /// The log is gone.
     #[error(
@@ -118,13 +141,39 @@ impl DataDir {
                 if path.join(LOG).exists() {
                     return Err(DataDirError::Damaged { path: file, cause: "it is missing beside a log".into() });
                 }
-                let identity = Identity { format: FORMAT, cluster: 0, server: 0, seed: new_seed };
+                let identity = Identity { format: FORMAT, cluster: 0, server: 0, seed: new_seed, nodes: 1 };
                 let mut dir = dir(identity);
                 dir.set_identity(identity)?;
                 Ok(dir)
             }
             Err(error) => Err(io("read", &file)(error)),
         }
+    }
+
+    /// Opens the directories of `nodes` nodes: this one, which is the first's, and those within it. All are there before
+    /// any of them has a server id, so that one that is missing later is a loss, and is told as one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); and when it was made for another number of nodes.
+    pub fn open_nodes(path: &Path, nodes: u32, mut new_seed: impl FnMut() -> u64) -> Result<Vec<Self>, DataDirError> {
+        let mut first = Self::open(path, new_seed())?;
+        let found = first.identity();
+        let is_new = found.cluster == 0;
+        if found.nodes != nodes {
+            if !is_new {
+                return Err(DataDirError::OtherNodes { path: path.to_owned(), found: found.nodes, asked: nodes });
+            }
+            first.set_identity(Identity { nodes, ..found })?;
+        }
+        let mut dirs = vec![first];
+        for number in 2..=nodes {
+            let path = path.join(format!("node-{number}"));
+            if !is_new && !path.join(IDENTITY).exists() {
+                return Err(DataDirError::NoLog(path));
+            }
+            dirs.push(Self::open(&path, new_seed())?);
+        }
+        Ok(dirs)
     }
 
     /// What it knows of itself.

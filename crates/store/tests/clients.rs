@@ -10,13 +10,13 @@ fn options(data: &Path, listen: &str) -> ServerOptions {
     ServerOptions {
         coordinator: "tcp:host=127.0.0.1,port=0".into(),
         embedded: true,
-        listen: listen.into(),
+        listen: vec![listen.into()],
         memory: 64 << 20,
         disk: 256 << 20,
         data: data.to_owned(),
         durability: Durability::Sync,
         idle: Mode::Adaptive,
-        core: None,
+        cores: Vec::new(),
         metrics: None,
         timed: false,
         counted: None,
@@ -74,7 +74,7 @@ fn a_client_outlives_its_server() {
         let server = Server::start(&options).unwrap();
         // The same ports again, as after a restart of the machine.
         options.coordinator = server.coordinator.to_string();
-        options.listen = server.listen.as_ref().unwrap().to_string();
+        options.listen = vec![server.nodes[0].listen.to_string()];
         let mut client = Client::connect(&Options { timeout: Duration::from_secs(20), ..reach(&server) }).unwrap();
         let table = client.create_table("lasting").unwrap();
         let version = client.put(table, b"key", b"value").unwrap();

@@ -14,13 +14,13 @@ fn options(data: &Path) -> ServerOptions {
     ServerOptions {
         coordinator: "tcp:host=127.0.0.1,port=0".into(),
         embedded: true,
-        listen: "fast+udp:host=127.0.0.1,port=0".into(),
+        listen: vec!["fast+udp:host=127.0.0.1,port=0".into()],
         memory: 64 << 20,
         disk: 256 << 20,
         data: data.to_owned(),
         durability: Durability::Sync,
         idle: Mode::Adaptive,
-        core: None,
+        cores: Vec::new(),
         metrics: None,
         timed: false,
         counted: None,
@@ -64,7 +64,7 @@ fn a_port_in_use_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let options = ServerOptions { listen: format!("fast+udp:host=127.0.0.1,port={port}"), ..options(dir.path()) };
+    let options = ServerOptions { listen: vec![format!("fast+udp:host=127.0.0.1,port={port}")], ..options(dir.path()) };
     let error = Server::start(&options).err().expect("refused").to_string();
     assert!(error.contains(&port.to_string()), "{error}");
     drop(taken);

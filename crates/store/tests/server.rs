@@ -11,13 +11,13 @@ fn options(data: &Path, transport: &str, durability: Durability) -> ServerOption
     ServerOptions {
         coordinator: "tcp:host=127.0.0.1,port=0".into(),
         embedded: true,
-        listen: format!("{transport}:host=127.0.0.1,port=0"),
+        listen: vec![format!("{transport}:host=127.0.0.1,port=0")],
         memory: MEMORY,
         disk: 256 << 20,
         data: data.to_owned(),
         durability,
         idle: Mode::Adaptive,
-        core: None,
+        cores: Vec::new(),
         metrics: None,
         timed: false,
         counted: None,
@@ -89,7 +89,7 @@ fn everything_works_and_survives_a_restart() {
         server.stop().unwrap();
 
         let server = Server::start(&options).unwrap();
-        let report = &server.restored.as_ref().unwrap().report;
+        let report = &server.nodes[0].restored.report;
         assert!(report.clean && report.cut.is_none(), "{report:?}");
         let mut client = client(&server);
         let table = client.table("users").unwrap();

@@ -1,11 +1,11 @@
 //! `server` and `coordinator`.
 
 use crate::args::{CoordinatorArgs, DEFAULT_COORDINATOR, DurabilityArg, IdleArg, ServerArgs};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use sprat_net::{Locator, Mode};
-use sprat_store::server::{Durability, Server, ServerOptions, Stopper};
+use sprat_net::{Locator, Mode, Transport};
+use sprat_store::server::{Durability, MAX_NODES, Restored, Server, ServerOptions, Stopper};
 use std::process::ExitCode;
 use std::thread;
 
@@ -19,30 +19,40 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     eprintln!("sprat: starting; {} MB of memory, {} MB of disk", options.memory >> 20, options.disk >> 20);
     let server = Server::start(&options)?;
     on_signal(server.stopper())?;
-    if let Some(restored) = server.restored.as_ref().filter(|restored| !restored.access.is_empty()) {
-        let report = &restored.report;
-        eprintln!("sprat: log on disk by {}", restored.access);
-        eprintln!(
-            "sprat: {} objects restored from {} entries in {} segments ({} MB) in {:.2} s",
-            restored.objects,
-            report.entries,
-            report.segments,
-            report.bytes >> 20,
-            restored.elapsed.as_secs_f64(),
-        );
-        if let Some(cut) = &report.cut {
-            let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
-            eprintln!("sprat: cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})");
-        }
+    for (number, node) in (1..).zip(&server.nodes) {
+        let whose = if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
+        tell_restored(&whose, &node.restored);
     }
     if let Some(address) = server.metrics {
         eprintln!("sprat: metrics at http://{address}/metrics");
     }
-    let listen = server.listen.as_ref().map(ToString::to_string).unwrap_or_default();
+    let listen: Vec<_> = server.nodes.iter().map(|node| node.listen.to_string()).collect();
+    let listen = listen.join(" ");
     eprintln!("sprat: ready at {listen}; coordinator at {}; stop with Ctrl-C", server.coordinator);
     server.wait()?;
     eprintln!("sprat: stopped in order");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was found in a node's log.
+fn tell_restored(whose: &str, restored: &Restored) {
+    let report = &restored.report;
+    if restored.access.is_empty() {
+        return; // it has none
+    }
+    eprintln!("sprat: {whose}log on disk by {}", restored.access);
+    eprintln!(
+        "sprat: {whose}{} objects restored from {} entries in {} segments ({} MB) in {:.2} s",
+        restored.objects,
+        report.entries,
+        report.segments,
+        report.bytes >> 20,
+        restored.elapsed.as_secs_f64(),
+    );
+    if let Some(cut) = &report.cut {
+        let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
+        eprintln!("sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})");
+    }
 }
 
 pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
@@ -64,10 +74,12 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         "none" => None,
         address => Some(address.parse().with_context(|| format!("--metrics {address}: want ADDRESS:PORT or `none`"))?),
     };
+    let listen = locators(args)?;
+    let cores = cores(args, listen.len())?;
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
-        listen: args.listen.clone(),
+        listen,
         memory,
         disk: args.disk.unwrap_or(memory.saturating_mul(5) / 2 + (256 << 20)),
         data: args.data.clone(),
@@ -81,11 +93,56 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
             IdleArg::Sleep => Mode::Sleep,
             IdleArg::Adaptive => Mode::Adaptive,
         },
-        core: args.core,
+        cores,
         metrics,
         timed: args.timed,
         counted: args.counted,
     })
+}
+
+/// Where each node listens: as given, or, if that was given once, at the ports behind the first.
+fn locators(args: &ServerArgs) -> Result<Vec<String>> {
+    let (given, nodes) = (args.listen.len(), args.nodes.map_or(args.listen.len(), usize::from));
+    let [one] = args.listen.as_slice() else {
+        if given != nodes || given > MAX_NODES {
+            bail!(
+                "-L was given {given} times; give it once, or once for each node (--nodes {nodes}, at most {MAX_NODES})"
+            );
+        }
+        return Ok(args.listen.clone());
+    };
+    if nodes == 1 {
+        return Ok(args.listen.clone());
+    }
+    let first: Locator = one.parse()?;
+    if let Transport::FastDpdk(bypass) = &first.transport {
+        if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
+            bail!("{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each");
+        }
+        if first.port == 0 {
+            bail!("{one}: nodes that share a device have ports that follow one another; name the first");
+        }
+    }
+    let at = |number: usize| match first.port {
+        0 => Some(first.clone()),
+        port => Some(Locator { port: port.checked_add(u16::try_from(number).ok()?)?, ..first.clone() }),
+    };
+    let all: Option<Vec<_>> = (0..nodes).map(|number| Some(at(number)?.to_string())).collect();
+    all.with_context(|| format!("{one}: there are no {nodes} ports from there on; choose a lower one"))
+}
+
+/// The core of each node, if they are to have any.
+fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
+    match args.core.as_slice() {
+        &[first] => Ok((first..).take(nodes).collect()),
+        cores if cores.is_empty() || cores.len() == nodes => Ok(cores.to_vec()),
+        cores => {
+            let count = cores.len();
+            bail!(
+                "--core names {count} cores for {nodes} nodes; name one for each, or the first and they take those behind it"
+            )
+        }
+    }
 }
 
 /// Writes what the server has to say while it runs to standard error.
@@ -95,7 +152,7 @@ fn tell_events() {
 
 /// Says aloud when an endpoint can be reached from elsewhere: nothing is encrypted or authenticated yet.
 fn warn_of_strangers(options: &ServerOptions) {
-    for text in [&options.coordinator, &options.listen] {
+    for text in [&options.coordinator].into_iter().chain(&options.listen) {
         let Ok(locator) = text.parse::<Locator>() else { continue };
         let loopback =
             locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()));

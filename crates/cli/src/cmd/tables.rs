@@ -137,12 +137,18 @@ fn devices(counters: &[Counter]) -> Vec<String> {
     let infos = counters.iter().filter(|counter| counter.name.starts_with("device_info{"));
     let told = infos.filter_map(|info| {
         let (device, driver, mac) = (label(info, "device")?, label(info, "driver")?, label(info, "mac")?);
-        let value = |name: &str| {
+        let known = |name: &str| {
             let name = format!("{name}{{device=\"{device}\"}}");
-            counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+            counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
+        };
+        let value = |name: &str| known(name).unwrap_or(0);
+        let steering = match known("device_steers") {
+            None => "",
+            Some(0) => "; shared, steering by software",
+            Some(_) => "; shared, steering by rules",
         };
         Some(format!(
-            "  device {device} ({driver}) {mac} {}; changes {}, missed {}, errors {}, no buffer {}",
+            "  device {device} ({driver}) {mac} {}; changes {}, missed {}, errors {}, no buffer {}{steering}",
             if value("device_up") == 1 { "up" } else { "DOWN" },
             value("device_changes_total"),
             value("device_missed_total"),

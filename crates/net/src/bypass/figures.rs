@@ -10,6 +10,12 @@ impl BypassTx {
         let sum = |of: fn(&Port) -> usize| self.ports.iter().map(of).sum::<usize>() as u64;
         figures.push(Figure::new("frames_in_use", sum(Port::frames_in_use)));
         figures.push(Figure::new("frames_max", sum(Port::frames_max)));
+        #[cfg(feature = "dpdk")]
+        if let Some(share) = &self.share {
+            let (handed_over, lost) = share.counted();
+            figures.push(Figure::new("network_handed_over_total", handed_over));
+            figures.push(Figure::new("network_handed_over_lost_total", lost));
+        }
         for device in self.ports.iter().map(Port::state) {
             let name = ("device", device.name.as_str());
             let mac = device.mac.to_string();
@@ -22,6 +28,7 @@ impl BypassTx {
                 ("device_errors_total", device.errors),
                 ("device_no_buffer_total", device.no_buffer),
             ];
+            figures.extend(device.steers.map(|steers| Figure::labelled("device_steers", &[name], steers.into())));
             figures.extend(values.map(|(what, value)| Figure::labelled(what, &[name], value)));
         }
     }

@@ -11,6 +11,8 @@
 
 #[cfg(feature = "dpdk")]
 mod dpdk;
+#[cfg_attr(not(feature = "dpdk"), path = "alone.rs")]
+mod exchange;
 mod figures;
 pub mod memif;
 mod open;
@@ -23,7 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "dpdk")]
-use self::dpdk::Burst;
+use self::dpdk::{Burst, Parcel};
 use self::memif::Memif;
 use self::port::Port;
 use crate::driver::Sink;
@@ -32,6 +34,7 @@ use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
 #[cfg(feature = "dpdk")]
 pub use self::dpdk::Held;
+pub use self::exchange::{Share, shares};
 pub use self::open::Address;
 pub use self::port::DeviceState;
 
@@ -69,6 +72,9 @@ pub struct BypassDriver {
 
 /// The sending half of [`BypassDriver`].
 pub struct BypassTx {
+    /// Of the one port, if other nodes have theirs. Given up first: there are frames in it.
+    #[cfg(feature = "dpdk")]
+    share: Option<Share>,
     host: Host,
     ports: Vec<Port>,
     parked: Vec<(SocketAddr, Vec<u8>)>,
@@ -92,6 +98,8 @@ pub(crate) struct BypassRx {
 impl BypassDriver {
     fn new(host: Host, ports: Vec<Port>, longest_frame: usize) -> Self {
         let tx = BypassTx {
+            #[cfg(feature = "dpdk")]
+            share: None,
             host,
             ports,
             parked: Vec::with_capacity(MAX_PARKED),
@@ -108,6 +116,13 @@ impl BypassDriver {
             burst: Burst::new(),
         };
         Self { tx, rx }
+    }
+
+    /// The same, with a part in an exchange.
+    #[cfg(feature = "dpdk")]
+    fn sharing(mut self, share: Option<Share>) -> Self {
+        self.tx.share = share;
+        self
     }
 
     /// What the driver has counted.
@@ -202,12 +217,18 @@ impl BypassRx {
         let mut frames = 0;
         #[cfg(feature = "dpdk")]
         if let Port::Dpdk(dpdk) = &mut of(holder).ports[at] {
-            let Some(device) = dpdk.receiving() else { return 0 };
-            self.burst.receive(device);
+            dpdk.receive(&mut self.burst);
+            let shared = of(holder).share.is_some();
+            if shared && !self.burst.is_empty() {
+                of(holder).sort_out(at, &mut self.burst);
+            }
             for (frame, checked) in self.burst.iter() {
                 frames += hear(at, frame, checked, holder, of, sink);
             }
             self.burst.clear();
+            if shared {
+                frames += take_over(at, holder, of, sink);
+            }
             return frames;
         }
         for _ in 0..BURST {
@@ -238,11 +259,23 @@ fn hear<T>(
             sink(holder, from, &frame[payload]);
             return 1;
         }
-        Heard::Question => tx.answer(at),
+        Heard::Question if tx.speaks() => tx.answer(at),
         Heard::Pong { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
-        Heard::Pong { .. } | Heard::Nothing => {}
+        Heard::Question | Heard::Pong { .. } | Heard::Nothing => {}
     }
     0
+}
+
+/// Does what is asked for by frames that came to other nodes and are for this one.
+#[cfg(feature = "dpdk")]
+fn take_over<T>(at: usize, holder: &mut T, of: &impl Fn(&mut T) -> &mut BypassTx, sink: Sink<'_, T>) -> usize {
+    let mut frames = 0;
+    for _ in 0..BURST {
+        let Some(parcel) = of(holder).share.as_ref().and_then(Share::take) else { break };
+        let (frame, checked) = parcel.frame();
+        frames += hear(at, frame, checked, holder, of, sink);
+    }
+    frames
 }
 
 impl Transmit for BypassTx {
@@ -305,9 +338,39 @@ impl BypassTx {
         self.asleep.set(true);
         let now = self.now();
         self.ports.iter().for_each(|port| port.sources(now, sources));
+        #[cfg(feature = "dpdk")]
+        self.share.iter().for_each(|share| share.sources(sources));
         if self.host.is_watching() {
             sources.nap(WATCHING);
         }
+    }
+
+    /// Hands over what is another node's, and to each of them a copy of what is for all.
+    #[cfg(feature = "dpdk")]
+    fn sort_out(&mut self, port: usize, burst: &mut Burst) {
+        let (Some(share), Some(pool)) = (&self.share, self.ports[port].pool()) else { return };
+        let (own, nodes) = (share.number(), share.nodes());
+        let first = self.host.address().port() - u16::try_from(own).expect("few");
+        let whose = |frame: &[u8]| exchange::whose(frame, first, nodes);
+        burst.take_out(|frame| whose(frame).filter(|&number| number != own), |to, parcel| share.hand_over(to, parcel));
+        for (frame, checked) in burst.iter().filter(|(frame, _)| whose(frame).is_none()) {
+            for other in share.others() {
+                if let Some(copy) = Parcel::copy(frame, checked, pool) {
+                    share.hand_over(other, copy);
+                }
+            }
+        }
+    }
+
+    /// Whether this node answers what is asked of the address: one of those that share it does.
+    #[cfg(feature = "dpdk")]
+    fn speaks(&self) -> bool {
+        self.share.as_ref().is_none_or(|share| share.number() == 0)
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    fn speaks(&self) -> bool {
+        true
     }
 
     /// Awake again, if we slept: what woke us may be a port's own affair.
@@ -315,6 +378,8 @@ impl BypassTx {
     fn wake(&mut self) {
         if self.asleep.replace(false) {
             self.ports.iter_mut().filter_map(Port::memif).for_each(Memif::wake);
+            #[cfg(feature = "dpdk")]
+            self.share.iter().for_each(Share::wake);
             (self.rounds, self.tended) = (u32::MAX, Nanos(0));
         }
     }

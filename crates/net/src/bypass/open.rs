@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::BypassDriver;
 #[cfg(feature = "dpdk")]
 use super::dpdk::{self, Dpdk};
+use super::exchange::Share;
 use super::memif::Memif;
 use super::port::Port;
 use crate::ether::{
@@ -41,6 +42,25 @@ impl BypassDriver {
     /// What a device or DPDK says of its start; packets longer than a device carries; `Unsupported` for devices of
     /// DPDK's in a build without it.
     pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
+        Self::open_with(bypass, address, None)
+    }
+
+    /// The same for one of several nodes, on threads of their own, that share the device and the IP address: the first has
+    /// the port of `share`'s first, and so on. The device is open when the first has opened it, and closed when the
+    /// last has gone.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); a device that has not so many queues, or is of a kind that cannot be shared.
+    pub fn open_share(bypass: &Bypass, address: SocketAddr, share: Share) -> io::Result<Self> {
+        #[cfg(feature = "dpdk")]
+        if usize::from(address.port()) <= share.number() {
+            let reason = format!("{} nodes that share a device have ports that follow one another", share.nodes());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        Self::open_with(bypass, Address::Own(address), Some(share))
+    }
+
+    fn open_with(bypass: &Bypass, address: Address, share: Option<Share>) -> io::Result<Self> {
         let is_memif = |device: &String| Memif::is(device);
         let all_memif = !bypass.devices.is_empty() && bypass.devices.iter().all(is_memif);
         let mtu = bypass.mtu.unwrap_or(if all_memif { JUMBO } else { ETHERNET });
@@ -48,7 +68,7 @@ impl BypassDriver {
 
         let (mut ports, mut links) = (Vec::new(), Vec::new());
         let address = with_port(address);
-        for (port, checksums) in open_ports(bypass, mtu, address)? {
+        for (port, checksums) in open_ports(bypass, mtu, address, share.as_ref())? {
             links.push(LinkSettings { mac: port.mac(), checksums });
             ports.push(port);
         }
@@ -65,12 +85,20 @@ impl BypassDriver {
         }
         let prefix = bypass.prefix.unwrap_or(0);
         let host = Host::new(Settings { address, prefix, gateway, vlan, mtu: mtu.into() }, &links);
-        Ok(Self::new(host, ports, usize::from(mtu) + FRAME_ROOM))
+        let driver = Self::new(host, ports, usize::from(mtu) + FRAME_ROOM);
+        #[cfg(feature = "dpdk")]
+        let driver = driver.sharing(share);
+        Ok(driver)
     }
 }
 
 /// The ports, in the locator's order, and who writes their checksums. The locator's hardware address is the first's.
-fn open_ports(bypass: &Bypass, mtu: u16, address: Address) -> io::Result<Vec<(Port, Checksums)>> {
+fn open_ports(
+    bypass: &Bypass,
+    mtu: u16,
+    address: Address,
+    share: Option<&Share>,
+) -> io::Result<Vec<(Port, Checksums)>> {
     let mac = |at: usize| bypass.mac.filter(|_| at == 0);
     #[cfg(feature = "dpdk")]
     {
@@ -78,13 +106,23 @@ fn open_ports(bypass: &Bypass, mtu: u16, address: Address) -> io::Result<Vec<(Po
         if bypass.devices.is_empty() || !named.is_empty() {
             dpdk::start(&named)?;
         }
+        if let Some(share) = share {
+            let (Address::Own(own), [] | [_]) = (address, bypass.devices.as_slice()) else {
+                let reason = "nodes share one device; give each its own, with -L once for each";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            };
+            dpdk::start(&bypass.devices)?;
+            let name = bypass.devices.first().map(String::as_str);
+            let (port, checksums) = Dpdk::open_share(name, mac(0), mtu, (own, bypass.vlan), share)?;
+            return Ok(vec![(Port::Dpdk(port), checksums)]);
+        }
         if bypass.devices.is_empty() {
             let (port, checksums) = Dpdk::open(None, mac(0), mtu, (address, bypass.vlan))?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
     #[cfg(not(feature = "dpdk"))]
-    let _ = address; // what a memory interface carries is all ours
+    let _ = (address, share); // what a memory interface carries is all ours
     #[cfg(not(feature = "dpdk"))]
     if bypass.devices.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"));

@@ -29,6 +29,9 @@ pub struct DeviceState {
     pub no_buffer: u64,
     /// Why the other end is not there, if that is known.
     pub trouble: Option<String>,
+    /// Of one that several nodes share: whether it puts datagrams into the right queues by itself. If not, the nodes hand
+    /// over what is another's.
+    pub steers: Option<bool>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there are few")]
@@ -143,7 +146,7 @@ impl Port {
         match self {
             Self::Memif(memif) => memif.sources(now, sources),
             #[cfg(feature = "dpdk")]
-            Self::Dpdk(_) => sources.nap(dpdk::NAP),
+            Self::Dpdk(dpdk) => dpdk.sources(sources),
         }
     }
 }

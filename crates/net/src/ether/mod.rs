@@ -10,10 +10,12 @@ mod messages;
 mod neighbours;
 mod parse;
 mod paths;
+mod port_of;
 mod route;
 
 pub use headers::{ETHERNET_BYTES, VLAN_BYTES, group_mac, link_local_v4, link_local_v6};
 pub use host::{Heard, Host, LinkSettings, Settings, Unroutable};
+pub use port_of::port_of;
 pub use route::{Checksums, MAX_HEADERS, Route};
 
 /// Most links that one host has.

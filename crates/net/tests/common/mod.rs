@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod network;
+
 use std::io::{IoSlice, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -43,9 +43,14 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Ends the thread: within the coordinator's longest silence.
-    pub(super) fn stop(self) {
+    /// Tells the thread to end, which it does within the coordinator's longest silence.
+    pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+    }
+
+    /// Ends the thread, and waits for it.
+    pub(super) fn stop(self) {
+        self.end();
         let _ = self.thread.join();
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// How long the data thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics` at `address` until the process ends; returns where.
-pub(super) fn serve(address: SocketAddr, outbox: Outbox, data: Stop) -> Result<SocketAddr, ServerError> {
+/// Serves `/metrics` of the nodes at `address` until the process ends; returns where.
+pub(super) fn serve(address: SocketAddr, nodes: Vec<(Outbox, Stop)>) -> Result<SocketAddr, ServerError> {
     let what = || format!("serve metrics at {address} (choose another address with --metrics, or `--metrics none`)");
     let listener = std::net::TcpListener::bind(address).map_err(ServerError::system(what()))?;
     listener.set_nonblocking(true).map_err(ServerError::system(what()))?;
@@ -25,7 +25,7 @@ pub(super) fn serve(address: SocketAddr, outbox: Outbox, data: Stop) -> Result<S
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServerError::system(what()))?;
     let answer = move || {
-        let text = collect(&outbox, &data);
+        let text = collect(&nodes);
         async move { text.ok_or(StatusCode::SERVICE_UNAVAILABLE) }
     };
     let app = Router::new().route("/metrics", get(answer));
@@ -39,14 +39,30 @@ pub(super) fn serve(address: SocketAddr, outbox: Outbox, data: Stop) -> Result<S
     Ok(bound)
 }
 
-/// The counters in Prometheus' text format.
-fn collect(outbox: &Outbox, data: &Stop) -> Option<String> {
-    let (sender, receiver) = channel();
-    if !outbox.send(Command::Stats(sender)) {
-        return None;
+/// The counters in Prometheus' text format. Those of several nodes say whose they are.
+fn collect(nodes: &[(Outbox, Stop)]) -> Option<String> {
+    let ask = |(outbox, data): &(Outbox, Stop)| {
+        let (sender, receiver) = channel();
+        let asked = outbox.send(Command::Stats(sender));
+        data.ring();
+        asked.then_some(receiver)
+    };
+    let asked: Vec<_> = nodes.iter().map(ask).collect::<Option<_>>()?;
+    let mut all = Vec::new();
+    for (number, receiver) in (1..).zip(asked) {
+        let figures = receiver.recv_timeout(PATIENCE).ok()?;
+        all.extend(figures.into_iter().map(|figure| if nodes.len() > 1 { of_node(figure, number) } else { figure }));
     }
-    data.ring();
-    Some(text_of(receiver.recv_timeout(PATIENCE).ok()?))
+    Some(text_of(all))
+}
+
+/// The figure with a label that says whose it is.
+fn of_node(figure: Figure, number: u32) -> Figure {
+    let name = match figure.name.split_once('{') {
+        Some((name, labels)) => format!("{name}{{node=\"{number}\",{labels}"),
+        None => format!("{}{{node=\"{number}\"}}", figure.name),
+    };
+    Figure { name: name.into(), value: figure.value }
 }
 
 /// Figures as text: those of one name, which differ in their labels, stand together below its type.
@@ -72,7 +88,7 @@ fn text_of(figures: Vec<Figure>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, text_of};
+    use super::{Figure, of_node, text_of};
 
     #[test]
     fn figures_of_one_name_stand_below_one_type() {
@@ -82,5 +98,12 @@ mod tests {
                     sprat_device_up{device=\"a\"} 1\nsprat_device_up{device=\"b\"} 0\n\
                     # TYPE sprat_objects gauge\nsprat_objects 3\n";
         assert_eq!(text_of(figures), want);
+    }
+
+    #[test]
+    fn nodes_are_told_apart() {
+        let up = Figure::labelled("device_up", &[("device", "a")], 1);
+        assert_eq!(of_node(up, 2).name, "device_up{node=\"2\",device=\"a\"}");
+        assert_eq!(of_node(Figure::new("objects", 3), 1).name, "objects{node=\"1\"}");
     }
 }

@@ -2,24 +2,25 @@
 //!
 //! ```text
 //! coordinator thread   a node: the coordinator, if this process brings its own
-//! data thread          a node: the master with its backup
-//! control thread       enlists, asks for assignments, leaves them in the master's inbox
+//! data thread          a node: a master with its backup; as many as there are to be
+//! control thread       enlists, asks for assignments, leaves them in the master's inbox; one a data thread
 //! metrics thread       answers HTTP
 //! ```
 
 mod agent;
 mod metrics;
+mod nodes;
 mod open;
 mod run;
 
 pub use open::{Durability, Restored, ServerOptions};
 
 use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory};
-use crate::data_dir::{DataDir, DataDirError, Identity};
+use crate::data_dir::{DataDir, DataDirError};
 use crate::node::{Node, Service};
-use agent::{Agent, Enlisted};
 use run::{Runner, Stop};
 use sprat_client::Error as ClientError;
+use sprat_net::bypass::Share;
 use sprat_net::{AnyDriver, Locator, LocatorError, OpenError, Policy, Role};
 use sprat_rpc::Config;
 use std::hash::{BuildHasher as _, RandomState};
@@ -31,6 +32,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use thiserror::Error;
+
+/// Most nodes of one process.
+pub const MAX_NODES: usize = 64;
 
 /// Why a server could not start, or had to end.
 #[derive(Debug, Error)]
@@ -74,7 +78,7 @@ impl ServerError {
 }
 
 /// What a thread of the server came to.
-type End = (&'static str, Result<(), ServerError>);
+type End = Result<(), ServerError>;
 
 /// A number that others cannot guess.
 fn random() -> u64 {
@@ -84,27 +88,36 @@ fn random() -> u64 {
 /// Where a node runs.
 struct Seat {
     /// Of its thread.
-    name: &'static str,
+    name: String,
     /// Where it listens.
     locator: Locator,
     policy: Policy,
     /// Core that its thread is pinned to.
     core: Option<usize>,
+    /// Its part of a device that several nodes share.
+    share: Option<Share>,
+}
+
+/// A node of a running server.
+#[derive(Clone, Debug)]
+pub struct DataNode {
+    /// Where clients reach its objects.
+    pub listen: Locator,
+    /// What was found in its log.
+    pub restored: Restored,
 }
 
 /// A running server, or coordinator.
 pub struct Server {
     /// Nodes, in the order in which they must stop.
     stops: Vec<Stop>,
-    agent: Option<agent::Handle>,
+    agents: Vec<agent::Handle>,
     threads: Vec<JoinHandle<()>>,
     ends: Receiver<End>,
     /// Where clients find the coordinator.
     pub coordinator: Locator,
-    /// Where clients reach the objects; `None` for a coordinator alone.
-    pub listen: Option<Locator>,
-    /// What was found in the log.
-    pub restored: Option<Restored>,
+    /// The nodes that have the objects; none of a coordinator alone.
+    pub nodes: Vec<DataNode>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
 }
@@ -143,16 +156,21 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
-        let listen: Locator = options.listen.parse()?;
+        let listen = options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
         let coordinator: Locator = options.coordinator.parse()?;
-        let dir = match options.durability {
-            Durability::None => None,
-            Durability::Sync | Durability::Buffered => Some(DataDir::open(&options.data, random())?),
+        assert!((1..=MAX_NODES).contains(&listen.len()), "1 to {MAX_NODES} nodes, not {}", listen.len());
+        assert!(options.cores.is_empty() || options.cores.len() == listen.len(), "a core for each node, or none");
+        let mut dirs: Vec<_> = match options.durability {
+            Durability::None => listen.iter().map(|_| None).collect(),
+            Durability::Sync | Durability::Buffered => {
+                let nodes = u32::try_from(listen.len()).expect("few");
+                DataDir::open_nodes(&options.data, nodes, random)?.into_iter().map(Some).collect()
+            }
         };
         let (ended, ends) = channel();
         let mut server = Self::empty(coordinator.clone(), ends);
         if options.embedded {
-            let started = match &dir {
+            let started = match &dirs[0] {
                 Some(dir) => {
                     let metadata = MetadataFile::open(&dir.coordinator())?;
                     let catalog = Catalog::open(metadata, random()).map_err(ServerError::Catalog)?;
@@ -165,8 +183,7 @@ impl Server {
             };
             server.coordinator = started?;
         }
-        let result = server.start_master(options, &listen, dir, &ended);
-        if let Err(error) = result {
+        if let Err(error) = server.start_nodes(options, &listen, &mut dirs, &ended) {
             server.stopper().stop();
             server.join();
             return Err(error);
@@ -177,12 +194,11 @@ impl Server {
     fn empty(coordinator: Locator, ends: Receiver<End>) -> Self {
         Self {
             stops: Vec::new(),
-            agent: None,
+            agents: Vec::new(),
             threads: Vec::new(),
             ends,
             coordinator,
-            listen: None,
-            restored: None,
+            nodes: Vec::new(),
             metrics: None,
         }
     }
@@ -198,11 +214,11 @@ impl Server {
     /// # Errors
     /// The failure of the part that ended first.
     pub fn wait(mut self) -> Result<(), ServerError> {
-        let (_, result) = self.ends.recv().unwrap_or(("", Ok(())));
+        let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();
         self.join();
         // Others end because the first did; what they say then is noise, unless the first said nothing.
-        let rest = self.ends.try_iter().map(|(_, result)| result).find(Result::is_err);
+        let rest = self.ends.try_iter().find(Result::is_err);
         result.and(rest.unwrap_or(Ok(())))
     }
 
@@ -216,9 +232,8 @@ impl Server {
     }
 
     fn join(&mut self) {
-        if let Some(agent) = self.agent.take() {
-            agent.stop();
-        }
+        self.agents.iter().for_each(agent::Handle::end);
+        self.agents.drain(..).for_each(agent::Handle::stop);
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on standard error, and `ends` lacks its message.
             let _ = thread.join();
@@ -234,7 +249,7 @@ impl Server {
     ) -> Result<Locator, ServerError> {
         // Tables are made seldom: its thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
-        let seat = Seat { name: "coordinator", locator: locator.clone(), policy, core: None };
+        let seat = Seat { name: "coordinator".into(), locator: locator.clone(), policy, core: None, share: None };
         self.spawn_node(
             seat,
             ended,
@@ -255,7 +270,9 @@ impl Server {
         make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
-        let Seat { name, locator, policy, core } = seat;
+        let Seat { name, locator, policy, core, share } = seat;
+        let [on_panic, on_end] = [name.clone(), name.clone()];
+        let thread_name = format!("sprat-{name}");
         let (started, starting) = channel();
         let (failed, ended) = (started.clone(), ended.clone());
         let runs = Arc::new(AtomicBool::new(false));
@@ -266,7 +283,10 @@ impl Server {
                 run::pin(core).map_err(ServerError::system(format!("pin the {name} thread to core {core}")))?;
             }
             let service = make()?;
-            let driver = AnyDriver::open(&locator, Role::Listen)?;
+            let driver = match share {
+                Some(share) => AnyDriver::open_share(&locator, share)?,
+                None => AnyDriver::open(&locator, Role::Listen)?,
+            };
             let bound = driver.advertised(&locator);
             let node = Node::new(driver, service, &Config::default(), random());
             runs_by_body.store(true, Ordering::Release);
@@ -276,16 +296,16 @@ impl Server {
         };
         let run = move || {
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            let panicked = || Err(ServerError::Log(format!("the {name} thread panicked; its message is above")));
+            let panicked = || Err(ServerError::Log(format!("the {on_panic} thread panicked; its message is above")));
             let result = caught.unwrap_or_else(|_| panicked());
             // Before the node runs the starter waits for an error; afterwards it is the thread's end. Nobody listens
             // to that when the process is ending.
             match result {
                 Err(error) if !runs.load(Ordering::Acquire) => drop(failed.send(Err(error))),
-                end => drop(ended.send((name, end))),
+                end => drop(ended.send(end)),
             }
         };
-        let spawned = thread::Builder::new().name(format!("sprat-{name}")).spawn(run);
+        let spawned = thread::Builder::new().name(thread_name).spawn(run);
         self.threads.push(spawned.map_err(ServerError::system("start a thread"))?);
         match starting.recv() {
             Ok(Ok((bound, stop))) => {
@@ -293,53 +313,7 @@ impl Server {
                 Ok(bound)
             }
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(ServerError::Log(format!("the {name} thread ended at once"))),
+            Err(_) => Err(ServerError::Log(format!("the {on_end} thread ended at once"))),
         }
-    }
-
-    fn start_master(
-        &mut self,
-        options: &ServerOptions,
-        listen: &Locator,
-        dir: Option<DataDir>,
-        ended: &Sender<End>,
-    ) -> Result<(), ServerError> {
-        let mut agent = Agent::connect(&self.coordinator)?;
-        let enlisted = agent.enlist(dir.as_ref().map(DataDir::identity), &listen.to_string())?;
-        let tables = agent.tables()?;
-        let mut dir = dir;
-        if let Some(dir) = &mut dir {
-            let Enlisted { server, cluster } = enlisted;
-            let identity = Identity { cluster, server, ..dir.identity() };
-            if identity != dir.identity() {
-                dir.set_identity(identity)?;
-            }
-        }
-        let (outbox, inbox) = crate::master::inbox();
-        let (report, restored) = channel();
-        let (place, opening) = (dir.as_ref().map(|dir| (dir.log(), dir.identity())), options.clone());
-        let make = move || {
-            let (master, restored) = open::open(&opening, place, &tables, inbox)?;
-            // Whoever starts the server waits for this.
-            let _ = report.send(restored);
-            Ok(master)
-        };
-        let close = move |master: crate::master::Master<sprat_disk::FileDisk>, now| {
-            let closed = master.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
-            drop(dir); // the directory is ours until its files are closed
-            closed
-        };
-        let policy = Policy::of(options.idle);
-        let seat = Seat { name: "data", locator: listen.clone(), policy, core: options.core };
-        let bound = self.spawn_node(seat, ended, make, close)?;
-        self.restored = restored.recv().ok();
-        let data = self.stops.last().expect("just started").clone();
-        if let Some(address) = options.metrics {
-            self.metrics = Some(metrics::serve(address, outbox.clone(), data.clone())?);
-        }
-        let place = agent::Place { locator: bound.to_string(), outbox, data };
-        self.agent = Some(agent::start(&self.coordinator, enlisted, place)?);
-        self.listen = Some(bound);
-        Ok(())
     }
 }

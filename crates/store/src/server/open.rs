@@ -34,20 +34,20 @@ pub struct ServerOptions {
     pub coordinator: String,
     /// Whether this process brings it.
     pub embedded: bool,
-    /// Where clients reach the objects.
-    pub listen: String,
-    /// Memory for the log, bytes.
+    /// Where clients reach the objects: a locator for each node, 1 to [`MAX_NODES`](super::MAX_NODES).
+    pub listen: Vec<String>,
+    /// Memory for the logs of all nodes, bytes.
     pub memory: u64,
-    /// Disk space for the log, bytes.
+    /// Disk space for them, bytes.
     pub disk: u64,
     /// Data directory.
     pub data: PathBuf,
     /// What a write has survived when it is acknowledged.
     pub durability: Durability,
-    /// What the data thread does when idle.
+    /// What the data threads do when idle.
     pub idle: Mode,
-    /// Core that the data thread is pinned to.
-    pub core: Option<usize>,
+    /// Cores that the data threads are pinned to: of each node its own, or none at all.
+    pub cores: Vec<usize>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
     /// Whether requests are timed on their way through the server.
@@ -69,7 +69,23 @@ pub struct Restored {
     pub access: String,
 }
 
-/// Opens the log and replays it; `tables` are those the coordinator has assigned.
+impl ServerOptions {
+    /// The part of memory and disk that is each node's.
+    fn divided(&self) -> (u64, u64) {
+        let nodes = self.listen.len() as u64;
+        (self.memory / nodes, self.disk / nodes)
+    }
+
+    /// Says of sizes in `reason` that they are those of one node, if there are several.
+    fn of_each(&self, reason: String) -> String {
+        match self.listen.len() {
+            1 => reason,
+            nodes => format!("{reason} (each of {nodes} nodes has so much of what the server is given)"),
+        }
+    }
+}
+
+/// Opens the log of a node and replays it; `tables` are those the coordinator has assigned.
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
@@ -77,7 +93,8 @@ pub(super) fn open(
     inbox: Inbox,
 ) -> Result<(Master<FileDisk>, Restored), ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
-    let memory = usize::try_from(options.memory).expect("64-bit");
+    let (memory, disk) = options.divided();
+    let memory = usize::try_from(memory).expect("64-bit");
     let Some((path, identity)) = dir else {
         let config = Config { seed: super::random(), ..Config::new(memory, sprat_log::Durability::Volatile) };
         let log = Log::new(config).map_err(|error| failed(&error))?;
@@ -88,8 +105,8 @@ pub(super) fn open(
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
     let config = Config { seed: identity.seed, ..Config::new(memory, sprat_log::Durability::Tracked) };
-    let (config, setup) = restart::set_up(config, options.disk, (identity.cluster, identity.server), durability)
-        .map_err(ServerError::Log)?;
+    let (config, setup) = restart::set_up(config, disk, (identity.cluster, identity.server), durability)
+        .map_err(|reason| ServerError::Log(options.of_each(reason)))?;
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();

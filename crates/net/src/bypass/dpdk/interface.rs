@@ -4,6 +4,7 @@
 //! tells of every change over netlink (`man 7 rtnetlink`); to hear that there is none costs one call.
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::net::netdevice;
@@ -63,6 +64,11 @@ impl Interface {
     #[inline]
     pub(super) fn is_up(&self) -> bool {
         self.standing == Standing::Up
+    }
+
+    /// Readable when there is news of it.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.kernel.socket.as_fd()
     }
 
     /// How it fares now.

@@ -4,6 +4,7 @@ mod held;
 mod interface;
 mod netlink;
 mod open;
+mod sleep;
 mod sys;
 mod xdp;
 
@@ -11,13 +12,14 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use self::interface::{Interface, Standing};
+use self::sleep::Sleep;
 use self::sys::{Device, Draft, Seat};
 use self::xdp::Shared;
 use super::DeviceState;
 use crate::ether::Route;
-use crate::{Counters, Mac, Nanos};
+use crate::{Counters, Mac, Nanos, Sources};
 
-pub(super) use self::sys::{Burst, Pool, start};
+pub(super) use self::sys::{Burst, Joint, Parcel, Pool, start};
 
 pub use self::held::Held;
 
@@ -37,13 +39,11 @@ const RESTART: Duration = Duration::from_millis(100);
 /// Time that a device which has been opened again is given to come to terms with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Longest sleep of a node with such devices, which cannot wake it.
-pub(super) const NAP: Duration = Duration::from_millis(1);
-
 /// A device of DPDK's, one queue each way.
 pub(super) struct Dpdk {
     outgoing: Vec<Draft>,
     device: Device,
+    sleep: Sleep,
     up: bool,
     changes: u64,
     restart: Nanos,
@@ -72,6 +72,7 @@ impl Dpdk {
             below: device.arguments().and_then(Interface::below),
             dials: device.arguments().is_some_and(dials),
             device,
+            sleep: Sleep::new(),
             _shared: shared,
             pool,
             _seat: seat,
@@ -94,6 +95,7 @@ impl Dpdk {
             errors: counted.errors_in + counted.errors_out,
             no_buffer: counted.no_buffer,
             trouble: self.trouble.clone(),
+            steers: self.device.steers(),
         }
     }
 
@@ -125,10 +127,24 @@ impl Dpdk {
         }
     }
 
-    /// The device, if there can be anything to receive.
+    /// Takes what has arrived.
     #[inline]
-    pub(super) fn receiving(&mut self) -> Option<&mut Device> {
-        self.device.is_started().then_some(&mut self.device)
+    pub(super) fn receive(&mut self, burst: &mut Burst) {
+        if self.device.is_started() {
+            self.sleep.before_look(&self.device);
+            burst.receive(&mut self.device);
+            self.sleep.after_look(!burst.is_empty(), &self.device);
+        }
+    }
+
+    /// What to sleep on.
+    pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        // Nothing to sleep on as long as frames wait to be sent or have nowhere to arrive, or the peer is not there.
+        let busy = !self.outgoing.is_empty() || !self.up || !self.stands() || self.pool.is_empty();
+        self.sleep.sources(&self.device, busy, sources);
+        if let Some(below) = self.below.as_ref().filter(|_| sources.room() > 0) {
+            sources.push(below.fd());
+        }
     }
 
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
@@ -225,6 +241,8 @@ impl Dpdk {
         if up != self.up {
             (self.up, self.restart) = (up, now + RESTART); // the peer ends first what it began
             self.changes += 1;
+            self.sleep.wake(&self.device);
+            self.device.look_for_interrupt();
         }
         up
     }
@@ -236,6 +254,7 @@ impl Dpdk {
         if (replaced || self.dials && !self.up) && now >= self.restart {
             self.trouble = self.device.reopen(&self.pool).err().map(|error| error.to_string());
             let opened = self.trouble.is_none();
+            self.sleep.wake(&self.device);
             self.restart = now + if opened { HANDSHAKE } else { RESTART };
             if let (true, Some(below)) = (opened, &mut self.below) {
                 below.opened_again();

@@ -1,13 +1,16 @@
 //! Opening a device of DPDK's: how it is to be treated, and its start.
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::sys::{Device, Pool, Seat, Setup};
+use super::sys::{Before, Bell, Buffers, Device, Joint, Pool, Seat, Setup};
 use super::xdp::Shared;
 use super::{Dpdk, argument};
 use crate::Mac;
+use crate::bypass::exchange::Share;
 use crate::bypass::open::{Address, FRAME_ROOM};
 use crate::ether::Checksums;
 
@@ -20,6 +23,9 @@ const LEAST_ROOM: usize = 2048;
 /// Cards count a frame's room in steps of this: what is beyond the last full one they do not use, and a frame that would
 /// need it comes in pieces.
 const ROOM_STEP: usize = 1024;
+
+/// Most queues of a device that one node listens to.
+const MAX_QUEUES: usize = 16;
 
 /// How a kind of device is to be treated.
 #[derive(Clone, Copy)]
@@ -43,6 +49,82 @@ impl Kind {
     }
 }
 
+/// A device that is about to be opened: its arguments, and what they mean.
+struct Opening<'a> {
+    name: Option<&'a str>,
+    mac: Option<Mac>,
+    mtu: u16,
+    vlan: Option<u16>,
+    kind: Kind,
+}
+
+impl Opening<'_> {
+    /// Opens it and sets it up, with that many queues, whose frames come from so many pools.
+    fn device(&self, arguments: Option<String>, queues: usize, pools: usize) -> io::Result<Opened> {
+        let Self { mac, mtu, vlan, kind, .. } = *self;
+        let mut arguments = arguments;
+        if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
+            && !arguments.contains(",mac=")
+        {
+            arguments.push_str(&format!(",mac={mac}"));
+        }
+        let before = Before::opening();
+        let device = Device::open(arguments.as_deref())?;
+        if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
+            let reason = format!("device {} carries packets of at most {max} bytes, not {mtu}", device.name());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
+        let node = device.node();
+        let pools: Vec<_> =
+            (0..pools).map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?))).collect::<io::Result<_>>()?;
+        let ring = queues == pools.len(); // who listens to several sleeps on none of them
+        let buffers: Vec<_> = pools.into_iter().cycle().take(queues).collect();
+        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory, ring };
+        let mut opened = Opened { device, buffers, bells: Vec::new(), setup };
+        opened.set_up()?;
+        opened.bells = before.found();
+        Ok(opened)
+    }
+
+    /// Who writes its checksums.
+    fn checksums(&self, device: &Device) -> Checksums {
+        match (self.kind.memory, device.checks_sent()) {
+            (true, _) => Checksums::Spared,
+            (false, true) => Checksums::Device,
+            (false, false) => Checksums::Software,
+        }
+    }
+}
+
+/// A device that has been opened and set up.
+struct Opened {
+    device: Device,
+    /// Of each queue.
+    buffers: Vec<Arc<Buffers>>,
+    /// Sockets, if it has such.
+    bells: Vec<Bell>,
+    setup: Setup,
+}
+
+impl Opened {
+    fn set_up(&mut self) -> io::Result<()> {
+        let buffers: Vec<_> = self.buffers.iter().map(|buffers| &**buffers).collect();
+        self.device.set_up(&self.setup, &buffers)
+    }
+
+    /// Starts it.
+    fn start(&mut self) -> io::Result<()> {
+        if self.device.start().is_ok() {
+            return Ok(());
+        }
+        // Some have no interrupts to give where they are.
+        self.setup.ring = false;
+        self.set_up()?;
+        self.device.start()
+    }
+}
+
 impl Dpdk {
     /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
     /// says who writes checksums. What goes to `address`, with that tag, is the node's. DPDK has been started.
@@ -55,7 +137,7 @@ impl Dpdk {
         mtu: u16,
         (address, vlan): (Address, Option<u16>),
     ) -> io::Result<(Self, Checksums)> {
-        let kind = Kind::of(name.unwrap_or_default());
+        let opening = Opening { name, mac, mtu, vlan, kind: Kind::of(name.unwrap_or_default()) };
         let mut arguments = name.map(str::to_owned);
         let mut shared = None;
         if let Some(arguments) = &mut arguments {
@@ -65,30 +147,77 @@ impl Dpdk {
             }
             arguments.extend(shared.iter().map(|shared| format!(",{}", shared.argument())));
         }
-        if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
-            && !arguments.contains(",mac=")
-        {
-            arguments.push_str(&format!(",mac={mac}"));
-        }
-        let mut device = Device::open(arguments.as_deref())?;
-        if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
-            let reason = format!("device {} carries packets of at most {max} bytes, not {mtu}", device.name());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
+        let queues = arguments.as_deref().map_or(1, queues_of);
+        let mut opened = opening.device(arguments, queues, 1)?;
+        let bell = opened.bells.pop();
+        opened.device.hang(bell);
         let seat = Seat::take()?;
-        let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
-        let pool = Pool::new(FRAMES, room, device.node())?;
-        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory };
-        device.set_up(&setup, &pool)?;
-        let checksums = match (kind.memory, device.checks_sent()) {
-            (true, _) => Checksums::Spared,
-            (false, true) => Checksums::Device,
-            (false, false) => Checksums::Software,
-        };
         // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
-        let trouble = device.start().err().map(|error| error.to_string());
+        let trouble = opened.start().err().map(|error| error.to_string());
+        let Opened { device, buffers, .. } = opened;
+        let checksums = opening.checksums(&device);
+        let pool = Pool::of(Arc::clone(&buffers[0]));
         Ok((Self::new(device, pool, seat, shared, trouble), checksums))
     }
+
+    /// Opens a queue of the device that several nodes share, and the device before if this is the first to come.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); devices that cannot be shared.
+    pub(in crate::bypass) fn open_share(
+        name: Option<&str>,
+        mac: Option<Mac>,
+        mtu: u16,
+        (own, vlan): (SocketAddr, Option<u16>),
+        share: &Share,
+    ) -> io::Result<(Self, Checksums)> {
+        let opening = Opening { name, mac, mtu, vlan, kind: Kind::of(name.unwrap_or_default()) };
+        let seat = Seat::take()?;
+        let mut common = share.device();
+        let joint = match common.upgrade() {
+            Some(joint) => joint,
+            None => {
+                let joint = Arc::new(opening.joint(share.nodes())?);
+                let first = own.port() - u16::try_from(share.number()).expect("few");
+                joint.steer(first, own.is_ipv6());
+                *common = Arc::downgrade(&joint);
+                joint
+            }
+        };
+        drop(common);
+        let device = joint.queue(share.number())?;
+        let checksums = opening.checksums(&device);
+        let pool = Pool::of(joint.buffers(share.number()));
+        Ok((Self::new(device, pool, seat, None, None), checksums))
+    }
+}
+
+impl Opening<'_> {
+    fn joint(&self, nodes: usize) -> io::Result<Joint> {
+        let mut arguments = self.name.map(str::to_owned);
+        if let Some(arguments) = &mut arguments {
+            let is = |prefix: &str| arguments.starts_with(prefix);
+            if is("net_af_xdp") || is("net_virtio_user") || is("net_memif") {
+                let name = arguments.split(',').next().unwrap_or_default();
+                let reason = format!("{name} is for one node; give each a device of its own, with -L once for each");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+            let key = if is("net_af_packet") { "qpairs=" } else { "queues=" };
+            if (is("net_af_packet") || is("net_vhost")) && argument(arguments, key).is_none() {
+                arguments.push_str(&format!(",{key}{nodes}"));
+            }
+            clear_socket(arguments);
+        }
+        let mut opened = self.device(arguments, nodes, nodes)?;
+        opened.start()?;
+        Ok(Joint::of(opened.device, opened.buffers, opened.bells))
+    }
+}
+
+/// Queues of a para-virtual device whose other end has several: all are listened to.
+fn queues_of(arguments: &str) -> usize {
+    let several = argument(arguments, "queues=").filter(|_| Kind::of(arguments).memory);
+    several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)
 }
 
 /// Removes the socket on which a device listened whose process was killed: the next could not be made.

@@ -128,6 +128,7 @@ impl Memif {
             errors: self.errors,
             no_buffer: 0,
             trouble: self.trouble.clone(),
+            steers: None,
         }
     }
 

@@ -24,6 +24,7 @@ pub(super) const CHECKSUM: u32 = 2;
 pub(super) const IPV6: u32 = 4;
 
 /// `struct sprat_device`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Description {
     pub(super) driver: [u8; 32],
@@ -31,19 +32,22 @@ pub(super) struct Description {
     pub(super) max_mtu: u16,
     pub(super) can: u32,
     pub(super) numa: i32,
+    pub(super) max_queues: u16,
 }
 
 pub(super) const CAN_CHECK_RECEIVED: u32 = 1;
 pub(super) const CAN_CHECK_SENT: u32 = 2;
 pub(super) const CAN_FILTER_VLAN: u32 = 4;
+pub(super) const CAN_RING: u32 = 8;
 
 /// `struct sprat_setup`.
 #[repr(C)]
 pub(super) struct RawSetup {
-    pub(super) pool: *mut c_void,
+    pub(super) pools: *const *mut c_void,
     pub(super) mac: *const u8,
     pub(super) mtu: u16,
     pub(super) descriptors: u16,
+    pub(super) queues: u16,
     pub(super) using: u32,
 }
 
@@ -113,11 +117,15 @@ shim! {
     fn sprat_dpdk_close(port: u16);
     fn sprat_dpdk_link(port: u16) -> c_int;
     fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
-    fn sprat_dpdk_receive(port: u16, frames: *mut RawFrame, count: u16) -> u16;
+    fn sprat_dpdk_bell(port: u16, queue: u16) -> c_int;
+    fn sprat_dpdk_arm(port: u16, queue: u16, armed: c_int) -> c_int;
+    fn sprat_dpdk_steer(port: u16, queue: u16, udp_port: u16, ipv6: c_int) -> c_int;
+    fn sprat_dpdk_receive(port: u16, queue: u16, frames: *mut RawFrame, count: u16) -> u16;
     fn sprat_dpdk_alloc(pool: *mut c_void, frames: *mut RawFrame, count: u16) -> u16;
-    fn sprat_dpdk_transmit(port: u16, frames: *const RawFrame, count: u16) -> u16;
+    fn sprat_dpdk_transmit(port: u16, queue: u16, frames: *const RawFrame, count: u16) -> u16;
     fn sprat_dpdk_transmit_with(
         port: u16,
+        queue: u16,
         pool: *mut c_void,
         head: *const RawFrame,
         data: *const u8,

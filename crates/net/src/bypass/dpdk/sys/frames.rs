@@ -4,6 +4,7 @@ use std::ffi::{CString, c_int};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::device::Device;
@@ -19,21 +20,22 @@ const STASH: usize = 32;
 /// To DPDK: memory of whichever NUMA node.
 const ANY_NODE: c_int = -1;
 
-/// Where a device's frames come from and go back to.
-pub(in crate::bypass) struct Pool {
+/// The memory of frames. Of any thread: what DPDK does with it is safe for all of them at once.
+pub(in crate::bypass) struct Buffers {
     pool: NonNull<std::ffi::c_void>,
     frames: usize,
     room: usize,
-    stash: Vec<Draft>,
-    /// Draws on caches of its thread.
-    _thread: PhantomData<*const ()>,
 }
+
+// SAFETY: DPDK's pools may be used, and freed, by any thread.
+unsafe impl Send for Buffers {}
+// SAFETY: and by several at the same time.
+unsafe impl Sync for Buffers {}
 
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
-impl Pool {
-    /// A pool of `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough. DPDK has
-    /// been started.
+impl Buffers {
+    /// `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough. DPDK has been started.
     ///
     /// # Errors
     /// When there is not so much memory on any node.
@@ -51,9 +53,7 @@ impl Pool {
         // SAFETY: the name ends in a zero and is copied; `pool` outlives the call.
         let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, node, &raw mut pool) };
         match NonNull::new(pool) {
-            Some(pool) if code == 0 => {
-                Ok(Self { pool, frames: frames as usize, room, stash: Vec::with_capacity(STASH), _thread: PhantomData })
-            }
+            Some(pool) if code == 0 => Ok(Self { pool, frames: frames as usize, room }),
             _ => Err(error(&format!("make {frames} frames of {room} bytes"), code)),
         }
     }
@@ -62,26 +62,63 @@ impl Pool {
         self.pool.as_ptr()
     }
 
+    fn used(&self) -> usize {
+        // SAFETY: the pool lives as long as `self`.
+        unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        if self.used() == 0 {
+            // SAFETY: no frame of it is anywhere else, and nobody can get another.
+            unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
+        }
+        // Else a device has not given all back: better to keep the memory than to have it written to.
+    }
+}
+
+/// Where a node's frames come from and go back to.
+pub(in crate::bypass) struct Pool {
+    /// Given back first.
+    stash: Vec<Draft>,
+    buffers: Arc<Buffers>,
+    /// Draws on caches of its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Pool {
+    /// A thread's way to the buffers.
+    pub(in crate::bypass) fn of(buffers: Arc<Buffers>) -> Self {
+        Self { stash: Vec::with_capacity(STASH), buffers, _thread: PhantomData }
+    }
+
+    pub(super) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut std::ffi::c_void {
+        self.buffers.as_ptr()
+    }
+
     /// Bytes of the longest frame.
     pub(in crate::bypass) fn room(&self) -> usize {
-        self.room
+        self.buffers.room
     }
 
     /// Frames there are.
     pub(in crate::bypass) fn frames(&self) -> usize {
-        self.frames
+        self.buffers.frames
     }
 
     /// Frames that are somewhere else: with a device, or being written.
     pub(in crate::bypass) fn used(&self) -> usize {
-        // SAFETY: the pool lives as long as `self`.
-        let out = unsafe { ffi::sprat_dpdk_pool_used(self.pool.as_ptr()) as usize };
-        out.saturating_sub(self.stash.len())
+        self.buffers.used().saturating_sub(self.stash.len())
     }
 
     /// Whether there is no frame left, to write or to receive into.
     pub(in crate::bypass) fn is_empty(&self) -> bool {
-        self.used() >= self.frames
+        self.used() >= self.buffers.frames
     }
 
     /// A frame to write, unless the pool is empty.
@@ -98,7 +135,7 @@ impl Pool {
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
             // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so many.
-            let got = unsafe { ffi::sprat_dpdk_alloc(self.pool.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
+            let got = unsafe { ffi::sprat_dpdk_alloc(self.buffers.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
             // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is `RawFrame` by another name.
             unsafe { self.stash.set_len(usize::from(got)) };
             if got > 0 {
@@ -106,19 +143,9 @@ impl Pool {
             }
         }
         for draft in &self.stash {
-            assert!(draft.0.len as usize >= self.room, "the pool's frames have room for {} bytes", self.room);
+            let room = self.buffers.room;
+            assert!(draft.0.len as usize >= room, "the pool's frames have room for {room} bytes");
         }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.stash.clear();
-        if self.used() == 0 {
-            // SAFETY: no frame of it is anywhere else, and nobody can get another.
-            unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
-        }
-        // Else a device has not given all back: better to keep the memory than to have it written to.
     }
 }
 
@@ -131,7 +158,7 @@ impl Draft {
     /// is anybody's guess, but never another process's secret: the pool is ours.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
-        assert!(len <= pool.room, "{len} bytes do not fit {}", pool.room);
+        assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
         self.0.len = u32::try_from(len).expect("no more than there was");
         // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a driver, and its frames
         // were looked at when they were taken), and was zero when the pool was made, so that all of it is initialised.
@@ -148,6 +175,41 @@ impl Draft {
 }
 
 impl Drop for Draft {
+    fn drop(&mut self) {
+        // SAFETY: the frame is ours, and from here on nobody's.
+        unsafe { ffi::sprat_dpdk_free(&raw const self.0, 1) };
+    }
+}
+
+/// A frame on its way from the thread that received it to another. Given back when dropped, wherever that is.
+pub(in crate::bypass) struct Parcel(RawFrame);
+
+// SAFETY: a frame is its owner's alone, whoever that is, and may be given back by any thread.
+unsafe impl Send for Parcel {}
+
+impl Parcel {
+    /// The frame, and whether the device found its checksums right.
+    #[inline]
+    pub(in crate::bypass) fn frame(&self) -> (&[u8], bool) {
+        // SAFETY: the buffer is ours, and has so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(self.0.data, self.0.len as usize) };
+        (bytes, self.0.flags & ffi::CHECKED != 0)
+    }
+
+    /// A copy of a frame, in one of the pool's; `None` when there is none left, or it is longer than those.
+    pub(in crate::bypass) fn copy(frame: &[u8], checked: bool, pool: &mut Pool) -> Option<Self> {
+        if frame.len() > pool.room() {
+            return None;
+        }
+        let mut draft = pool.draft()?;
+        draft.bytes(frame.len(), pool).copy_from_slice(frame);
+        let parcel = Self(RawFrame { flags: if checked { ffi::CHECKED } else { 0 }, ..draft.0 });
+        std::mem::forget(draft); // it is the parcel's now
+        Some(parcel)
+    }
+}
+
+impl Drop for Parcel {
     fn drop(&mut self) {
         // SAFETY: the frame is ours, and from here on nobody's.
         unsafe { ffi::sprat_dpdk_free(&raw const self.0, 1) };
@@ -171,9 +233,16 @@ impl Burst {
     pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
         let count = u16::try_from(BURST).expect("few");
-        // SAFETY: the device is open and ours alone, and there is room for so many frames.
-        let got = unsafe { ffi::sprat_dpdk_receive(device.port(), self.frames.as_mut_ptr(), count) };
+        let (port, queue) = (device.port(), device.listen());
+        // SAFETY: the device is open, the queue is ours alone, and there is room for so many frames.
+        let got = unsafe { ffi::sprat_dpdk_receive(port, queue, self.frames.as_mut_ptr(), count) };
         self.count = usize::from(got);
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(in crate::bypass) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// The frames, and whether the device found their checksums right.
@@ -184,6 +253,27 @@ impl Burst {
             let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) };
             (bytes, frame.flags & ffi::CHECKED != 0)
         })
+    }
+
+    /// Takes out the frames that `is_for` says a number for, each with that number.
+    pub(in crate::bypass) fn take_out(
+        &mut self,
+        is_for: impl Fn(&[u8]) -> Option<usize>,
+        mut take: impl FnMut(usize, Parcel),
+    ) {
+        let (count, mut kept) = (std::mem::take(&mut self.count), 0);
+        for at in 0..count {
+            let parcel = Parcel(self.frames[at]);
+            match is_for(parcel.frame().0) {
+                Some(whose) => take(whose, parcel),
+                None => {
+                    self.frames[kept] = parcel.0;
+                    std::mem::forget(parcel); // it stays the burst's
+                    kept += 1;
+                }
+            }
+        }
+        self.count = kept;
     }
 
     /// Gives the frames back.
@@ -206,11 +296,12 @@ impl Drop for Burst {
 
 /// Hands a device a frame that begins with `head` and ends with `tail`; gives `head` back if it did not take it.
 #[inline]
-pub(super) fn transmit_with(port: u16, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+pub(super) fn transmit_with((port, queue): (u16, u16), pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
     let len = u16::try_from(tail.len()).expect("a frame's length has 16 bits");
     // SAFETY: the device is open, its caller's alone, and of a kind that copies a frame at once, which the C side checks:
     // `tail` is read during the call and not after it. `head` is ours; the pool lives.
-    let took = unsafe { ffi::sprat_dpdk_transmit_with(port, pool.as_ptr(), &raw const head.0, tail.as_ptr(), len) };
+    let took =
+        unsafe { ffi::sprat_dpdk_transmit_with(port, queue, pool.as_ptr(), &raw const head.0, tail.as_ptr(), len) };
     if took == 0 {
         return Some(head);
     }
@@ -220,10 +311,10 @@ pub(super) fn transmit_with(port: u16, pool: &Pool, head: Draft, tail: &[u8]) ->
 
 /// Hands the first of `frames` to a device; returns how many it took.
 #[inline]
-pub(super) fn transmit(port: u16, frames: &mut Vec<Draft>) -> usize {
+pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> usize {
     let count = u16::try_from(frames.len()).expect("queues are short");
     // SAFETY: the device is open and its caller's alone; the frames are ours. `Draft` is `RawFrame` by another name.
-    let took = usize::from(unsafe { ffi::sprat_dpdk_transmit(port, frames.as_ptr().cast(), count) });
+    let took = usize::from(unsafe { ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count) });
     // Those are the device's now.
     frames.drain(..took).for_each(std::mem::forget);
     took

@@ -4,13 +4,15 @@
 
 #![allow(unsafe_code, reason = "DPDK is a C library; each block says why it is sound")]
 
+mod bell;
 mod device;
 mod eal;
 mod ffi;
 mod frames;
 mod programs;
 
-pub(in crate::bypass) use device::{Device, Setup};
+pub(in crate::bypass) use bell::{Before, Bell};
+pub(in crate::bypass) use device::{Device, Joint, Setup};
 pub(in crate::bypass) use eal::{Seat, start};
-pub(in crate::bypass) use frames::{Burst, Draft, Pool};
+pub(in crate::bypass) use frames::{Buffers, Burst, Draft, Parcel, Pool};
 pub(in crate::bypass) use programs::program_is;

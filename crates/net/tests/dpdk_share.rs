@@ -1,0 +1,213 @@
+//! Several nodes on one of DPDK's devices, each on a queue and a thread of its own, and one address for all.
+#![cfg(feature = "dpdk")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use common::network::{alone, cable};
+use common::{PATIENCE, at, echo, frame, send, take, until};
+use sprat_net::bypass::{Address, BypassDriver, Share, shares};
+use sprat_net::{AnyDriver, Bypass, Driver, Figure, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Waker};
+
+const NODES: usize = 3;
+
+/// Where the first node is; the others have the ports behind it.
+const FIRST: &str = "10.9.0.2:100";
+const CLIENT: &str = "10.9.0.1:7";
+
+/// One test at a time: DPDK is one for the process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// What a node is told.
+#[derive(Default)]
+struct Orders {
+    /// Leaves what comes where it is.
+    stall: AtomicBool,
+    end: AtomicBool,
+}
+
+/// A node that sends back all that comes, and sleeps when nothing does: no clock wakes it.
+fn serve(device: &str, number: usize, share: Share, orders: &Orders, open: &Sender<Waker>) -> BTreeMap<String, u64> {
+    let port = at(FIRST).port() + u16::try_from(number).expect("few");
+    let locator = format!("fast+dpdk:host={},port={port},dev={device}", at(FIRST).ip());
+    let locator: Locator = locator.parse().expect("a locator");
+    let mut driver = AnyDriver::open_share(&locator, share).unwrap_or_else(|error| panic!("{error}"));
+    let start = Instant::now();
+    let now = || Nanos(0) + start.elapsed();
+    let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
+    open.send(idle.waker()).expect("somebody waits");
+    while !orders.end.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < PATIENCE * 3, "nobody ended it");
+        if orders.stall.load(Ordering::SeqCst) {
+            idle.rest(now(), || (now() + PATIENCE, Sources::default())).expect("polls");
+            continue;
+        }
+        while echo(&mut driver) > 0 {}
+        let until = || {
+            let (mut sources, mut bells) = (Sources::default(), Sources::default());
+            driver.sources(&mut sources);
+            let napping = sources.is_empty() || sources.longest().is_some_and(|nap| nap.as_millis() <= 1);
+            bells.extend(sources.iter());
+            (now() + PATIENCE, if napping { sources } else { bells })
+        };
+        idle.rest(now(), until).expect("polls");
+    }
+    let mut figures = Vec::new();
+    driver.figures(&mut figures);
+    figures.into_iter().map(|Figure { name, value }| (name.into_owned(), value)).collect()
+}
+
+/// Sends each node some frames, and has all of them back.
+fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
+    for number in nodes {
+        let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(number).expect("few"));
+        for round in 0..50 {
+            let frames: Vec<_> =
+                (0..8).map(|at| frame(round * 8 + at, 20 + 150 * usize::try_from(at).expect("few"))).collect();
+            frames.iter().for_each(|frame| send(client.tx(), to, frame));
+            client.tx().flush();
+            let mut back = Vec::new();
+            until("all frames are back", || {
+                back.extend(take(client));
+                back.len() >= frames.len()
+            });
+            assert!(back.iter().all(|(from, _)| *from == to), "node {number} answers itself");
+            let same = frames.iter().all(|frame| back.iter().any(|(_, back)| back == frame));
+            assert!(same && back.len() == frames.len(), "node {number} got each once");
+        }
+    }
+}
+
+/// The client's side of it all.
+fn use_them(client: &mut BypassDriver) {
+    talk(client, 0..NODES);
+
+    // One answers for the address.
+    let mut answered = Vec::new();
+    for number in 0..20 {
+        assert!(client.ping(at(FIRST).ip(), number, 64));
+        until("the ping is answered", || {
+            assert!(take(client).is_empty());
+            answered.extend(client.take_pong());
+            answered.contains(&number)
+        });
+    }
+    talk(client, 0..1); // whatever else was answered has come by now
+    answered.extend(std::iter::from_fn(|| client.take_pong()));
+    assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
+}
+
+/// One that takes nothing stops nobody, nor does one that has ended.
+fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
+    let last = NODES - 1;
+    let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));
+    let flood = |client: &mut BypassDriver| {
+        for number in 0..2_000 {
+            send(client.tx(), to, &frame(number, 100));
+            if number % 16 == 15 {
+                client.tx().flush();
+                talk_briefly(client);
+            }
+        }
+    };
+    orders[last].stall.store(true, Ordering::SeqCst);
+    wakers[last].ring();
+    flood(client);
+    talk(client, 0..last);
+    orders[last].stall.store(false, Ordering::SeqCst);
+    wakers[last].ring();
+    let (mut quiet, mut rounds) = (0, 0);
+    until("the late one is done", || {
+        rounds += 1;
+        quiet = if take(client).is_empty() { quiet + 1 } else { 0 };
+        quiet > 100_000
+    });
+    talk(client, 0..NODES);
+    orders[last].end.store(true, Ordering::SeqCst);
+    wakers[last].ring();
+    flood(client);
+    talk(client, 0..last);
+}
+
+/// Has the first node answer something: what was sent before has been taken in by then.
+fn talk_briefly(client: &mut BypassDriver) {
+    send(client.tx(), at(FIRST), &frame(1, 100));
+    client.tx().flush();
+    until("the first node answers", || take(client).iter().any(|(from, _)| *from == at(FIRST)));
+}
+
+/// `one_queue`: all that comes is in the first node's queue, rather than anywhere.
+fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
+    let orders: Vec<Orders> = (0..NODES).map(|_| Orders::default()).collect();
+    let told = thread::scope(|scope| {
+        let mut wakers = Vec::new();
+        let mut threads = Vec::new();
+        for (number, share) in shares(NODES).expect("bells").into_iter().enumerate() {
+            let (open, opened) = channel();
+            let orders = &orders[number];
+            threads.push(scope.spawn(move || serve(servers, number, share, orders, &open)));
+            wakers.push(opened.recv_timeout(PATIENCE).expect("it opens"));
+        }
+        let bypass = Bypass { devices: vec![clients.to_owned()], ..Bypass::default() };
+        let run = || {
+            let mut client = BypassDriver::open(&bypass, Address::Own(at(CLIENT))).expect("it opens");
+            let to = at(FIRST);
+            until("both have met", || {
+                send(client.tx(), to, &frame(0, 64));
+                client.tx().flush();
+                !take(&mut client).is_empty()
+            });
+            until("it is quiet", || (0..10_000).all(|_| take(&mut client).is_empty()));
+            use_them(&mut client);
+            if one_queue {
+                do_without_the_last(&mut client, &orders, &wakers);
+            }
+        };
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        for (orders, waker) in orders.iter().zip(&wakers) {
+            orders.stall.store(false, Ordering::SeqCst);
+            orders.end.store(true, Ordering::SeqCst);
+            waker.ring();
+        }
+        let told: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        if let Err(panic) = ran {
+            std::panic::resume_unwind(panic);
+        }
+        told
+    });
+    let sum = |name: &str| told.iter().map(|told| told[name]).sum::<u64>();
+    assert!(sum("network_handed_over_total") > 0, "no device here steers by rules: {told:?}");
+    assert!(
+        !one_queue || told[NODES - 1]["network_handed_over_lost_total"] > 0,
+        "what nobody took is counted: {told:?}"
+    );
+    assert!(one_queue || sum("frames_in_use") == 0, "all frames are back, wherever they have been: {told:?}");
+    let steers = told[0].iter().find(|(name, _)| name.starts_with("device_steers{")).expect("it is told");
+    assert_eq!(*steers.1, 0, "nor says so");
+}
+
+#[test]
+fn over_a_paravirtual_device() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("vhost.sock").display().to_string();
+    let client = format!("net_virtio_user0,path={socket},queues={NODES}");
+    nodes_share(&format!("net_vhost0,iface={socket}"), &client, true);
+}
+
+#[test]
+fn over_packet_sockets() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(why) = alone().and_then(|()| cable("s0", "c0")) {
+        return common::skip(&format!("nodes that share an interface: {why}"));
+    }
+    // The kernel spreads what comes over the queues, by a hash.
+    nodes_share("net_af_packet0,iface=s0", "net_af_packet1,iface=c0", false);
+}

@@ -1,0 +1,216 @@
+//! Nodes that sleep until one of DPDK's devices wakes them: two drivers in one process, joined by a para-virtual device or
+//! a virtual Ethernet cable.
+#![cfg(feature = "dpdk")]
+
+mod common;
+
+use std::cell::Cell;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::network::{alone, cable};
+use common::{PATIENCE, at, echo, frame, send, take, until};
+use sprat_net::bypass::{Address, BypassDriver};
+use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
+
+/// Frames there and back, each of which wakes two sleepers.
+const ROUNDS: u64 = 3000;
+
+/// How long a node is left alone, and how often it may look round meanwhile: one that napped as nodes with devices that
+/// cannot wake them do would look a thousand times.
+const ALONE: Duration = Duration::from_secs(1);
+const TURNS: u32 = 100;
+
+const SERVER: &str = "10.9.0.2:7";
+const CLIENT: &str = "10.9.0.1:7";
+
+/// One test at a time: DPDK is one for the process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A driver on a device, and its waiting.
+struct Node {
+    driver: BypassDriver,
+    idle: Idle,
+    start: Instant,
+    sleeps: Cell<u32>,
+}
+
+impl Node {
+    fn open(address: &str, device: &str) -> Self {
+        let bypass = Bypass { devices: vec![device.to_owned()], ..Bypass::default() };
+        let driver = BypassDriver::open(&bypass, Address::Own(at(address))).unwrap_or_else(|error| panic!("{error}"));
+        let idle = Idle::new(Policy::of(Mode::Sleep), Nanos(0)).expect("a bell");
+        Self { driver, idle, start: Instant::now(), sleeps: Cell::new(0) }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(0) + self.start.elapsed()
+    }
+
+    /// Rests as a node does that has nothing to do.
+    fn rest(&mut self, longest: Duration) {
+        let now = self.now();
+        let Self { driver, idle, .. } = self;
+        let until = || {
+            let mut sources = Sources::default();
+            driver.sources(&mut sources);
+            (now + longest, sources)
+        };
+        idle.rest(now, until).expect("polls");
+    }
+
+    /// The same, but once the device has a bell nothing else ends the sleep: a frame that does not ring is never seen.
+    fn rest_on_the_bell(&mut self) {
+        let now = self.now();
+        let Self { driver, idle, sleeps, .. } = self;
+        let until = || {
+            let (mut sources, mut bell) = (Sources::default(), Sources::default());
+            driver.sources(&mut sources);
+            if sources.is_empty() || sources.longest() == Some(Duration::ZERO) {
+                return (now + PATIENCE, sources);
+            }
+            sleeps.set(sleeps.get() + 1);
+            bell.extend(sources.iter());
+            (now + PATIENCE, bell)
+        };
+        idle.rest(now, until).expect("polls");
+    }
+
+    /// Works until `work` says that it is done, asleep whenever there is nothing to do.
+    fn work(&mut self, mut work: impl FnMut(&mut BypassDriver) -> bool) {
+        let start = Instant::now();
+        while work(&mut self.driver) {
+            assert!(start.elapsed() < PATIENCE * 3, "nobody woke us: {:?}", self.driver.devices());
+            self.rest_on_the_bell();
+        }
+    }
+
+    /// How often it looks round when nothing happens.
+    fn turns_alone(&mut self) -> u32 {
+        let (start, mut turns) = (Instant::now(), 0);
+        while start.elapsed() < ALONE {
+            take(&mut self.driver);
+            self.rest(ALONE);
+            turns += 1;
+        }
+        turns
+    }
+}
+
+/// Two nodes that sleep whenever they can wake one another thousands of times, and hardly stir when nothing happens.
+fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
+    let to = at(SERVER);
+    let (open, opened) = channel();
+    let (end, ended) = channel();
+    let check = |node: &mut Node| {
+        assert!(u64::from(node.sleeps.get()) > ROUNDS / 2, "it slept {} times", node.sleeps.get());
+        let turns = node.turns_alone();
+        assert!(turns <= TURNS, "{turns} turns with nothing to do");
+    };
+    // A driver lives on the thread that opened it.
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut server = Node::open(SERVER, servers);
+            open.send(()).expect("somebody waits");
+            let mut seen = 0;
+            server.work(|driver| {
+                loop {
+                    let came = echo(driver) as u64;
+                    seen += came;
+                    if came == 0 {
+                        return seen < ROUNDS;
+                    }
+                }
+            });
+            check(&mut server);
+            ended.recv_timeout(PATIENCE).expect("the other end is content");
+        });
+        scope.spawn(move || {
+            opened.recv_timeout(PATIENCE).expect("the other end is open");
+            let mut client = Node::open(CLIENT, clients);
+            let (mut sent, mut back) = (0, 0);
+            client.work(|driver| {
+                loop {
+                    let came = take(driver);
+                    back += came.len() as u64;
+                    if sent == back && sent < ROUNDS {
+                        sent += 1;
+                        send(driver.tx(), to, &frame(sent, 100));
+                        driver.tx().flush();
+                    } else if came.is_empty() {
+                        return back < ROUNDS;
+                    }
+                }
+            });
+            check(&mut client);
+            end.send(()).expect("somebody waits");
+        });
+    });
+}
+
+#[test]
+fn over_a_paravirtual_device() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("vhost.sock").display().to_string();
+    whoever_sleeps_is_woken(&format!("net_vhost0,iface={socket}"), &format!("net_virtio_user0,path={socket}"));
+}
+
+/// Over a cable of the test's own.
+fn over_a_cable(kind: &str) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    match alone().and_then(|()| cable("s0", "c0")) {
+        Ok(()) => {}
+        Err(why) => return common::skip(&format!("sleeping over {kind}: {why}")),
+    };
+    whoever_sleeps_is_woken(&format!("net_{kind}0,iface=s0"), &format!("net_{kind}1,iface=c0"));
+}
+
+#[test]
+fn over_packet_sockets() {
+    over_a_cable("af_packet");
+}
+
+#[test]
+fn over_xdp_sockets() {
+    over_a_cable("af_xdp");
+}
+
+/// A frame that comes when the node has looked for the last time, and has not fallen asleep yet, rings no bell: nobody has
+/// asked for that so far.
+#[test]
+fn a_frame_that_comes_just_before_the_sleep_ends_it() {
+    const TIMES: u64 = 1000;
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("vhost.sock").display().to_string();
+    let mut server = Node::open(SERVER, &format!("net_vhost0,iface={socket}"));
+    let mut client = Node::open(CLIENT, &format!("net_virtio_user0,path={socket}"));
+    until("both have met", || {
+        send(client.driver.tx(), at(SERVER), &frame(0, 64));
+        client.driver.tx().flush();
+        echo(&mut server.driver);
+        !take(&mut client.driver).is_empty()
+    });
+    while echo(&mut server.driver) + take(&mut client.driver).len() > 0 {}
+    let start = Instant::now();
+    let pass = |from: &mut Node, to: &mut Node, number: u64| {
+        assert!(take(&mut to.driver).is_empty());
+        send(from.driver.tx(), to.driver.local_addr(), &frame(number, 100));
+        from.driver.tx().flush();
+        loop {
+            to.rest_on_the_bell();
+            assert!(start.elapsed() < PATIENCE, "frame {number} lies there, and nobody looks");
+            match take(&mut to.driver).as_slice() {
+                [] => {}
+                [(_, got)] => return assert!(*got == frame(number, 100)),
+                more => panic!("{} frames", more.len()),
+            }
+        }
+    };
+    for number in 0..TIMES {
+        pass(&mut client, &mut server, number);
+        pass(&mut server, &mut client, number);
+    }
+}

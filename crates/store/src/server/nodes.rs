@@ -1,0 +1,92 @@
+//! The data nodes of a server. Each is a server of its own to the coordinator, with its own log, memory, port and thread:
+//! they share a process, and nothing else.
+
+use super::agent::{self, Agent, Enlisted};
+use super::run::Stop;
+use super::{DataNode, End, Seat, Server, ServerError, ServerOptions, metrics, open};
+use crate::data_dir::{DataDir, Identity};
+use crate::master::Outbox;
+use sprat_net::bypass::{Share, shares};
+use sprat_net::{Locator, Policy, Transport};
+use std::sync::mpsc::{Sender, channel};
+
+impl Server {
+    /// Starts a node at each locator, with its directory if it has one: one after the other, as each has its threads
+    /// read its log.
+    pub(super) fn start_nodes(
+        &mut self,
+        options: &ServerOptions,
+        listen: &[Locator],
+        dirs: &mut [Option<DataDir>],
+        ended: &Sender<End>,
+    ) -> Result<(), ServerError> {
+        let mut shares = match share_a_device(listen) {
+            true => shares(listen.len()).map_err(ServerError::system("share a device between nodes"))?,
+            false => Vec::new(),
+        }
+        .into_iter();
+        let mut told = Vec::new();
+        for (at, (listen, dir)) in listen.iter().zip(dirs).enumerate() {
+            told.push(self.start_node(options, at, (listen, shares.next()), dir.take(), ended)?);
+        }
+        if let Some(address) = options.metrics {
+            self.metrics = Some(metrics::serve(address, told)?);
+        }
+        Ok(())
+    }
+
+    /// Starts node `at`; returns by what its counters are asked for.
+    fn start_node(
+        &mut self,
+        options: &ServerOptions,
+        at: usize,
+        (listen, share): (&Locator, Option<Share>),
+        mut dir: Option<DataDir>,
+        ended: &Sender<End>,
+    ) -> Result<(Outbox, Stop), ServerError> {
+        let mut agent = Agent::connect(&self.coordinator)?;
+        let enlisted = agent.enlist(dir.as_ref().map(DataDir::identity), &listen.to_string())?;
+        let tables = agent.tables()?;
+        if let Some(dir) = &mut dir {
+            let Enlisted { server, cluster } = enlisted;
+            let identity = Identity { cluster, server, ..dir.identity() };
+            if identity != dir.identity() {
+                dir.set_identity(identity)?;
+            }
+        }
+        let (outbox, inbox) = crate::master::inbox();
+        let (report, restored) = channel();
+        let (place, opening) = (dir.as_ref().map(|dir| (dir.log(), dir.identity())), options.clone());
+        let make = move || {
+            let (master, restored) = open::open(&opening, place, &tables, inbox)?;
+            // Whoever starts the server waits for this.
+            let _ = report.send(restored);
+            Ok(master)
+        };
+        let close = move |master: crate::master::Master<sprat_disk::FileDisk>, now| {
+            let closed = master.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
+            drop(dir); // the directory is ours until its files are closed
+            closed
+        };
+        let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
+        let core = options.cores.get(at).copied();
+        let seat = Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
+        let bound = self.spawn_node(seat, ended, make, close)?;
+        let data = self.stops.last().expect("just started").clone();
+        let place = agent::Place { locator: bound.to_string(), outbox: outbox.clone(), data: data.clone() };
+        self.agents.push(agent::start(&self.coordinator, enlisted, place)?);
+        self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
+        Ok((outbox, data))
+    }
+}
+
+/// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one device.
+fn share_a_device(listen: &[Locator]) -> bool {
+    let [first, others @ ..] = listen else { return false };
+    let follows = |(number, locator): (u16, &Locator)| {
+        let port = first.port.checked_add(number);
+        port.is_some_and(|port| *locator == Locator { port, ..first.clone() })
+    };
+    let past_the_kernel = matches!(first.transport, Transport::FastDpdk(_));
+    past_the_kernel && !others.is_empty() && (1..).zip(others).all(follows)
+}
