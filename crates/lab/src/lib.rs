@@ -8,9 +8,13 @@
 //! what there is, in words of flags and of TOML.
 
 pub mod chance;
+pub mod config;
+pub mod engine;
 pub mod frame;
 pub mod line;
 pub mod memory;
+pub mod port;
+pub mod switch;
 pub mod time;
 
 pub use time::Time;

@@ -137,20 +137,21 @@ impl Packet {
     /// Another of the same bytes; `None` when memory is exhausted.
     #[must_use]
     pub fn copy(&self, memory: &mut Memory) -> Option<Self> {
-        let mut cells = Vec::new();
+        let (mut head, mut complete) = (None, true);
+        let mut end = &mut head;
         for part in parts(&self.head) {
             let Some(mut cell) = memory.take() else {
-                cells.into_iter().for_each(|cell| memory.give(cell));
-                return None;
+                complete = false;
+                break;
             };
             cell.append(part);
-            cells.push(cell);
+            end = &mut end.insert(cell).next;
         }
-        let link = |next: Option<Box<Cell>>, mut cell: Box<Cell>| {
-            cell.next = next;
-            Some(cell)
-        };
-        let head = cells.into_iter().rev().fold(None, link).expect("a packet has a cell");
+        let head: Box<Cell> = head?;
+        if !complete {
+            memory.give(head);
+            return None;
+        }
         Some(Self { head, ..*self })
     }
 }

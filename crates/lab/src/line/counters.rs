@@ -1,9 +1,11 @@
 //! What a line counts. Segments, always: a super-packet counts as the frames that it is on a wire.
 
 use crate::frame::Flow;
+use serde::Serialize;
+use serde::ser::{SerializeSeq as _, Serializer};
 
 /// Segments and their Ethernet bytes, headers included.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Traffic {
     /// Frames as a wire would carry them.
     pub segments: u64,
@@ -19,7 +21,7 @@ impl Traffic {
 }
 
 /// Segments that did not arrive, by reason.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Drops {
     /// Lost on the way, as was asked for.
     pub loss: u64,
@@ -46,7 +48,7 @@ impl Drops {
 }
 
 /// What became of a flow on a line.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct FlowCounters {
     /// What came.
     pub arrived: Traffic,
@@ -63,7 +65,7 @@ pub struct FlowCounters {
 /// What became of everything on a line.
 ///
 /// `arrived + duplicated = left + drops.total() + on the line`, in segments.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// What came.
     pub arrived: Traffic,
@@ -84,7 +86,23 @@ pub struct Counters {
     /// Most that ever waited.
     pub queue_max: u64,
     /// Flows, those first that came first; at most the number that a line tells apart.
+    #[serde(serialize_with = "by_name")]
     pub flows: Vec<(Flow, FlowCounters)>,
     /// Flows that came when there were more than that.
     pub other_flows: FlowCounters,
+}
+
+/// Flows as objects, each with its name.
+fn by_name<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        flow: String,
+        #[serde(flatten)]
+        counters: &'a FlowCounters,
+    }
+    let mut list = serializer.serialize_seq(Some(flows.len()))?;
+    for (flow, counters) in flows {
+        list.serialize_element(&Named { flow: flow.to_string(), counters })?;
+    }
+    list.end()
 }
