@@ -139,21 +139,40 @@ fn too_little_memory_is_told() {
 }
 
 #[test]
-fn a_far_end_that_is_gone_ends_nothing_in_silence() {
+fn what_a_port_refuses_is_counted_and_told() {
+    const FRAMES: u32 = 3_000;
     let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
-    drop(fars.remove(1));
-    fars[0].send(&numbered(1, 60));
+    // Nobody reads what comes out: the sockets between fill up.
+    (0..FRAMES).for_each(|number| fars[0].send(&numbered(number, 60)));
     let until = Instant::now() + PATIENCE;
-    loop {
-        match engine.report() {
-            Ok(report) if report.lines[0].counters.drops.refused == 1 => {
-                assert!(report.behind.iter().any(|why| why.contains("refused")), "{report:?}");
-                break;
-            }
-            Ok(_) => assert!(Instant::now() < until, "nobody was told"),
-            Err(_) => break, // the lane that reads it has ended, which is an answer too
+    let report = loop {
+        let report = engine.report().expect("it runs");
+        if report.inputs[0].packets == u64::from(FRAMES) && report.lines[0].counters.on_line == 0 {
+            break report;
         }
+        assert!(Instant::now() < until, "{report:?}");
+    };
+    let counters = &report.lines[0].counters;
+    assert_eq!(counters.left.segments + counters.drops.refused, u64::from(FRAMES));
+    assert!(counters.drops.refused > 0, "{report:?}");
+    assert!(report.behind.iter().any(|why| why.contains("refused")), "{report:?}");
+    for _ in 0..counters.left.segments {
+        fars[1].number();
     }
+    drop(engine);
+}
+
+#[test]
+fn a_port_that_is_gone_ends_the_box_and_is_named() {
+    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    drop(fars.pop());
+    let until = Instant::now() + PATIENCE;
+    while !engine.ended() {
+        assert!(Instant::now() < until, "nobody was told");
+        std::thread::yield_now();
+    }
+    let error = engine.stop().expect_err("it ended by itself").to_string();
+    assert!(error.starts_with("port p1: reading from it"), "{error}");
 }
 
 #[test]

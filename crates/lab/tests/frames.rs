@@ -138,6 +138,9 @@ proptest! {
         let flow = whole.frame().flow;
         let cut = 1 + u32::try_from(at.index(whole.count() as usize - 1)).unwrap();
         let (front, rest) = whole.split(cut, &mut memory).expect("memory");
+        // The first segment alone tells the peer that the window was made smaller.
+        prop_assert_eq!(front.count() > 1 && sample.flags & 0x80 != 0, front.vnet().gso_type & 0x80 != 0);
+        prop_assert_eq!(rest.vnet().gso_type & 0x80, 0);
         for part in [front, rest] {
             let bytes = part.to_vec();
             let parsed = parse(&bytes[..bytes.len().min(2000)], bytes.len());

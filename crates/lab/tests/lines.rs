@@ -8,6 +8,7 @@ use sprat_lab::Time;
 use sprat_lab::chance::Probability;
 use sprat_lab::line::{Counters, Discipline, GilbertElliott, Line, Loss, Rate, Reorder, Settings, Timing};
 use sprat_lab::memory::Memory;
+use std::num::NonZeroU32;
 use std::time::Duration;
 use support::{Sample, number_of, numbered, packet_at};
 
@@ -47,26 +48,30 @@ fn settings() -> impl Strategy<Value = Settings> {
     let queue =
         (any::<bool>(), 1_000u64..100_000, prop_oneof![Just(None), (1_000_000u64..1_000_000_000).prop_map(rate)]);
     let shares = || prop_oneof![Just(0.0), 0.0..0.3f64];
+    let bursts = prop_oneof![Just(None), (1u32..5).prop_map(NonZeroU32::new)];
     let mishaps = (shares(), shares(), shares(), shares(), any::<u64>());
-    (rates, times, queue, mishaps, any::<bool>()).prop_map(|(rate, (delay, jitter), queue, mishaps, cut_through)| {
-        let (harmonize, buffer, flow_rate) = queue;
-        let (loss, reorder, duplicate, corrupt, seed) = mishaps;
-        Settings {
-            delay: Duration::from_nanos(delay),
-            rate,
-            buffer,
-            queue: if harmonize { Discipline::Harmonize } else { Discipline::DropTail },
-            flow_rate,
-            timing: if cut_through { Timing::CutThrough } else { Timing::StoreAndForward },
-            loss: if loss == 0.0 { Loss::None } else { Loss::Random(share(loss)) },
-            jitter: Duration::from_nanos(jitter),
-            reorder: (reorder > 0.0).then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
-            duplicate: share(duplicate),
-            corrupt: share(corrupt),
-            seed,
-            ..Settings::default()
-        }
-    })
+    (rates, times, queue, mishaps, bursts, any::<bool>()).prop_map(
+        |(rate, (delay, jitter), queue, mishaps, burst, cut_through)| {
+            let (harmonize, buffer, flow_rate) = queue;
+            let (loss, reorder, duplicate, corrupt, seed) = mishaps;
+            Settings {
+                delay: Duration::from_nanos(delay),
+                rate,
+                buffer,
+                queue: if harmonize { Discipline::Harmonize } else { Discipline::DropTail },
+                flow_rate,
+                burst,
+                timing: if cut_through { Timing::CutThrough } else { Timing::StoreAndForward },
+                loss: if loss == 0.0 { Loss::None } else { Loss::Random(share(loss)) },
+                jitter: Duration::from_nanos(jitter),
+                reorder: (reorder > 0.0).then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
+                duplicate: share(duplicate),
+                corrupt: share(corrupt),
+                seed,
+                ..Settings::default()
+            }
+        },
+    )
 }
 
 /// Everything that a line let through: when, and what.
@@ -246,6 +251,16 @@ fn flows_take_turns_on_a_precise_schedule() {
     let late = ports.iter().rposition(|&port| port == 3).expect("there");
     assert_eq!(late, 30, "one, and ten turns of three");
     assert!(ports[31..].iter().all(|&port| port == 1));
+}
+
+#[test]
+fn no_more_leave_together_than_may() {
+    let settings = Settings { rate: rate(1_000_000_000), burst: NonZeroU32::new(3), ..Settings::default() };
+    let seen = through(&settings, &vec![(0, 1448 * 10, 1)], 1);
+    let frame = (1514 + 24) * 8;
+    let dues: Vec<u64> = seen.packets.iter().map(|(due, _)| due.0).collect();
+    assert_eq!(dues, [3 * frame, 6 * frame, 9 * frame, 10 * frame]);
+    assert_eq!((seen.counters.arrived.segments, seen.counters.left.segments), (10, 10));
 }
 
 #[test]

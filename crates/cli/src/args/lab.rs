@@ -100,6 +100,9 @@ pub(crate) struct LineArgs {
     /// Rate of each flow, with `--queue harmonize`.
     #[arg(long, value_name = "RATE")]
     pub(crate) flow_rate: Option<String>,
+    /// Most segments that leave together [default: none, super-packets of up to 64 KB stay whole].
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<String>,
     /// When a frame may leave: store-and-forward or cut-through [default: store-and-forward].
     #[arg(long, value_name = "WHEN")]
     pub(crate) timing: Option<String>,
@@ -136,6 +139,7 @@ impl LineArgs {
             buffer: or(&self.buffer, &base.buffer),
             queue: or(&self.queue, &base.queue),
             flow_rate: or(&self.flow_rate, &base.flow_rate),
+            burst: or(&self.burst, &base.burst),
             timing: or(&self.timing, &base.timing),
             overhead: or(&self.overhead, &base.overhead),
             loss: or(&self.loss, &base.loss),

@@ -45,6 +45,7 @@ pub struct LineWords {
     pub buffer: Option<Word>,
     pub queue: Option<Word>,
     pub flow_rate: Option<Word>,
+    pub burst: Option<Word>,
     pub timing: Option<Word>,
     pub overhead: Option<Word>,
     pub loss: Option<Word>,
@@ -64,6 +65,7 @@ impl LineWords {
             ("buffer", &self.buffer),
             ("queue", &self.queue),
             ("flow-rate", &self.flow_rate),
+            ("burst", &self.burst),
             ("timing", &self.timing),
             ("overhead", &self.overhead),
             ("loss", &self.loss),
@@ -102,6 +104,7 @@ const DELAY: &str = "a time up to 500ms, such as 100ms or 20us";
 const RATE: &str = "a rate from 1kb/s to 1000Gb/s, such as 2Gb/s, or none";
 const BUFFER: &str = "bytes up to 8GiB, such as 64MB";
 const QUEUE: &str = "drop-tail or harmonize";
+const BURST: &str = "segments, 1 or more, or none";
 const TIMING: &str = "store-and-forward or cut-through";
 const OVERHEAD: &str = "bytes a frame, 0 to 1000";
 const LOSS: &str =
@@ -109,7 +112,7 @@ const LOSS: &str =
 const REORDER: &str = "none, or SHARE:TIME such as 1%:5ms, the time up to 500ms";
 const SHARE: &str = "a share, such as 0.1% or 0.001";
 const SEED: &str = "a whole number";
-const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, timing, overhead, loss, jitter, reorder, duplicate, \
+const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, overhead, loss, jitter, reorder, duplicate, \
                    corrupt, seed";
 
 /// Changes one setting.
@@ -138,6 +141,12 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordEr
                 "drop-tail" => Discipline::DropTail,
                 "harmonize" => Discipline::Harmonize,
                 _ => return Err(error(QUEUE)),
+            }
+        }
+        "burst" => {
+            settings.burst = match value {
+                "none" => None,
+                _ => Some(value.parse().map_err(|_| error(BURST))?),
             }
         }
         "timing" => {

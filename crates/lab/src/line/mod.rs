@@ -204,8 +204,24 @@ impl Line {
         None
     }
 
-    /// Lets into the queue what there is room for.
+    /// Lets a packet into the queue, in pieces if it is longer than what may leave together.
     fn admit(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
+        while let Some(burst) = self.settings.burst
+            && packet.count() > burst.get()
+        {
+            match packet.split(burst.get(), memory) {
+                Ok((piece, rest)) => {
+                    self.admit_piece(slot, piece, now, memory);
+                    packet = rest;
+                }
+                Err(packet) => return self.dropped(slot, packet, memory, |drops| &mut drops.memory),
+            }
+        }
+        self.admit_piece(slot, packet, now, memory);
+    }
+
+    /// Lets into the queue what there is room for.
+    fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
             return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);

@@ -2,6 +2,7 @@
 
 use crate::chance::Probability;
 use crate::frame::WIRE_OVERHEAD;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Longest delay one way, and longest of what may come on top of it (jitter, being held back).
@@ -123,6 +124,9 @@ pub struct Settings {
     pub queue: Discipline,
     /// Rate of each flow, where they wait in queues of their own.
     pub flow_rate: Option<Rate>,
+    /// Most segments that leave together: longer super-packets are cut as they arrive. Each cut costs memory for headers, and each piece
+    /// a system call. None: they stay whole.
+    pub burst: Option<NonZeroU32>,
     /// When a frame may leave.
     pub timing: Timing,
     /// What a frame needs on the wire besides its bytes; 0: the rate is of frames without check sequence, preamble and gap.
@@ -149,6 +153,7 @@ impl Default for Settings {
             buffer: DEFAULT_BUFFER,
             queue: Discipline::default(),
             flow_rate: None,
+            burst: None,
             timing: Timing::default(),
             overhead: WIRE_OVERHEAD,
             loss: Loss::default(),

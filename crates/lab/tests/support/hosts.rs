@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -104,7 +105,7 @@ pub(crate) struct Running<R>(std::sync::mpsc::Receiver<Result<R, Box<dyn Any + S
 impl<R> Running<R> {
     /// What it came to.
     pub(crate) fn get(self) -> R {
-        let ended = self.0.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends in a minute");
+        let ended = self.0.recv_timeout(Duration::from_secs(60)).expect("it ends in a minute");
         ended.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
@@ -113,6 +114,20 @@ impl<R> Running<R> {
 pub(crate) fn ip(words: &str) -> Result<(), String> {
     let ran = Command::new("ip").args(words.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
     if ran.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr))) }
+}
+
+/// Waits until the kernel has noticed that these interfaces are up: before, it drops what they are to send.
+pub(crate) fn wait_up<const N: usize>(interfaces: [&str; N]) {
+    let until = Instant::now() + Duration::from_secs(30);
+    for interface in interfaces {
+        loop {
+            let told = Command::new("ip").args(["-o", "link", "show", interface]).output().expect("ip runs").stdout;
+            if String::from_utf8_lossy(&told).contains("state UP") {
+                break;
+            }
+            assert!(Instant::now() < until, "{interface} does not come up");
+        }
+    }
 }
 
 /// Says that a test could not run, and why.

@@ -89,15 +89,11 @@ impl Sample {
         }
         frame.extend(self.payload_bytes());
         let gso = self.mss > 0 && self.payload > usize::from(self.mss);
+        let kind = if self.v6 { 4 } else { 1 };
+        let gso_type = if gso { kind | (self.flags & 0x80) } else { 0 }; // CWR: the bit is the same
         let vnet = VnetHeader {
             flags: 1,
-            gso_type: if !gso {
-                0
-            } else if self.v6 {
-                4
-            } else {
-                1
-            },
+            gso_type,
             hdr_len: u16::try_from(transport_at + tcp_bytes).expect("small"),
             gso_size: if gso { self.mss } else { 0 },
             csum_start: u16::try_from(transport_at).expect("small"),
