@@ -54,25 +54,26 @@ fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
     Some(Net { engine, hosts, _middle: None })
 }
 
-/// Answers datagrams on a host until one is empty.
-fn echo(host: &Host) -> hosts::Running<()> {
+/// Answers datagrams on a host until one is empty, at a port of the system's choice: one that was in use a moment ago may be held
+/// by a child process that another test is just starting.
+fn echo(host: &Host) -> (hosts::Running<()>, u16) {
     let (bound, ready) = std::sync::mpsc::channel();
     let running = host.start(move || {
-        let socket = UdpSocket::bind("[::]:7000").expect("a port");
+        let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        bound.send(()).expect("somebody waits");
+        bound.send(socket.local_addr().expect("bound").port()).expect("somebody waits");
         let mut buffer = [0; 2000];
         while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
             socket.send_to(&buffer[..len], from).expect("it can answer");
         }
     });
-    ready.recv().expect("it is bound");
-    running
+    let port = ready.recv().expect("it is bound");
+    (running, port)
 }
 
 /// Round trips of numbered datagrams, several under way at once; each comes back once, in order.
-fn pings(host: &Host, to: &str) -> Vec<Duration> {
-    let to = format!("{to}:7000");
+fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
+    let to = format!("{to}:{port}");
     host.run(move || {
         let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -120,8 +121,8 @@ fn no_round_trip_is_shorter_than_was_set() {
     for each_way in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(25)] {
         let Some(net) = net(&[delayed(each_way), delayed(each_way)], Forwarding::Cross) else { return };
         for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
-            let echo = echo(&net.hosts[1]);
-            let trips = pings(&net.hosts[0], to);
+            let (echo, port) = echo(&net.hosts[1]);
+            let trips = pings(&net.hosts[0], to, port);
             let least = trips.iter().min().expect("some");
             assert!(*least >= each_way * 2, "{least:?} with {each_way:?} each way");
             echo.get();
@@ -211,8 +212,8 @@ fn three_hosts_on_a_switch() {
     let Some(net) = net(&vec![Settings::default(); 3], Forwarding::Switch(AGEING)) else { return };
     let pairs = [(0, 1, "[::ffff:10.9.0.2]"), (1, 2, "[fd09::3]"), (2, 0, "[::ffff:10.9.0.1]")];
     for (from, to, address) in pairs {
-        let echo = echo(&net.hosts[to]);
-        assert_eq!(pings(&net.hosts[from], address).len(), 40);
+        let (echo, port) = echo(&net.hosts[to]);
+        assert_eq!(pings(&net.hosts[from], address, port).len(), 40);
         echo.get();
     }
     let report = net.engine.stop().expect("it ran");
@@ -250,8 +251,8 @@ fn cables_carry_streams() {
     let delay = Duration::from_millis(2);
     let Some(net) = cabled([delayed(delay), delayed(delay)]) else { return };
     for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
-        let echo = echo(&net.hosts[1]);
-        let trips = pings(&net.hosts[0], to);
+        let (echo, port) = echo(&net.hosts[1]);
+        let trips = pings(&net.hosts[0], to, port);
         assert!(trips.iter().all(|trip| *trip >= delay * 2), "{to}: {trips:?}");
         echo.get();
     }
