@@ -54,7 +54,7 @@ pub struct Plan {
     pub forwarding: Forwarding,
     /// Packet memory of each lane in bytes; none: as much as its lines need.
     pub memory: Option<u64>,
-    /// How long before a departure a lane stops sleeping; see [`lane::SPIN`](SPIN).
+    /// How long before a departure a lane stops sleeping; [`SPIN`] unless somebody knows better.
     pub spin: Duration,
 }
 
