@@ -23,6 +23,10 @@ pub const PLACES: &[Place] = &[
         path: "crates/net/src/bypass/memif/region.rs",
         reason: "maps memory that another process writes to; bytes are copied in and out, never referred to",
     },
+    Place {
+        path: "crates/lab/src/port/sys.rs",
+        reason: "requests that make and set up interfaces, and packet sockets",
+    },
     Place { path: "crates/net/src/stamp.rs", reason: "reads the processor's time stamp counter" },
     Place {
         path: "crates/net/tests/no_allocation.rs",
