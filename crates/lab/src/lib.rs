@@ -3,4 +3,5 @@
 //!
 //! Around the box: [`hosts`] are the virtual machines' cheaper cousins that it connects.
 
+pub mod filter;
 pub mod hosts;
