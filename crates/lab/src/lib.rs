@@ -3,5 +3,6 @@
 //!
 //! Around the box: [`hosts`] are the virtual machines' cheaper cousins that it connects.
 
+pub mod capture;
 pub mod filter;
 pub mod hosts;
