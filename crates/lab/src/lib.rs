@@ -1,8 +1,26 @@
 //! The network box in software: what a long fat pipe, a switch or a stream harmonizer does to the
 //! packets between its ports, computed on an exact virtual clock.
 //!
-//! Around the box: [`hosts`] are the virtual machines' cheaper cousins that it connects.
+//! From the inside out: a [`frame`] is what came over a port, parsed once, and lies as a packet in
+//! [`memory`] that was made beforehand. A [`line`](mod@line) is one direction towards one output port: loss, a queue,
+//! a rate, a delay; it has neither clock nor port of its own. The [`switch`] says which lines a frame
+//! goes to. A [`port`] reads and writes frames; the [`engine`] turns the wheel; a [`config`] says
+//! what there is, in words of flags and of TOML.
+//!
+//! Around the box: a [`filter`] picks packets, a [`capture`] writes down what passes, [`hosts`] are what
+//! the box is between.
 
 pub mod capture;
+pub mod chance;
+pub mod config;
+pub mod engine;
 pub mod filter;
+pub mod frame;
 pub mod hosts;
+pub mod line;
+pub mod memory;
+pub mod port;
+pub mod switch;
+pub mod time;
+
+pub use time::Time;

@@ -27,6 +27,7 @@ pub const PLACES: &[Place] = &[
         path: "crates/lab/src/filter/libpcap.rs",
         reason: "libpcap is a C library; its compiler's program is copied, verified, and run in safe code",
     },
+    Place { path: "crates/lab/src/port/sys.rs", reason: "requests to the kernel that make and set up a TAP" },
     Place { path: "crates/net/src/stamp.rs", reason: "reads the processor's time stamp counter" },
     Place {
         path: "crates/net/tests/no_allocation.rs",

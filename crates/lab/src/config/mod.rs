@@ -1,0 +1,185 @@
+//! A box in words: a small TOML file, or flags that say the same.
+//!
+//! ```toml
+//! forward = "switch"          # or "cross", of two ports, which is the default for two
+//! memory = "1GB"
+//!
+//! [line]                      # what every line does
+//! delay = "100ms"
+//!
+//! [[port]]
+//! open = "tap:a0@left"
+//!
+//! [[port]]
+//! open = "tap:b0@right"
+//! line = { rate = "2Gb/s", queue = "harmonize" }      # what the line to this port does besides
+//! ```
+
+mod ports;
+mod units;
+mod words;
+
+use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Plan, SPIN};
+use crate::line::Settings;
+use crate::memory::MAX_MEMORY;
+use crate::port::{PortError, open_packet, open_tap};
+use crate::switch::AGEING;
+use serde::Deserialize;
+
+pub use ports::{PortSpec, PortSpecError};
+pub use units::duration;
+pub use words::{LineWords, Word, WordError, set};
+
+/// A box as it was asked for.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BoxWords {
+    /// `cross` or `switch`.
+    pub forward: Option<Word>,
+    /// After how long without a frame a switch forgets an address.
+    pub ageing: Option<Word>,
+    /// Packet memory of each lane, in bytes.
+    pub memory: Option<Word>,
+    /// What every line does.
+    #[serde(default)]
+    pub line: LineWords,
+    /// The ports.
+    #[serde(default, rename = "port")]
+    pub ports: Vec<PortWords>,
+}
+
+/// A port as it was asked for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PortWords {
+    /// What it is: see [`PortSpec`].
+    pub open: String,
+    /// What the line to it does besides what every line does.
+    #[serde(default)]
+    pub line: LineWords,
+}
+
+/// A box that can be.
+#[derive(Clone, Debug)]
+pub struct BoxConfig {
+    /// Its ports, and of each the line that leads to it.
+    pub ports: Vec<(PortSpec, Settings)>,
+    /// How they are joined.
+    pub forwarding: Forwarding,
+    /// Packet memory of each lane in bytes; none: as much as its lines need.
+    pub memory: Option<u64>,
+}
+
+/// What is wrong with a box.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not TOML, or has what no box has.
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    /// A setting means nothing.
+    #[error("{place}: {error}")]
+    Word {
+        /// Where it was given.
+        place: String,
+        /// What is wrong.
+        error: WordError,
+    },
+    /// A port means nothing.
+    #[error(transparent)]
+    Port(#[from] PortSpecError),
+    /// A number of ports that cannot be joined so.
+    #[error(
+        "{0} ports: a box has two that are each other's far end (forward = \"cross\"), or is a switch of 2 to {MAX_PORTS}"
+    )]
+    Ports(usize),
+    /// A name that two ports have.
+    #[error("two ports are called {0}: give the interfaces names of their own")]
+    Twice(String),
+}
+
+impl BoxWords {
+    /// From TOML.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// What it means.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<BoxConfig, ConfigError> {
+        let at = |place: &str| {
+            let place = place.to_owned();
+            move |error| ConfigError::Word { place, error }
+        };
+        let of_box = |key: &str, word: &Word, want| {
+            at("the box")(WordError { key: key.to_owned(), value: word.0.clone(), want })
+        };
+        let mut common = Settings::default();
+        self.line.apply(&mut common).map_err(at("every line"))?;
+        let mut ports: Vec<(PortSpec, Settings)> = Vec::new();
+        for words in &self.ports {
+            let spec: PortSpec = words.open.parse()?;
+            let mut settings = common.clone();
+            words.line.apply(&mut settings).map_err(at(&format!("the line to {}", spec.name())))?;
+            if ports.iter().any(|(other, _)| other.name() == spec.name()) {
+                return Err(ConfigError::Twice(spec.name().to_owned()));
+            }
+            ports.push((spec, settings));
+        }
+        let ageing = match &self.ageing {
+            None => AGEING,
+            Some(word) => units::duration(&word.0)
+                .filter(|ageing| !ageing.is_zero())
+                .ok_or_else(|| of_box("ageing", word, "a time, such as 300s"))?,
+        };
+        let forwarding = match self.forward.as_ref().map(|word| (word, word.0.as_str())) {
+            None if ports.len() == 2 => Forwarding::Cross,
+            Some((_, "cross")) => Forwarding::Cross,
+            None | Some((_, "switch")) => Forwarding::Switch(ageing),
+            Some((word, _)) => return Err(of_box("forward", word, "cross or switch")),
+        };
+        let fits = match forwarding {
+            Forwarding::Cross => ports.len() == 2,
+            Forwarding::Switch(_) => (2..=MAX_PORTS).contains(&ports.len()),
+        };
+        if !fits {
+            return Err(ConfigError::Ports(ports.len()));
+        }
+        let memory = self.memory.as_ref().map(|word| {
+            let bytes = units::size(&word.0).filter(|bytes| *bytes <= MAX_MEMORY);
+            bytes.ok_or_else(|| of_box("memory", word, "bytes up to 16GiB, such as 1GB"))
+        });
+        Ok(BoxConfig { ports, forwarding, memory: memory.transpose()? })
+    }
+}
+
+impl BoxConfig {
+    /// Takes interfaces that somebody uses as well.
+    pub fn force(&mut self) {
+        for (spec, _) in &mut self.ports {
+            if let PortSpec::Packet(packet) = spec {
+                packet.force = true;
+            }
+        }
+    }
+
+    /// Opens the ports, and starts the box.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn start(self) -> Result<Engine, EngineError> {
+        let open = |(spec, settings): (PortSpec, Settings)| {
+            let port = match spec {
+                PortSpec::Tap(tap) => open_tap(&tap)?,
+                PortSpec::Packet(packet) => open_packet(&packet)?,
+            };
+            Ok::<_, PortError>((port, settings))
+        };
+        let ports = self.ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Engine::start(Plan { ports, forwarding: self.forwarding, memory: self.memory, spin: SPIN })
+    }
+}

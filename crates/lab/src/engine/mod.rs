@@ -1,0 +1,237 @@
+//! The wheel: threads that read ports, put packets on lines, and write what has come through.
+//!
+//! A *lane* is one thread with packet memory of its own. Two ports joined to each other are two lanes, one for each direction; a
+//! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
+
+mod control;
+mod lane;
+mod report;
+
+use crate::line::{Line, Rate, Settings};
+use crate::memory::Memory;
+use crate::port::{Port, PortError};
+use crate::switch::Switch;
+use crate::time::Time;
+use control::{Inbox, Remote, inbox};
+use lane::{Forward, Input, Lane, Output};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use report::{InputReport, Lateness, LineReport, Report};
+
+/// Most ports of a box.
+pub const MAX_PORTS: usize = 16;
+
+/// What a line without a rate is taken to carry, when memory is made for it: 10 Gb/s.
+pub const ASSUMED_BITS_PER_SECOND: u64 = 10_000_000_000;
+
+/// Memory made beyond what the lines hold: packets do not fill their last cells.
+const CELL_WASTE_PERCENT: u64 = 150;
+
+/// Memory made beyond that for bursts: bytes.
+const BURST_MEMORY: u64 = 16 << 20;
+
+/// Departures later than this, and wishes to be told of it, show in the report.
+pub const LATE: Duration = Duration::from_millis(1);
+
+/// How a box passes packets on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Forwarding {
+    /// Two ports, each other's far end.
+    Cross,
+    /// A learning switch that forgets after this time.
+    Switch(Duration),
+}
+
+/// What a box is made of.
+#[derive(Debug)]
+pub struct Plan {
+    /// Its ports, and of each the line that leads to it.
+    pub ports: Vec<(Port, Settings)>,
+    /// How they are joined.
+    pub forwarding: Forwarding,
+    /// Packet memory of each lane in bytes; none: as much as its lines need.
+    pub memory: Option<u64>,
+    /// How long before a departure a lane stops sleeping; see [`lane::SPIN`](SPIN).
+    pub spin: Duration,
+}
+
+pub use lane::SPIN;
+
+/// Why a box did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A number of ports that cannot be joined so.
+    #[error("{0} ports cannot be joined so: a pair is two, a switch two to {MAX_PORTS}")]
+    Ports(usize),
+    /// A port is gone.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There is no such port.
+    #[error("no port {0:?}; the ports are {1}")]
+    NoSuchPort(String, String),
+    /// The system refused something.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+    /// A lane has ended.
+    #[error("the box has stopped: a lane ended")]
+    Stopped,
+}
+
+/// A box that runs. It stops when dropped.
+#[derive(Debug)]
+pub struct Engine {
+    names: Vec<String>,
+    lanes: Vec<Running>,
+    /// Of each port, the lane that has the line to it, and which of that lane's lines it is.
+    places: Vec<(usize, usize)>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Running {
+    remote: Remote,
+    thread: Option<JoinHandle<Result<(), EngineError>>>,
+}
+
+impl Engine {
+    /// Makes the memory, and starts the lanes.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub fn start(plan: Plan) -> Result<Self, EngineError> {
+        let count = plan.ports.len();
+        let fits = match plan.forwarding {
+            Forwarding::Cross => count == 2,
+            Forwarding::Switch(_) => (2..=MAX_PORTS).contains(&count),
+        };
+        if !fits {
+            return Err(EngineError::Ports(count));
+        }
+        let started = Instant::now();
+        let names = plan.ports.iter().map(|(port, _)| port.name().to_owned()).collect();
+        let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
+        let mut engine = Self { names, lanes: Vec::new(), places: Vec::new(), started };
+        match plan.forwarding {
+            Forwarding::Cross => {
+                // The line to a port is with the lane that reads the other.
+                engine.places = vec![(1, 0), (0, 0)];
+                for (from, to) in [(0, 1), (1, 0)] {
+                    let inputs = [ports[from].0.clone()];
+                    engine.lane(&inputs, &ports[to..=to], Forward::Cross, plan.memory, plan.spin)?;
+                }
+            }
+            Forwarding::Switch(ageing) => {
+                engine.places = (0..count).map(|at| (0, at)).collect();
+                let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
+                engine.lane(&inputs, &ports, Forward::Switch(Switch::new(ageing)), plan.memory, plan.spin)?;
+            }
+        }
+        Ok(engine)
+    }
+
+    fn lane(
+        &mut self,
+        inputs: &[Arc<Port>],
+        outputs: &[(Arc<Port>, Settings)],
+        forward: Forward,
+        memory: Option<u64>,
+        spin: Duration,
+    ) -> Result<(), EngineError> {
+        let memory = memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings)));
+        let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
+        let lane = Lane {
+            inputs: inputs.iter().cloned().map(Input::new).collect(),
+            outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), Line::new(to.clone()))).collect(),
+            forward,
+            memory: Memory::new(memory),
+            landing: crate::memory::Landing::new(),
+            started: self.started,
+            inbox,
+            spin,
+        };
+        let name = format!("sprat-lane-{}", self.lanes.len());
+        let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());
+        let thread = thread.map_err(|error| EngineError::System("cannot start a thread", error))?;
+        self.lanes.push(Running { remote, thread: Some(thread) });
+        Ok(())
+    }
+
+    /// The names of its ports, in order.
+    #[must_use]
+    pub fn ports(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Time since it started, on the clock of its lines.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.started.elapsed()
+    }
+
+    /// Changes what the line to a port does.
+    ///
+    /// # Errors
+    /// There is no such port, or the box has stopped.
+    pub fn set(&self, port: &str, settings: Settings) -> Result<(), EngineError> {
+        let at = self.names.iter().position(|name| name == port);
+        let at = at.ok_or_else(|| EngineError::NoSuchPort(port.to_owned(), self.names.join(", ")))?;
+        let (lane, line) = self.places[at];
+        self.lanes[lane].remote.set(line, settings).ok_or(EngineError::Stopped)
+    }
+
+    /// What has become of everything so far. Takes a turn of each lane.
+    ///
+    /// # Errors
+    /// The box has stopped.
+    pub fn report(&self) -> Result<Report, EngineError> {
+        let told: Option<Vec<_>> = self.lanes.iter().map(|lane| lane.remote.report()).collect();
+        Ok(Report::join(self.started.elapsed(), told.ok_or(EngineError::Stopped)?))
+    }
+
+    /// Whether a lane has ended by itself: a port is gone, and [`stop`](Self::stop) tells which.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.thread.as_ref().is_none_or(JoinHandle::is_finished))
+    }
+
+    /// Stops it, and tells what became of everything. Packets on the lines are gone; the report counts them as such.
+    ///
+    /// # Errors
+    /// What ended a lane before.
+    pub fn stop(mut self) -> Result<Report, EngineError> {
+        let report = self.report();
+        self.end()?;
+        report
+    }
+
+    fn end(&mut self) -> Result<(), EngineError> {
+        let mut ended = Ok(());
+        for lane in &mut self.lanes {
+            lane.remote.stop();
+            let Some(thread) = lane.thread.take() else { continue };
+            let lane = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended = ended.and(lane);
+        }
+        ended
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for lane in &mut self.lanes {
+            lane.remote.stop();
+            if let Some(thread) = lane.thread.take() {
+                let _ = thread.join(); // what it came to has been asked for, or is of no interest
+            }
+        }
+    }
+}
+
+/// Packet memory that these lines need, in bytes.
+fn memory_for<'a>(lines: impl Iterator<Item = &'a Settings>) -> u64 {
+    let assumed = Rate::new(ASSUMED_BITS_PER_SECOND).expect("within limits");
+    let held: u64 = lines.map(|settings| settings.capacity(assumed)).sum();
+    held / 100 * CELL_WASTE_PERCENT + BURST_MEMORY
+}

@@ -1,0 +1,151 @@
+//! What became of everything in a box, for people and for programs.
+
+use crate::line::{Counters, Traffic};
+use crate::switch::SwitchCounters;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Of a hundred thousand segments, how many may leave late before the box counts as too slow. A guest's processor is taken away for
+/// milliseconds now and then; that alone is no reason to doubt what was measured.
+const LATE_PER_100_000: u64 = 1_000;
+
+/// A port's input.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct InputReport {
+    /// The port.
+    pub port: String,
+    /// Packets read; a super-packet is one.
+    pub packets: u64,
+    /// Segments read, and their bytes.
+    pub arrived: Traffic,
+    /// Packets that were none.
+    pub malformed: u64,
+    /// Packets lost because memory was exhausted.
+    pub exhausted: u64,
+    /// Packets that the kernel dropped before they were read.
+    pub dropped_by_kernel: u64,
+}
+
+/// The line to a port.
+#[derive(Clone, Debug, Serialize)]
+pub struct LineReport {
+    /// The port.
+    pub to: String,
+    /// What the line did.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// How late packets left.
+    pub lateness: Lateness,
+}
+
+/// How late packets left a box, against when they were due.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lateness {
+    /// Packets that left.
+    pub packets: u64,
+    /// All their lateness together, in nanoseconds.
+    pub sum_ns: u64,
+    /// The worst, in nanoseconds.
+    pub max_ns: u64,
+    /// Segments later than a millisecond ([`LATE`](super::LATE)).
+    pub late_segments: u64,
+}
+
+impl Lateness {
+    /// Mean lateness.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.checked_div(self.packets).unwrap_or(0))
+    }
+}
+
+/// One lane's part.
+#[derive(Clone, Debug)]
+pub(super) struct LaneReport {
+    pub(super) inputs: Vec<InputReport>,
+    pub(super) lines: Vec<LineReport>,
+    pub(super) switch: Option<SwitchCounters>,
+    pub(super) memory_cells: u64,
+    pub(super) memory_least_free: u64,
+}
+
+/// What became of everything.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Seconds since the box started.
+    pub seconds: f64,
+    /// What came over each port.
+    pub inputs: Vec<InputReport>,
+    /// What became of it on the line to each port.
+    pub lines: Vec<LineReport>,
+    /// What the switch did, where there is one.
+    pub switch: Option<SwitchCounters>,
+    /// Cells of packet memory, of all lanes.
+    pub memory_cells: u64,
+    /// Fewest that were ever free, of all lanes.
+    pub memory_least_free: u64,
+    /// Why what was measured with it is in doubt: empty when the box kept up.
+    pub behind: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn join(elapsed: Duration, lanes: Vec<LaneReport>) -> Self {
+        let mut report = Self {
+            seconds: elapsed.as_secs_f64(),
+            inputs: Vec::new(),
+            lines: Vec::new(),
+            switch: None,
+            memory_cells: 0,
+            memory_least_free: 0,
+            behind: Vec::new(),
+        };
+        for lane in lanes {
+            report.inputs.extend(lane.inputs);
+            report.lines.extend(lane.lines);
+            report.switch = report.switch.or(lane.switch);
+            report.memory_cells += lane.memory_cells;
+            report.memory_least_free += lane.memory_least_free;
+        }
+        report.behind = report.reasons();
+        report
+    }
+
+    /// Whether the box did what it was told and nothing else.
+    #[must_use]
+    pub fn kept_up(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for input in &self.inputs {
+            let InputReport { port, exhausted, dropped_by_kernel, .. } = input;
+            if *exhausted > 0 {
+                reasons.push(format!("{port}: {exhausted} packets found no memory: give more with --memory"));
+            }
+            if *dropped_by_kernel > 0 {
+                reasons.push(format!(
+                    "{port}: {dropped_by_kernel} packets were dropped by the kernel before they were read"
+                ));
+            }
+        }
+        for LineReport { to, counters, lateness } in &self.lines {
+            let drops = counters.drops;
+            if drops.memory > 0 {
+                reasons.push(format!("to {to}: {} segments found no memory: give more with --memory", drops.memory));
+            }
+            if drops.refused > 0 {
+                reasons.push(format!("to {to}: the port refused {} segments: is it up?", drops.refused));
+            }
+            if lateness.late_segments * 100_000 > counters.left.segments * LATE_PER_100_000 {
+                reasons.push(format!(
+                    "to {to}: {} of {} segments left more than a millisecond late, {:.1} ms at worst",
+                    lateness.late_segments,
+                    counters.left.segments,
+                    Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
+                ));
+            }
+        }
+        reasons
+    }
+}

@@ -1,0 +1,42 @@
+//! The Internet checksum (RFC 1071), over bytes that come in parts.
+
+/// A sum under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    sum: u64,
+    /// An odd number of bytes has been added.
+    odd: bool,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
+        if self.odd
+            && let [first, rest @ ..] = bytes
+        {
+            self.sum += u64::from(*first);
+            self.odd = false;
+            bytes = rest;
+        }
+        let (pairs, left) = bytes.as_chunks::<2>();
+        self.sum += pairs.iter().map(|&pair| u64::from(u16::from_be_bytes(pair))).sum::<u64>();
+        if let [last] = left {
+            self.sum += u64::from(*last) << 8;
+            self.odd = true;
+        }
+    }
+
+    /// The sum in 16 bits, carries added again; not complemented.
+    pub(crate) fn folded(self) -> u16 {
+        let mut sum = self.sum;
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        u16::try_from(sum).expect("folded to 16 bits")
+    }
+
+    /// The checksum: the complement.
+    pub(crate) fn checksum(self) -> u16 {
+        !self.folded()
+    }
+}

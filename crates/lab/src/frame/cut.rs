@@ -1,0 +1,226 @@
+//! Cutting a super-packet between two of its segments, so that each part is what a sender with a smaller
+//! offload would have sent, and giving a single frame the checksum that was left to be made.
+
+use super::checksum::Sum;
+use super::vnet::{GSO_ECN, GSO_NONE, GSO_UDP_L4, NEEDS_CSUM, VNET_BYTES};
+use super::{Network, Packet, Segments, VnetHeader};
+use crate::chance::Chance;
+use crate::memory::{CELL_BYTES, Memory, parts};
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// Where TCP has its flags.
+const TCP_FLAGS: usize = 13;
+
+impl Packet {
+    /// Cuts behind the first `segments`: they, and the rest. At most two cells are taken.
+    ///
+    /// # Errors
+    /// The whole packet, when memory is exhausted.
+    ///
+    /// # Panics
+    /// Unless there are more segments than those, and those are at least one.
+    pub fn split(self, segments: u32, memory: &mut Memory) -> Result<(Self, Self), Self> {
+        assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
+        if memory.free() < 2 {
+            return Err(self);
+        }
+        let mut front = self;
+        let (headers, at) = (front.header_bytes(), front.offset_of(segments));
+        let mut rest_head = memory.take().expect("two are free");
+        rest_head.append(&front.head.bytes()[..headers]);
+        let mut cell = &mut *front.head;
+        let mut left = at;
+        while left > cell.bytes().len() {
+            left -= cell.bytes().len();
+            cell = cell.next.as_deref_mut().expect("the cut lies within the packet");
+        }
+        let mut behind = cell.next.take();
+        let tail = &cell.bytes()[left..];
+        if tail.len() <= rest_head.room() {
+            rest_head.append(tail);
+        } else {
+            let mut second = memory.take().expect("two are free");
+            second.append(tail);
+            second.next = behind;
+            behind = Some(second);
+        }
+        cell.keep(left);
+        rest_head.next = behind;
+        let rest_len = front.bytes() - at + headers;
+        let mut rest = Self { head: rest_head, len: length(rest_len), ..front };
+        let (size, all) = (front.gso_size(), front.frame.segments);
+        front.becomes(at, Segments { count: segments, full: all.full, last: all.full }, Part::Front);
+        let count = all.count - segments;
+        let full = if count == 1 { all.last } else { all.full };
+        rest.becomes(rest_len, Segments { count, full, last: all.last }, Part::Rest { segments, size });
+        Ok((front, rest))
+    }
+
+    /// Keeps the first `segments`, fewer than there are and at least one, and gives the cells of the others back.
+    pub fn truncate(&mut self, segments: u32, memory: &mut Memory) {
+        assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
+        let at = self.offset_of(segments);
+        let mut cell = &mut *self.head;
+        let mut left = at;
+        while left > cell.bytes().len() {
+            left -= cell.bytes().len();
+            cell = cell.next.as_deref_mut().expect("the cut lies within the packet");
+        }
+        cell.keep(left);
+        if let Some(behind) = cell.next.take() {
+            memory.give(behind);
+        }
+        let full = self.frame.segments.full;
+        self.becomes(at, Segments { count: segments, full, last: full }, Part::Front);
+    }
+
+    /// Makes the checksum of a single frame that was left to be made. Receivers believe a frame that says its checksum is yet to
+    /// be made, so one that is to be damaged needs it before.
+    pub fn complete_checksum(&mut self) {
+        assert_eq!(self.count(), 1, "segments have a checksum each");
+        let vnet = self.vnet();
+        if vnet.needs_checksum() {
+            let (start, at) = (usize::from(vnet.csum_start), usize::from(vnet.csum_start + vnet.csum_offset));
+            let mut sum = Sum::default();
+            let mut skip = VNET_BYTES + start;
+            for part in parts(&self.head) {
+                sum.add(part.get(skip..).unwrap_or_default());
+                skip = skip.saturating_sub(part.len());
+            }
+            // In UDP a checksum of zero would mean that there is none; its other form says the same.
+            let checksum = if sum.checksum() == 0 { 0xffff } else { sum.checksum() };
+            self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
+        self.set_vnet(VnetHeader::default());
+    }
+
+    /// Turns one bit, anywhere behind the Ethernet header, tags included in that. The frame must be a single one.
+    pub fn corrupt(&mut self, chance: &mut Chance) {
+        self.complete_checksum();
+        let from = VNET_BYTES + usize::from(self.frame.network_at);
+        let bits = (self.bytes().saturating_sub(from) * 8) as u64;
+        let bit = usize::try_from(chance.below(bits)).expect("fewer bits than that");
+        let mut at = from + bit / 8;
+        let mut cell = Some(&mut *self.head);
+        while let Some(part) = cell {
+            if let Some(byte) = part.bytes_mut().get_mut(at) {
+                *byte ^= 1 << (bit % 8);
+                return;
+            }
+            at -= part.bytes().len();
+            cell = part.next.as_deref_mut();
+        }
+    }
+
+    /// Bytes before the payload, the virtio-net header included.
+    fn header_bytes(&self) -> usize {
+        VNET_BYTES + usize::from(self.frame.headers)
+    }
+
+    fn offset_of(&self, segments: u32) -> usize {
+        self.header_bytes() + segments as usize * self.gso_size()
+    }
+
+    fn gso_size(&self) -> usize {
+        usize::from(self.vnet().gso_size)
+    }
+
+    fn bytes(&self) -> usize {
+        self.len as usize
+    }
+
+    fn ethernet_mut(&mut self) -> &mut [u8] {
+        &mut self.head.bytes_mut()[VNET_BYTES..]
+    }
+
+    fn set_vnet(&mut self, vnet: VnetHeader) {
+        self.head.bytes_mut()[..VNET_BYTES].copy_from_slice(&vnet.bytes());
+    }
+
+    /// Makes the headers those of `len` bytes in `segments`.
+    fn becomes(&mut self, len: usize, segments: Segments, part: Part) {
+        self.len = length(len);
+        self.frame.segments = segments;
+        let mut vnet = self.vnet();
+        vnet.hdr_len = self.frame.headers;
+        let udp = vnet.gso_type & !GSO_ECN == GSO_UDP_L4;
+        if matches!(part, Part::Rest { .. }) {
+            vnet.gso_type &= !GSO_ECN; // the first segment alone has what it tells of
+        }
+        if segments.count == 1 {
+            (vnet.gso_type, vnet.gso_size) = (GSO_NONE, 0);
+        }
+        vnet.flags = NEEDS_CSUM;
+        self.set_vnet(vnet);
+        let (network, transport) = (usize::from(self.frame.network_at), usize::from(self.frame.transport_at));
+        let (v4, ip_bytes) = (self.frame.network == Network::V4, len - VNET_BYTES - network);
+        let ip = &mut self.ethernet_mut()[network..];
+        fix_network(ip, v4, word(ip_bytes), transport - network, part);
+        let above = &mut ip[transport - network..];
+        if udp {
+            above[4..6].copy_from_slice(&word(ip_bytes + network - transport).to_be_bytes());
+        } else {
+            fix_tcp(above, part);
+        }
+        let addresses = if v4 { 12..20 } else { 8..40 };
+        let mut pseudo = Sum::default();
+        pseudo.add(&ip[addresses]);
+        pseudo.add(&u32::from(word(ip_bytes + network - transport)).to_be_bytes());
+        pseudo.add(&[0, if udp { 17 } else { 6 }]);
+        let at = transport - network + if udp { 6 } else { 16 };
+        ip[at..at + 2].copy_from_slice(&pseudo.folded().to_be_bytes());
+    }
+}
+
+/// Which part of a cut.
+#[derive(Clone, Copy)]
+enum Part {
+    Front,
+    /// Behind so many segments of so many bytes of payload.
+    Rest {
+        segments: u32,
+        size: usize,
+    },
+}
+
+fn fix_network(ip: &mut [u8], v4: bool, bytes: u16, header: usize, part: Part) {
+    if !v4 {
+        ip[4..6].copy_from_slice(&(bytes - 40).to_be_bytes());
+        return;
+    }
+    ip[2..4].copy_from_slice(&bytes.to_be_bytes());
+    if let Part::Rest { segments, .. } = part {
+        // Each segment has the next number.
+        let id = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(u16::try_from(segments).expect("few in 64 KB"));
+        ip[4..6].copy_from_slice(&id.to_be_bytes());
+    }
+    ip[10..12].fill(0);
+    let mut sum = Sum::default();
+    sum.add(&ip[..header]);
+    ip[10..12].copy_from_slice(&sum.checksum().to_be_bytes());
+}
+
+fn fix_tcp(tcp: &mut [u8], part: Part) {
+    match part {
+        Part::Front => tcp[TCP_FLAGS] &= !(FIN | PSH),
+        Part::Rest { segments, size } => {
+            tcp[TCP_FLAGS] &= !CWR;
+            let before = segments.wrapping_mul(length(size));
+            let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(before);
+            tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+        }
+    }
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a packet is 64 KB at most")
+}
+
+fn word(bytes: usize) -> u16 {
+    u16::try_from(bytes).expect("its length was told in 16 bits")
+}
+
+const _: () = assert!(CELL_BYTES > 1024, "a cell must hold all headers of a frame");

@@ -1,0 +1,162 @@
+//! What came over a port: a virtio-net header and an Ethernet frame, parsed once.
+//!
+//! A port with segmentation offload hands over *super-packets*: up to 64 KB of one TCP stream with one set of headers, which
+//! a wire would carry as many frames. [`Segments`] says which frames; whoever loses, queues or counts does so by them.
+
+mod checksum;
+mod cut;
+mod packet;
+mod parse;
+mod vnet;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub use packet::{Packet, Received};
+pub use parse::{Malformed, parse};
+pub use vnet::{VNET_BYTES, VnetHeader};
+
+/// Bytes of an Ethernet header without tags.
+pub const ETHERNET_BYTES: usize = 14;
+
+/// Shortest Ethernet frame, without its check sequence: shorter ones are padded to it on a wire.
+pub const MIN_FRAME: u32 = 60;
+
+/// What Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
+pub const WIRE_OVERHEAD: u16 = 24;
+
+/// Where what is in a frame. Offsets count from the Ethernet header.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Frame {
+    /// Whose packet it is.
+    pub flow: Flow,
+    /// VLAN of the outer tag.
+    pub vlan: Option<u16>,
+    /// The network layer.
+    pub network: Network,
+    /// Where the network header begins.
+    pub network_at: u16,
+    /// Where the header above it begins; of fragments and unknown protocols, where that would begin.
+    pub transport_at: u16,
+    /// Where all headers that were understood end. Of a super-packet: the headers that each segment gets.
+    pub headers: u16,
+    /// The frames that a wire would carry.
+    pub segments: Segments,
+}
+
+/// The network layer of a frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Network {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Anything else, ARP for one.
+    Other,
+}
+
+/// The frames that a packet is on a wire: equally long ones and a last one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Segments {
+    /// How many; at least one.
+    pub count: u32,
+    /// Ethernet bytes of each but the last, headers and all.
+    pub full: u32,
+    /// Ethernet bytes of the last.
+    pub last: u32,
+}
+
+impl Segments {
+    /// One frame of `bytes`.
+    #[must_use]
+    pub fn one(bytes: u32) -> Self {
+        Self { count: 1, full: bytes, last: bytes }
+    }
+
+    /// Ethernet bytes of all, headers included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.count - 1) * u64::from(self.full) + u64::from(self.last)
+    }
+
+    /// Bytes on the wire, each frame padded to the least and with `overhead`.
+    #[must_use]
+    pub fn wire_bytes(&self, overhead: u16) -> u64 {
+        u64::from(self.count - 1) * on_wire(self.full, overhead) + on_wire(self.last, overhead)
+    }
+
+    /// Bytes on the wire of segment `index`, from 0.
+    #[must_use]
+    pub fn wire_bytes_of(&self, index: u32, overhead: u16) -> u64 {
+        on_wire(if index + 1 < self.count { self.full } else { self.last }, overhead)
+    }
+
+    /// How many segments, from the first on, fit into `room` bytes on the wire.
+    #[must_use]
+    pub fn fitting(&self, room: u64, overhead: u16) -> u32 {
+        if self.wire_bytes(overhead) <= room {
+            return self.count;
+        }
+        let full = room / on_wire(self.full, overhead).max(1);
+        u32::try_from(full).unwrap_or(u32::MAX).min(self.count - 1)
+    }
+}
+
+fn on_wire(bytes: u32, overhead: u16) -> u64 {
+    u64::from(bytes.max(MIN_FRAME)) + u64::from(overhead)
+}
+
+/// Whose packets belong together: the addresses, the protocol and its ports. Zero where there is none: fragments have
+/// no ports (the first neither, or it would overtake), and what is not IP has nothing at all.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Flow {
+    /// Where from.
+    pub source: IpAddr,
+    /// Where to.
+    pub destination: IpAddr,
+    /// Protocol above IP, as IANA numbers them.
+    pub protocol: u8,
+    /// Port it comes from.
+    pub source_port: u16,
+    /// Port it goes to.
+    pub destination_port: u16,
+}
+
+impl Flow {
+    /// All that is not IP.
+    pub const OTHER: Self = Self {
+        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        protocol: 0,
+        source_port: 0,
+        destination_port: 0,
+    };
+
+    pub(crate) fn between(network: Network, source: &[u8], destination: &[u8], protocol: u8) -> Self {
+        Self { source: address(network, source), destination: address(network, destination), protocol, ..Self::OTHER }
+    }
+}
+
+fn address(network: Network, bytes: &[u8]) -> IpAddr {
+    match network {
+        Network::V6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("sixteen were sliced"))),
+        _ => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).expect("four were sliced"))),
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |address: IpAddr, port| match address {
+            IpAddr::V4(_) => format!("{address}:{port}"),
+            IpAddr::V6(_) => format!("[{address}]:{port}"),
+        };
+        match self.protocol {
+            0 if *self == Self::OTHER => return f.write_str("not IP"),
+            6 => f.write_str("tcp ")?,
+            17 => f.write_str("udp ")?,
+            1 | 58 => return write!(f, "icmp {} > {}", self.source, self.destination),
+            other => write!(f, "protocol-{other} ")?,
+        }
+        write!(f, "{} > {}", end(self.source, self.source_port), end(self.destination, self.destination_port))
+    }
+}

@@ -1,0 +1,167 @@
+//! A frame with its bytes.
+
+use super::vnet::VNET_BYTES;
+use super::{Frame, Malformed, VnetHeader, parse};
+use crate::memory::{Cell, Landed, Landing, Memory, gather, parts};
+use crate::time::Time;
+use std::io::{IoSlice, IoSliceMut};
+
+/// A frame, or a super-packet, in the cells of a [`Memory`], to which it has to be given back.
+#[derive(Debug)]
+#[must_use = "its cells belong to a memory: send it, or free it"]
+pub struct Packet {
+    pub(super) head: Box<Cell>,
+    pub(super) len: u32,
+    pub(super) frame: Frame,
+    /// When it arrived.
+    pub arrived: Time,
+    /// When it was to leave; set by the line.
+    pub due: Time,
+    /// Held back so that others overtake it; set by the line.
+    pub(crate) held: bool,
+    /// Where the line counts its flow; set by the line.
+    pub(crate) slot: u16,
+}
+
+/// What [`Packet::receive`] came to.
+#[derive(Debug)]
+pub enum Received {
+    /// A packet.
+    Packet(Packet),
+    /// Bytes that are no frame; they are gone.
+    Malformed(Malformed),
+    /// A packet for which there is no memory; it is gone.
+    Exhausted,
+}
+
+impl Packet {
+    /// Receives a packet: `read` fills the slices of `landing` with a virtio-net header and a frame, and says how many bytes
+    /// that are. `tag`, asked afterwards, is a VLAN tag (its four bytes) that was taken out of the frame and is put back.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn receive<E>(
+        landing: &mut Landing,
+        memory: &mut Memory,
+        now: Time,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<(usize, Option<[u8; 4]>), E>,
+    ) -> Result<Received, E> {
+        let mut tag = None;
+        let landed = landing.read(memory, |slices| {
+            let (len, beside) = read(slices)?;
+            tag = beside;
+            Ok(len)
+        })?;
+        let (mut head, mut len) = match landed {
+            Landed::Exhausted => return Ok(Received::Exhausted),
+            Landed::Packet(head, len) => (head, len),
+        };
+        if let Some(tag) = tag
+            && len >= VNET_BYTES + 12
+        {
+            head.open_gap(VNET_BYTES + 12, 4, |gap| gap.copy_from_slice(&tag));
+            len += 4;
+            shift_checksum(&mut head);
+        }
+        Ok(match parse(head.bytes(), len) {
+            Ok(frame) => {
+                let len = u32::try_from(len).expect("no landing is so long");
+                Received::Packet(Self { head, len, frame, arrived: now, due: now, held: false, slot: 0 })
+            }
+            Err(malformed) => {
+                memory.give(head);
+                Received::Malformed(malformed)
+            }
+        })
+    }
+
+    /// A packet of these bytes, which begin with a virtio-net header: for tests, and whoever makes frames.
+    #[must_use]
+    pub fn of(bytes: &[u8], memory: &mut Memory, now: Time) -> Received {
+        let mut landing = Landing::new();
+        let read = |slices: &mut [IoSliceMut<'_>]| {
+            let mut left = bytes;
+            for slice in slices {
+                let part = left.len().min(slice.len());
+                slice[..part].copy_from_slice(&left[..part]);
+                left = &left[part..];
+            }
+            Ok::<_, std::convert::Infallible>((bytes.len(), None))
+        };
+        let Ok(received) = Self::receive(&mut landing, memory, now, read);
+        received
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// The frames that it is on a wire.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.frame.segments.count
+    }
+
+    /// Its virtio-net header.
+    #[must_use]
+    pub fn vnet(&self) -> VnetHeader {
+        VnetHeader::read(self.head.bytes()).expect("was parsed")
+    }
+
+    /// Destination and source on Ethernet.
+    #[must_use]
+    pub fn addresses(&self) -> ([u8; 6], [u8; 6]) {
+        let ethernet = &self.head.bytes()[VNET_BYTES..];
+        let address = |at| <[u8; 6]>::try_from(&ethernet[at..at + 6]).expect("six were sliced");
+        (address(0), address(6))
+    }
+
+    /// Its bytes in parts, as a gathering write wants them.
+    pub fn gather<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        gather(&self.head, write)
+    }
+
+    /// Its bytes in one piece.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        parts(&self.head).flatten().copied().collect()
+    }
+
+    /// Gives its cells back.
+    pub fn free(self, memory: &mut Memory) {
+        memory.give(self.head);
+    }
+
+    /// Another of the same bytes; `None` when memory is exhausted.
+    #[must_use]
+    pub fn copy(&self, memory: &mut Memory) -> Option<Self> {
+        let (mut head, mut complete) = (None, true);
+        let mut end = &mut head;
+        for part in parts(&self.head) {
+            let Some(mut cell) = memory.take() else {
+                complete = false;
+                break;
+            };
+            cell.append(part);
+            end = &mut end.insert(cell).next;
+        }
+        let head: Box<Cell> = head?;
+        if !complete {
+            memory.give(head);
+            return None;
+        }
+        Some(Self { head, ..*self })
+    }
+}
+
+/// A checksum that is yet to be made moved with the frame when a tag was put before it.
+fn shift_checksum(head: &mut Cell) {
+    let mut vnet = VnetHeader::read(head.bytes()).expect("longer than that");
+    if vnet.needs_checksum() {
+        vnet.csum_start = vnet.csum_start.saturating_add(4);
+        vnet.hdr_len = vnet.hdr_len.saturating_add(4);
+    }
+    head.bytes_mut()[..VNET_BYTES].copy_from_slice(&vnet.bytes());
+}

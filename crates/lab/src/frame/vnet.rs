@@ -1,0 +1,78 @@
+//! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6; `linux/virtio_net.h`).
+//!
+//! Ten bytes in the machine's own byte order: flags, kind of segmentation, length of the headers, bytes of payload
+//! in a segment, where a checksum that is yet to be made begins, and how far behind that it is to be put.
+
+/// Bytes of the header.
+pub const VNET_BYTES: usize = 10;
+
+/// The checksum is yet to be made; what stands in its place is the sum of the pseudo header.
+pub(crate) const NEEDS_CSUM: u8 = 1;
+
+/// No segmentation: one frame.
+pub(crate) const GSO_NONE: u8 = 0;
+/// TCP over IPv4.
+pub(crate) const GSO_TCPV4: u8 = 1;
+/// TCP over IPv6.
+pub(crate) const GSO_TCPV6: u8 = 4;
+/// UDP, each segment a datagram.
+pub(crate) const GSO_UDP_L4: u8 = 5;
+/// In addition: the first segment, and it alone, has TCP's CWR.
+pub(crate) const GSO_ECN: u8 = 0x80;
+
+/// The header, field by field.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct VnetHeader {
+    /// Bit 0: the checksum is yet to be made. Bit 1: it was found right.
+    pub flags: u8,
+    /// Kind of segmentation.
+    pub gso_type: u8,
+    /// Length of the headers, counted from the Ethernet header. A hint.
+    pub hdr_len: u16,
+    /// Payload in each segment but the last.
+    pub gso_size: u16,
+    /// Where what the checksum covers begins, counted from the Ethernet header.
+    pub csum_start: u16,
+    /// Where the checksum is put, counted from there.
+    pub csum_offset: u16,
+}
+
+impl VnetHeader {
+    /// From the first bytes of a packet; `None` when they are too few.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; VNET_BYTES] = bytes.first_chunk()?;
+        let word = |at| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        Some(Self {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            hdr_len: word(2),
+            gso_size: word(4),
+            csum_start: word(6),
+            csum_offset: word(8),
+        })
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; VNET_BYTES] {
+        let mut bytes = [0; VNET_BYTES];
+        (bytes[0], bytes[1]) = (self.flags, self.gso_type);
+        for (at, word) in [(2, self.hdr_len), (4, self.gso_size), (6, self.csum_start), (8, self.csum_offset)] {
+            bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Whether the checksum is yet to be made.
+    #[must_use]
+    pub fn needs_checksum(&self) -> bool {
+        self.flags & NEEDS_CSUM != 0
+    }
+
+    /// Whether it is a super-packet.
+    #[must_use]
+    pub fn is_super(&self) -> bool {
+        self.gso_type != GSO_NONE
+    }
+}

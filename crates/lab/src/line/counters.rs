@@ -1,0 +1,108 @@
+//! What a line counts. Segments, always: a super-packet counts as the frames that it is on a wire.
+
+use crate::frame::Flow;
+use serde::Serialize;
+use serde::ser::{SerializeSeq as _, Serializer};
+
+/// Segments and their Ethernet bytes, headers included.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Frames as a wire would carry them.
+    pub segments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Segments that did not arrive, by reason.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Drops {
+    /// Lost on the way, as was asked for.
+    pub loss: u64,
+    /// The buffer was full.
+    pub buffer: u64,
+    /// Packet memory was exhausted: more than the box was made for.
+    pub memory: u64,
+    /// The port refused them.
+    pub refused: u64,
+}
+
+impl Drops {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.loss + self.buffer + self.memory + self.refused
+    }
+
+    /// Those that nobody asked for: the box did not keep up.
+    #[must_use]
+    pub fn unwanted(&self) -> u64 {
+        self.memory + self.refused
+    }
+}
+
+/// What became of a flow on a line.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct FlowCounters {
+    /// What came.
+    pub arrived: Traffic,
+    /// What left.
+    pub left: Traffic,
+    /// What did not.
+    pub drops: Drops,
+    /// Bytes on the wire that wait now.
+    pub queue: u64,
+    /// Most that ever waited.
+    pub queue_max: u64,
+}
+
+/// What became of everything on a line.
+///
+/// `arrived + duplicated = left + drops.total() + on the line`, in segments.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Counters {
+    /// What came.
+    pub arrived: Traffic,
+    /// What left.
+    pub left: Traffic,
+    /// What did not.
+    pub drops: Drops,
+    /// Segments that came twice, counted once each.
+    pub duplicated: u64,
+    /// Segments of which a bit was turned.
+    pub corrupted: u64,
+    /// Segments held back for others to overtake.
+    pub reordered: u64,
+    /// Segments on the line: waiting and under way.
+    pub on_line: u64,
+    /// Bytes on the wire that wait, or of which the last bit has not left the transmitter. Not what is under way.
+    pub queue: u64,
+    /// Most that ever waited.
+    pub queue_max: u64,
+    /// Flows, those first that came first; at most the number that a line tells apart.
+    #[serde(serialize_with = "by_name")]
+    pub flows: Vec<(Flow, FlowCounters)>,
+    /// Flows that came when there were more than that.
+    pub other_flows: FlowCounters,
+}
+
+/// Flows as objects, each with its name.
+fn by_name<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        flow: String,
+        #[serde(flatten)]
+        counters: &'a FlowCounters,
+    }
+    let mut list = serializer.serialize_seq(Some(flows.len()))?;
+    for (flow, counters) in flows {
+        list.serialize_element(&Named { flow: flow.to_string(), counters })?;
+    }
+    list.end()
+}

@@ -1,0 +1,253 @@
+//! One direction towards one output port: mishaps, a queue, a transmitter, and the way.
+//!
+//! ```text
+//! push -> [loss, duplicates, corruption] -> [queue, buffer] -> [transmitter, rate] -> [delay, jitter] -> pop
+//! ```
+//!
+//! A line has no clock. Whoever owns it says when a packet arrives and asks which have come through by now. All times follow
+//! from those of arrival: asking late, or seldom, changes none of them.
+
+mod clock;
+mod counters;
+mod fate;
+mod flows;
+mod queue;
+mod settings;
+mod transit;
+
+use crate::frame::Packet;
+use crate::memory::Memory;
+use crate::time::Time;
+use clock::Clock;
+use fate::Fates;
+use flows::{Flows, traffic};
+use queue::Queue;
+use std::time::Duration;
+use transit::Transit;
+
+pub use counters::{Counters, Drops, FlowCounters, Traffic};
+pub use flows::MAX_FLOWS;
+pub use settings::{
+    DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
+    Reorder, Settings, Timing,
+};
+
+/// A line; see the module.
+#[derive(Debug)]
+pub struct Line {
+    settings: Settings,
+    fates: Fates,
+    queue: Queue,
+    clock: Clock,
+    transit: Transit,
+    flows: Flows,
+    counters: Counters,
+}
+
+impl Line {
+    /// An empty line.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            fates: Fates::new(settings.seed),
+            queue: Queue::new(settings.queue),
+            settings,
+            clock: Clock::default(),
+            transit: Transit::default(),
+            flows: Flows::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Has it do something else from now on. What has been transmitted keeps its time; what waits is under the new rules, but for
+    /// the buffer, which nobody is thrown out of.
+    pub fn set(&mut self, settings: Settings, now: Time) {
+        self.serve(now);
+        self.fates.seed(settings.seed);
+        if settings.rate != self.settings.rate || settings.flow_rate != self.settings.flow_rate {
+            self.clock.rate_changed();
+        }
+        let again = settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
+        self.settings = settings;
+        if again {
+            let waiting = self.queue.drain(&mut self.flows);
+            self.queue = Queue::new(self.settings.queue);
+            for (slot, packet) in waiting {
+                self.queue.push(slot, packet, &mut self.flows, self.settings.overhead);
+            }
+        }
+        self.serve(now);
+    }
+
+    /// Takes a packet that arrives now. Times of calls must not go back.
+    pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
+        self.serve(now);
+        let slot = self.flows.find(packet.frame().flow);
+        let came = traffic(&packet);
+        self.counters.arrived.add(came);
+        self.flows.counters(slot).arrived.add(came);
+        if !fate::eventful(&self.settings) {
+            self.fates.skip(packet.count());
+            return self.admit(slot, packet, now, memory);
+        }
+        let mut rest = Some(packet);
+        while let Some(packet) = rest.take() {
+            rest = self.befall(slot, packet, now, memory);
+        }
+    }
+
+    /// The next packet that has come through by `now`.
+    pub fn pop(&mut self, now: Time) -> Option<Packet> {
+        self.serve(now);
+        let packet = self.transit.pop(now)?;
+        let left = traffic(&packet);
+        self.counters.left.add(left);
+        self.flows.counters(packet.slot).left.add(left);
+        Some(packet)
+    }
+
+    /// The port did not take a packet that had come through.
+    pub fn refused(&mut self, packet: &Packet) {
+        let refused = traffic(packet);
+        let flow = self.flows.counters(packet.slot);
+        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
+            left.segments -= refused.segments;
+            left.bytes -= refused.bytes;
+            drops.refused += refused.segments;
+        }
+    }
+
+    /// No packet comes through before this; none when nothing is on the line. Often the very time of the next.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        let waiting = self.queue.next_end(&self.clock, &self.settings, &self.flows);
+        waiting.map(|end| end + self.settings.delay).into_iter().chain(self.transit.next()).min()
+    }
+
+    /// What became of everything so far, with what waits `now`.
+    #[must_use]
+    pub fn counters(&self, now: Time) -> Counters {
+        let (flows, other_flows) = self.flows.told();
+        Counters {
+            on_line: self.queue.segments() + self.transit.segments(),
+            queue: self.occupancy(now),
+            flows,
+            other_flows,
+            ..self.counters.clone()
+        }
+    }
+
+    /// Bytes on the wire whose last bit has not left the transmitter.
+    fn occupancy(&self, now: Time) -> u64 {
+        self.queue.bytes() + self.clock.unsent(now, self.settings.rate)
+    }
+
+    /// Draws what becomes of the segments up to the first to which something happens, and of that one; gives back those behind.
+    fn befall(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) -> Option<Packet> {
+        let count = packet.count();
+        let struck = (0..count).map(|at| (at, self.fates.next(&self.settings))).find(|(_, fate)| !fate.is_plain());
+        let Some((at, fate)) = struck else {
+            self.admit(slot, packet, now, memory);
+            return None;
+        };
+        if at > 0 {
+            match packet.split(at, memory) {
+                Ok((plain, from)) => {
+                    self.admit(slot, plain, now, memory);
+                    packet = from;
+                }
+                Err(packet) => return self.exhausted(slot, packet, memory),
+            }
+        }
+        let (mut one, rest) = if packet.count() > 1 {
+            match packet.split(1, memory) {
+                Ok((one, rest)) => (one, Some(rest)),
+                Err(packet) => return self.exhausted(slot, packet, memory),
+            }
+        } else {
+            (packet, None)
+        };
+        if fate.lost {
+            self.dropped(slot, one, memory, |drops| &mut drops.loss);
+            return rest;
+        }
+        if fate.corrupted {
+            one.corrupt(&mut self.fates.bits);
+            self.counters.corrupted += 1;
+        }
+        let twin = fate.twice.then(|| one.copy(memory));
+        if fate.held {
+            one.held = true;
+            self.counters.reordered += 1;
+        }
+        self.admit(slot, one, now, memory);
+        if let Some(twin) = twin {
+            self.counters.duplicated += 1;
+            match twin {
+                Some(twin) => self.admit(slot, twin, now, memory),
+                None => self.count_drops(slot, 1, |drops| &mut drops.memory),
+            }
+        }
+        rest
+    }
+
+    /// There is no memory to cut a packet: it is lost, with all that is behind.
+    fn exhausted(&mut self, slot: u16, packet: Packet, memory: &mut Memory) -> Option<Packet> {
+        self.fates.skip(packet.count().saturating_sub(1)); // the fate of the first was drawn
+        self.dropped(slot, packet, memory, |drops| &mut drops.memory);
+        None
+    }
+
+    /// Lets into the queue what there is room for.
+    fn admit(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
+        packet.slot = slot;
+        if !self.settings.limited() && self.queue.segments() == 0 {
+            return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);
+        }
+        let (segments, overhead) = (packet.frame().segments, self.settings.overhead);
+        let room = self.settings.buffer.saturating_sub(self.occupancy(now));
+        let fitting = segments.fitting(room, overhead);
+        if fitting == 0 {
+            return self.dropped(slot, packet, memory, |drops| &mut drops.buffer);
+        }
+        if fitting < segments.count {
+            packet.truncate(fitting, memory);
+            self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
+        }
+        self.queue.push(slot, packet, &mut self.flows, overhead);
+        self.counters.queue_max = self.counters.queue_max.max(self.occupancy(now));
+    }
+
+    fn dropped(&mut self, slot: u16, packet: Packet, memory: &mut Memory, reason: fn(&mut Drops) -> &mut u64) {
+        self.count_drops(slot, packet.count(), reason);
+        packet.free(memory);
+    }
+
+    fn count_drops(&mut self, slot: u16, segments: u32, reason: fn(&mut Drops) -> &mut u64) {
+        *reason(&mut self.counters.drops) += u64::from(segments);
+        *reason(&mut self.flows.counters(slot).drops) += u64::from(segments);
+    }
+
+    fn serve(&mut self, now: Time) {
+        let Self { queue, clock, settings, flows, fates, transit, .. } = self;
+        queue.serve(now, clock, settings, flows, |packet, end| depart(packet, end, settings, fates, transit));
+    }
+}
+
+/// Sends a packet, whose last bit leaves at `end`, on its way.
+fn depart(packet: Packet, end: Time, settings: &Settings, fates: &mut Fates, transit: &mut Transit) {
+    let mut due = end + settings.delay;
+    if settings.jitter > Duration::ZERO {
+        due = due + Duration::from_nanos(fates.jitter.below(crate::time::nanos(settings.jitter) + 1));
+    }
+    match settings.reorder {
+        Some(reorder) if packet.held => transit.hold(packet, due + reorder.by),
+        _ => transit.push(packet, due),
+    }
+}

@@ -1,0 +1,100 @@
+//! The packets that are under way: transmitted, and not yet there.
+
+use crate::frame::Packet;
+use crate::time::Time;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Packets on their way, by when they arrive. Bounded by the memory that they lie in.
+#[derive(Debug, Default)]
+pub(super) struct Transit {
+    /// Those that keep their order, which is that of their times.
+    ordered: VecDeque<Packet>,
+    /// Those that were held back.
+    held: BinaryHeap<Reverse<Held>>,
+    last_due: Time,
+    segments: u64,
+    number: u64,
+}
+
+impl Transit {
+    /// Takes a packet whose time is not before that of anyone who keeps the order; later if it has to be.
+    pub(super) fn push(&mut self, mut packet: Packet, due: Time) {
+        self.segments += u64::from(packet.count());
+        self.last_due = self.last_due.max(due);
+        packet.due = self.last_due;
+        self.ordered.push_back(packet);
+    }
+
+    /// Takes a packet that others may overtake.
+    pub(super) fn hold(&mut self, mut packet: Packet, due: Time) {
+        self.segments += u64::from(packet.count());
+        self.number += 1;
+        packet.due = due;
+        self.held.push(Reverse(Held { number: self.number, packet }));
+    }
+
+    /// The next that arrives, if it has by `now`.
+    pub(super) fn pop(&mut self, now: Time) -> Option<Packet> {
+        let (ordered, held) = (self.ordered_next(), self.held_next());
+        if self.next()? > now {
+            return None;
+        }
+        let packet = match (ordered, held) {
+            (Some(ordered), Some(held)) if held < ordered => self.pop_held(),
+            (None, Some(_)) => self.pop_held(),
+            _ => self.ordered.pop_front(),
+        }?;
+        self.segments -= u64::from(packet.count());
+        Some(packet)
+    }
+
+    /// When the next arrives.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.ordered_next().into_iter().chain(self.held_next()).min()
+    }
+
+    /// Segments under way.
+    pub(super) fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    fn ordered_next(&self) -> Option<Time> {
+        self.ordered.front().map(|packet| packet.due)
+    }
+
+    fn held_next(&self) -> Option<Time> {
+        self.held.peek().map(|Reverse(held)| held.packet.due)
+    }
+
+    fn pop_held(&mut self) -> Option<Packet> {
+        self.held.pop().map(|Reverse(held)| held.packet)
+    }
+}
+
+/// Ordered by time, then by number.
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    packet: Packet,
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.packet.due, self.number).cmp(&(other.packet.due, other.number))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Held {}

@@ -1,0 +1,212 @@
+//! Packet memory: a fixed number of cells, made and touched at the start, of which packets are chains.
+//!
+//! A warm box takes from a free list and gives back to it: no allocation, and packets may leave in
+//! any order. A cell belongs to whoever holds its box, so none of this needs `unsafe`.
+
+use std::io::{IoSlice, IoSliceMut};
+
+/// Bytes that a cell holds; with its link it takes 2 KB.
+pub const CELL_BYTES: usize = 2032;
+
+/// Bytes kept free before a received packet: a VLAN tag that came beside the frame is put back there.
+pub const HEADROOM: u16 = 8;
+
+/// Cells into which one packet is read: enough for 64 KB, the largest that a port gives, with headers.
+pub const LANDING_CELLS: usize = 33;
+
+/// Cells of the longest packet: what was read, and what a cut adds.
+pub const MAX_CELLS: usize = LANDING_CELLS + 3;
+
+/// Most memory of one lane, in bytes. More is asked for in vain: it is cut to this.
+pub const MAX_MEMORY: u64 = 16 << 30;
+
+/// Least memory of one lane, in bytes: what a burst of packets needs.
+pub const MIN_MEMORY: u64 = 4 << 20;
+
+/// A part of a packet, and the way to the next part.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) next: Option<Box<Cell>>,
+    start: u16,
+    end: u16,
+    bytes: [u8; CELL_BYTES],
+}
+
+impl Cell {
+    fn new() -> Box<Self> {
+        Box::new(Self { next: None, start: 0, end: 0, bytes: [0; CELL_BYTES] })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[usize::from(self.start)..usize::from(self.end)]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[usize::from(self.start)..usize::from(self.end)]
+    }
+
+    /// Room behind the bytes.
+    pub(crate) fn room(&self) -> usize {
+        CELL_BYTES - usize::from(self.end)
+    }
+
+    /// Adds bytes, which must fit.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.end);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.end = cell_offset(at + bytes.len());
+    }
+
+    /// Keeps the first `len` bytes.
+    pub(crate) fn keep(&mut self, len: usize) {
+        self.end = self.start + cell_offset(len.min(self.bytes().len()));
+    }
+
+    /// Makes room for `gap` bytes (at most the headroom that is left) at `at`, and lets `fill` write them.
+    pub(crate) fn open_gap(&mut self, at: usize, gap: u16, fill: impl FnOnce(&mut [u8])) {
+        assert!(gap <= self.start, "the headroom is spent");
+        let (old, new) = (usize::from(self.start), usize::from(self.start - gap));
+        self.bytes.copy_within(old..old + at, new);
+        self.start -= gap;
+        fill(&mut self.bytes[new + at..old + at]);
+    }
+}
+
+fn cell_offset(offset: usize) -> u16 {
+    u16::try_from(offset).expect("a cell is smaller than 64 KB")
+}
+
+/// The free cells of one lane.
+#[derive(Debug)]
+pub struct Memory {
+    #[expect(clippy::vec_box, reason = "cells go from here into chains, box and all, and come back")]
+    free: Vec<Box<Cell>>,
+    total: usize,
+    least_free: usize,
+}
+
+impl Memory {
+    /// Memory of about `bytes`, within [`MIN_MEMORY`] and [`MAX_MEMORY`], touched once so that no packet waits for
+    /// the kernel to find a page.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
+        let cells = usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX);
+        Self::of_cells(cells)
+    }
+
+    /// Memory of exactly so many cells.
+    #[must_use]
+    pub fn of_cells(cells: usize) -> Self {
+        // A cell is written when it is made, which is the touch.
+        let free: Vec<_> = std::iter::repeat_with(Cell::new).take(cells).collect();
+        Self { free, total: cells, least_free: cells }
+    }
+
+    /// Cells there are, in use or not.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Cells not in use.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Fewest cells that were ever free.
+    #[must_use]
+    pub fn least_free(&self) -> usize {
+        self.least_free
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Box<Cell>> {
+        let cell = self.free.pop();
+        self.least_free = self.least_free.min(self.free.len());
+        cell
+    }
+
+    /// Takes a cell and all that hang on it.
+    pub(crate) fn give(&mut self, cell: Box<Cell>) {
+        let mut next = Some(cell);
+        while let Some(mut cell) = next {
+            next = cell.next.take();
+            (cell.start, cell.end) = (0, 0);
+            self.free.push(cell);
+        }
+    }
+}
+
+/// The cells into which the next packet is read.
+#[derive(Debug)]
+pub struct Landing {
+    cells: [Box<Cell>; LANDING_CELLS],
+}
+
+/// What [`Landing::read`] came to.
+#[derive(Debug)]
+pub(crate) enum Landed {
+    /// A packet of so many bytes.
+    Packet(Box<Cell>, usize),
+    /// A packet that was read and lost, for there are no cells to take its cells' place.
+    Exhausted,
+}
+
+impl Landing {
+    /// A landing of cells of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { cells: std::array::from_fn(|_| Cell::new()) }
+    }
+
+    /// Lets `read` fill the cells, in order, and makes what it read a chain; new cells take the place of those used.
+    pub(crate) fn read<E>(
+        &mut self,
+        memory: &mut Memory,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
+    ) -> Result<Landed, E> {
+        let mut first = usize::from(HEADROOM);
+        let mut parts =
+            self.cells.each_mut().map(|cell| IoSliceMut::new(&mut cell.bytes[std::mem::take(&mut first)..]));
+        let room = parts.iter().map(|part| part.len()).sum();
+        let len = read(&mut parts)?.min(room);
+        let used = (len + usize::from(HEADROOM)).div_ceil(CELL_BYTES).max(1);
+        if memory.free.len() < used {
+            memory.least_free = 0;
+            return Ok(Landed::Exhausted);
+        }
+        let mut chain = None;
+        for at in (0..used).rev() {
+            let fresh = memory.take().expect("counted above");
+            let mut cell = std::mem::replace(&mut self.cells[at], fresh);
+            cell.start = if at == 0 { HEADROOM } else { 0 };
+            cell.end = cell_offset((len + usize::from(HEADROOM) - at * CELL_BYTES).min(CELL_BYTES));
+            cell.next = chain;
+            chain = Some(cell);
+        }
+        Ok(Landed::Packet(chain.expect("at least one"), len))
+    }
+}
+
+impl Default for Landing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The parts of a chain, in order.
+pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
+}
+
+/// Hands the parts of a chain to `write`, as the kernel wants them.
+pub(crate) fn gather<R>(head: &Cell, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+    let mut slices = [IoSlice::new(&[]); MAX_CELLS];
+    let mut count = 0;
+    for part in parts(head) {
+        slices[count] = IoSlice::new(part);
+        count += 1;
+    }
+    write(&slices[..count])
+}

@@ -1,0 +1,214 @@
+//! What ports ask of the kernel that no library offers in safe form: interface requests and packet sockets.
+
+#![allow(
+    unsafe_code,
+    reason = "ioctl and packet sockets have no safe interface; each block is one call with memory of its own"
+)]
+
+use nix::libc;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl};
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd as _;
+
+const TUNSETIFF: Opcode = 0x4004_54ca;
+const TUNSETOFFLOAD: Opcode = 0x4004_54d0;
+const TUNSETVNETHDRSZ: Opcode = 0x4004_54d8;
+const SIOCGIFFLAGS: Opcode = 0x8913;
+const SIOCSIFFLAGS: Opcode = 0x8914;
+const SIOCSIFMTU: Opcode = 0x8922;
+const SIOCSIFTXQLEN: Opcode = 0x8943;
+
+/// Longest name of an interface, with the zero behind it.
+pub(super) const NAME_BYTES: usize = 16;
+
+/// `struct ifreq` of `linux/if.h`: a name, and a union of which flags and lengths are the first bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct InterfaceRequest {
+    name: [u8; NAME_BYTES],
+    value: [u8; 24],
+}
+
+impl InterfaceRequest {
+    /// For an interface of that name, which must be shorter than [`NAME_BYTES`].
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let mut request = Self { name: [0; NAME_BYTES], value: [0; 24] };
+        if name.is_empty() || name.len() >= NAME_BYTES || name.contains('/') {
+            return Err(Errno::INVAL);
+        }
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(request)
+    }
+
+    fn flags(&self) -> u16 {
+        u16::from_ne_bytes([self.value[0], self.value[1]])
+    }
+
+    fn with_flags(mut self, flags: u16) -> Self {
+        self.value[..2].copy_from_slice(&flags.to_ne_bytes());
+        self
+    }
+
+    fn with_number(mut self, number: u32) -> Self {
+        self.value[..4].copy_from_slice(&number.to_ne_bytes());
+        self
+    }
+}
+
+/// Asks for an interface by a request that the kernel reads, and may write.
+fn ask<const OPCODE: Opcode>(fd: BorrowedFd<'_>, request: &mut InterfaceRequest) -> Result<()> {
+    // SAFETY: only the opcodes above are used, and each takes a pointer to a `struct ifreq`, which ours is laid out as.
+    let updater = unsafe { Updater::<OPCODE, InterfaceRequest>::new(request) };
+    // SAFETY: the request lives for the whole call, and the kernel keeps no pointer to it.
+    unsafe { ioctl(fd, updater) }
+}
+
+/// Makes the open `/dev/net/tun` the TAP of that name, with the virtio-net header before each frame.
+pub(super) fn become_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
+    let flags = u16::try_from(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR).map_err(|_| Errno::INVAL)?;
+    ask::<TUNSETIFF>(tun, &mut InterfaceRequest::new(name)?.with_flags(flags))?;
+    let mut header = i32::try_from(crate::frame::VNET_BYTES).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the request takes a pointer to an int.
+    let updater = unsafe { Updater::<TUNSETVNETHDRSZ, i32>::new(&mut header) };
+    // SAFETY: the int lives for the whole call.
+    unsafe { ioctl(tun, updater) }?;
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let offloads = usize::try_from(offloads).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the request takes its argument by value.
+    let setter = unsafe { IntegerSetter::<TUNSETOFFLOAD>::new_usize(offloads) };
+    // SAFETY: no memory is involved.
+    unsafe { ioctl(tun, setter) }
+}
+
+/// Lets the kernel keep `packets` for an interface before it drops any.
+pub(super) fn set_queue_length(socket: impl AsFd, name: &str, packets: u32) -> Result<()> {
+    ask::<SIOCSIFTXQLEN>(socket.as_fd(), &mut InterfaceRequest::new(name)?.with_number(packets))
+}
+
+/// Sets the longest packet of an interface, in bytes above Ethernet.
+pub(super) fn set_mtu(socket: impl AsFd, name: &str, bytes: u32) -> Result<()> {
+    ask::<SIOCSIFMTU>(socket.as_fd(), &mut InterfaceRequest::new(name)?.with_number(bytes))
+}
+
+/// Switches an interface on.
+pub(super) fn bring_up(socket: impl AsFd, name: &str) -> Result<()> {
+    let mut request = InterfaceRequest::new(name)?;
+    ask::<SIOCGIFFLAGS>(socket.as_fd(), &mut request)?;
+    let up = u16::try_from(libc::IFF_UP).map_err(|_| Errno::INVAL)?;
+    let mut request = request.with_flags(request.flags() | up);
+    ask::<SIOCSIFFLAGS>(socket.as_fd(), &mut request)
+}
+
+/// Binds a packet socket to one interface; before, it hears nothing.
+pub(super) fn bind_packet(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
+    let every_protocol = u16::try_from(libc::ETH_P_ALL).map_err(|_| Errno::INVAL)?.to_be();
+    let address = libc::sockaddr_ll {
+        sll_family: u16::try_from(libc::AF_PACKET).map_err(|_| Errno::INVAL)?,
+        sll_protocol: every_protocol,
+        sll_ifindex: i32::try_from(interface).map_err(|_| Errno::INVAL)?,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address lives for the call, and its size is told.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_u32(&address)) };
+    said(done)
+}
+
+/// Has an interface take in frames for every address, for as long as the socket is open.
+pub(super) fn hear_everything(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: i32::try_from(interface).map_err(|_| Errno::INVAL)?,
+        mr_type: u16::try_from(libc::PACKET_MR_PROMISC).map_err(|_| Errno::INVAL)?,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Switches an option of a packet socket on.
+pub(super) fn switch_on(socket: BorrowedFd<'_>, option: PacketOption) -> Result<()> {
+    set_option(socket, option as i32, &1i32)
+}
+
+/// Options of a packet socket that are on or off.
+#[derive(Clone, Copy)]
+pub(super) enum PacketOption {
+    /// A virtio-net header before each frame.
+    VnetHeader = libc::PACKET_VNET_HDR as isize,
+    /// The tag of a VLAN told beside its frame.
+    AuxData = libc::PACKET_AUXDATA as isize,
+    /// Frames that leave by the interface, our own among them, are not heard.
+    IgnoreOutgoing = libc::PACKET_IGNORE_OUTGOING as isize,
+}
+
+fn set_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> Result<()> {
+    let value_at: *const T = value;
+    // SAFETY: the value lives for the call, and its size is told; the kernel only reads it.
+    let done =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value_at.cast(), size_of_u32(value)) };
+    said(done)
+}
+
+/// Frames that a packet socket dropped since this was last asked: nobody had read those before.
+pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of_u32(&stats);
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    // SAFETY: the kernel writes at most `len` bytes, which is how long the counts are.
+    unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut stats).cast(), &raw mut len) };
+    stats.tp_drops
+}
+
+/// Where the tag of a VLAN is behind the header of a control message: `struct tpacket_auxdata` of `linux/if_packet.h`.
+const CONTROL_HEADER: usize = 16;
+
+/// Receives a frame with its virtio-net header, and the tag that the kernel took out of it.
+pub(super) fn receive_packet(
+    socket: BorrowedFd<'_>,
+    slices: &mut [IoSliceMut<'_>],
+) -> Result<(usize, Option<[u8; 4]>)> {
+    let mut control = [0u64; 8];
+    // SAFETY: all of it being zero is a message without parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices.as_mut_ptr().cast(); // a slice for a call of this kind is laid out as an iovec
+    message.msg_iovlen = slices.len();
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: slices and control live for the call, and their lengths are told.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
+    let control: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let (level, kind) = (libc::SOL_PACKET.to_ne_bytes(), libc::PACKET_AUXDATA.to_ne_bytes());
+    if message.msg_controllen < CONTROL_HEADER + 20 || control[8..12] != level || control[12..16] != kind {
+        return Ok((len, None));
+    }
+    Ok((len, tag_in(&control[CONTROL_HEADER..])))
+}
+
+/// The tag that the words beside a frame tell of.
+fn tag_in(aux: &[u8]) -> Option<[u8; 4]> {
+    let word = |at| u16::from_ne_bytes([aux[at], aux[at + 1]]);
+    let status = u32::from_ne_bytes([aux[0], aux[1], aux[2], aux[3]]);
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID == 0 { 0x8100 } else { word(18) };
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), word(16).to_be_bytes());
+    Some([a, b, c, d])
+}
+
+fn size_of_u32<T>(value: &T) -> u32 {
+    u32::try_from(size_of_val(value)).expect("structures of the kernel are small")
+}
+
+fn said(done: i32) -> Result<()> {
+    if done == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

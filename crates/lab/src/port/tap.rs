@@ -1,0 +1,51 @@
+//! A TAP: an interface of the kernel whose frames are ours to read and write. With virtio-net headers and offloads,
+//! super-packets of 64 KB pass whole.
+
+use super::netns::within;
+use super::stats::InterfaceStats;
+use super::{Kind, Port, PortError, sys};
+use rustix::fd::AsFd as _;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// Packets that the kernel keeps for us. Its own choice, 1,000, is 4 ms of acknowledgements at 10 Gb/s.
+const QUEUE_PACKETS: u32 = 10_000;
+
+/// Least and most bytes above Ethernet that a TAP can be told to carry.
+pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
+
+/// Which TAP.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TapSpec {
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+    /// The network namespace that it lives in, by the name that `ip netns` knows or by path; none: ours.
+    pub netns: Option<String>,
+    /// Longest packet above Ethernet, in bytes; none: as it is, 1,500 for a new one.
+    pub mtu: Option<u32>,
+}
+
+/// Makes a TAP, or takes one that was made before, and switches it on. It is gone with the port, unless it was made to
+/// stay (`ip tuntap add`).
+///
+/// # Errors
+/// What the kernel refused, and what would help.
+pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
+    let name = &spec.name;
+    within(name, spec.netns.as_deref(), |interfaces| {
+        let refused = |step| move |error: Errno| PortError::Refused { port: name.clone(), step, error };
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(refused("opening /dev/net/tun"))?;
+        sys::become_tap(fd.as_fd(), name).map_err(refused("making the TAP"))?;
+        let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let control = control.map_err(refused("a socket to set it up with"))?;
+        sys::set_queue_length(&control, name, QUEUE_PACKETS).map_err(refused("setting its queue length"))?;
+        if let Some(mtu) = spec.mtu {
+            sys::set_mtu(&control, name, mtu).map_err(refused("setting its MTU"))?;
+        }
+        sys::bring_up(&control, name).map_err(refused("switching it on"))?;
+        let stats = interfaces.map(|list| InterfaceStats::new(list, name));
+        Ok(Port { name: name.clone(), fd, kind: Kind::Tap(stats) })
+    })
+}

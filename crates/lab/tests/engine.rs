@@ -1,0 +1,269 @@
+//! The wheel, between ports that are pairs of sockets: no rights needed.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers that become bytes")]
+
+mod support;
+
+use proptest::prelude::*;
+use sprat_lab::chance::Probability;
+use sprat_lab::engine::{Engine, EngineError, Forwarding, Plan, SPIN};
+use sprat_lab::frame::{Packet, Received, VNET_BYTES};
+use sprat_lab::line::{Loss, Settings};
+use sprat_lab::memory::{Landing, Memory};
+use sprat_lab::port::{Port, Sent, pair};
+use sprat_lab::switch::{AGEING, MAX_STATIONS, Switch, Way};
+use sprat_lab::{Time, config};
+use std::time::{Duration, Instant};
+use support::{Sample, number_of, numbered, packet};
+
+/// Far longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The far ends of a box's ports.
+struct Far {
+    port: Port,
+    landing: Landing,
+    memory: Memory,
+}
+
+impl Far {
+    fn send(&mut self, bytes: &[u8]) {
+        let packet = packet(bytes, &mut self.memory);
+        let until = Instant::now() + PATIENCE;
+        while self.port.send(&packet) != Sent::Whole {
+            assert!(Instant::now() < until, "the box reads no more");
+            std::thread::yield_now();
+        }
+        packet.free(&mut self.memory);
+    }
+
+    fn receive(&mut self) -> Packet {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.port.receive(&mut self.landing, &mut self.memory, || Time::ZERO).expect("the port is there") {
+                Some(Received::Packet(packet)) => return packet,
+                Some(other) => panic!("{other:?}"),
+                None => assert!(Instant::now() < until, "nothing came"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        let packet = self.receive();
+        let number = number_of(&packet);
+        packet.free(&mut self.memory);
+        number
+    }
+}
+
+/// A box of so many ports with these lines, and their far ends.
+fn running(lines: &[Settings], forwarding: Forwarding, memory: Option<u64>) -> (Engine, Vec<Far>) {
+    let (mut ports, mut fars) = (Vec::new(), Vec::new());
+    for (at, settings) in lines.iter().enumerate() {
+        let [near, far] = pair([&format!("p{at}"), &format!("far{at}")]).expect("sockets");
+        ports.push((near, settings.clone()));
+        fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
+    }
+    let engine = Engine::start(Plan { ports, forwarding, memory, spin: SPIN }).expect("it starts");
+    (engine, fars)
+}
+
+#[test]
+fn frames_pass_both_ways_in_order() {
+    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    for number in 0..500 {
+        fars[0].send(&numbered(number, 60 + number as usize));
+        fars[1].send(&numbered(number + 1_000, 60));
+        assert_eq!(fars[1].number(), number);
+        assert_eq!(fars[0].number(), number + 1_000);
+    }
+    let long = Sample { payload: 60_000, ..Sample::default() }.bytes();
+    fars[0].send(&long);
+    let whole = fars[1].receive();
+    assert_eq!(whole.to_vec(), long, "a super-packet passes as it is");
+    whole.free(&mut fars[1].memory);
+    let report = engine.stop().expect("it ran");
+    let line = |to: &str| report.lines.iter().find(|line| line.to == to).expect("there");
+    assert_eq!(line("p1").counters.left.segments, 500 + 42);
+    assert_eq!(line("p0").counters.left.segments, 500);
+    assert_eq!(report.lines.iter().map(|line| line.counters.drops.total()).sum::<u64>(), 0);
+}
+
+#[test]
+fn nothing_comes_before_its_time() {
+    let delay = Duration::from_millis(30);
+    let (engine, mut fars) =
+        running(&[Settings::default(), Settings { delay, ..Settings::default() }], Forwarding::Cross, None);
+    for number in 0..3 {
+        let sent = Instant::now();
+        fars[0].send(&numbered(number, 60));
+        assert_eq!(fars[1].number(), number);
+        assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
+    }
+    drop(engine);
+}
+
+#[test]
+fn lines_change_while_it_runs() {
+    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    fars[0].send(&numbered(1, 60));
+    assert_eq!(fars[1].number(), 1);
+    engine.set("p1", Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() }).expect("a port");
+    engine.report().expect("a turn later it is so");
+    fars[0].send(&numbered(2, 60));
+    while engine.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
+    engine.set("p1", Settings::default()).expect("a port");
+    engine.report().expect("a turn later it is so");
+    fars[0].send(&numbered(3, 60));
+    assert_eq!(fars[1].number(), 3, "2 was lost");
+    let error = engine.set("p9", Settings::default()).expect_err("no such port");
+    assert_eq!(error.to_string(), "no port \"p9\"; the ports are p0, p1");
+}
+
+#[test]
+fn too_little_memory_is_told() {
+    let delay = Duration::from_millis(500);
+    let slow = Settings { delay, ..Settings::default() };
+    let (engine, mut fars) = running(&[slow.clone(), slow], Forwarding::Cross, Some(0));
+    // The least memory is 2,048 cells, and each frame takes one for half a second.
+    let began = Instant::now();
+    for number in 0..3_000 {
+        fars[0].send(&numbered(number, 60));
+    }
+    let in_time = began.elapsed() < delay / 2;
+    let report = engine.stop().expect("it ran");
+    assert!(!in_time || !report.kept_up(), "{report:?}");
+    let came: u64 = report.inputs.iter().map(|input| input.packets + input.exhausted).sum();
+    assert!(came > 2_000, "{report:?}");
+}
+
+#[test]
+fn a_far_end_that_is_gone_ends_nothing_in_silence() {
+    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    drop(fars.remove(1));
+    fars[0].send(&numbered(1, 60));
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match engine.report() {
+            Ok(report) if report.lines[0].counters.drops.refused == 1 => {
+                assert!(report.behind.iter().any(|why| why.contains("refused")), "{report:?}");
+                break;
+            }
+            Ok(_) => assert!(Instant::now() < until, "nobody was told"),
+            Err(_) => break, // the lane that reads it has ended, which is an answer too
+        }
+    }
+}
+
+#[test]
+fn ports_that_cannot_be_joined_are_refused() {
+    let ports =
+        (0..3).map(|_| (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default()));
+    let plan = Plan { ports: ports.collect(), forwarding: Forwarding::Cross, memory: None, spin: SPIN };
+    assert!(matches!(Engine::start(plan), Err(EngineError::Ports(3))));
+}
+
+/// A frame from one station to another.
+fn between(source: u8, destination: u8, number: u32) -> Vec<u8> {
+    let mut bytes = numbered(number, 60);
+    bytes[VNET_BYTES + 5] = destination;
+    bytes[VNET_BYTES + 11] = source;
+    bytes
+}
+
+#[test]
+fn a_switch_floods_what_it_does_not_know() {
+    let (engine, mut fars) = running(&vec![Settings::default(); 3], Forwarding::Switch(AGEING), None);
+    fars[0].send(&between(1, 2, 1));
+    assert_eq!((fars[1].number(), fars[2].number()), (1, 1), "nobody knows station 2");
+    fars[1].send(&between(2, 1, 2));
+    assert_eq!(fars[0].number(), 2);
+    fars[0].send(&between(1, 2, 3));
+    fars[2].send(&between(3, 2, 4));
+    let two = [fars[1].number(), fars[1].number()];
+    assert_eq!(two, [3, 4]);
+    // Station 3 saw the flood and nothing else.
+    fars[0].send(&between(1, 3, 5));
+    assert_eq!(fars[2].number(), 5);
+    let switch = engine.stop().expect("it ran").switch.expect("it is one");
+    assert_eq!((switch.flooded, switch.forwarded, switch.learnt, switch.stations), (1, 4, 3, 3));
+}
+
+#[test]
+fn a_switch_forgets_moves_and_keeps_vlans_apart() {
+    let second = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    let mut switch = Switch::new(Duration::from_secs(10));
+    let station = |number: u8| [2, 0, 0, 0, 0, number];
+    assert_eq!(switch.pass(0, 0, station(2), station(1), second(0)), Way::Flood);
+    assert_eq!(switch.pass(1, 0, station(1), station(2), second(5)), Way::To(0));
+    assert_eq!(switch.pass(1, 7, station(1), station(2), second(5)), Way::Flood, "not in VLAN 7");
+    assert_eq!(switch.pass(1, 0, station(1), station(2), second(11)), Way::Flood, "not heard for long");
+    assert_eq!(switch.pass(2, 0, station(9), station(1), second(12)), Way::Flood);
+    assert_eq!(switch.pass(1, 0, station(1), station(2), second(12)), Way::To(2), "it moved");
+    assert_eq!(switch.pass(2, 0, station(1), station(5), second(12)), Way::Nowhere, "on its own port");
+    assert_eq!(switch.pass(2, 0, [0xff; 6], station(5), second(12)), Way::Flood);
+    assert_eq!(switch.pass(2, 0, [1, 0x80, 0xc2, 0, 0, 1], station(5), second(12)), Way::Nowhere, "pause frames");
+}
+
+#[test]
+fn a_full_table_floods_until_it_forgets() {
+    let mut switch = Switch::new(Duration::from_secs(10));
+    let station = |number: usize| [2, 0, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
+    for number in 0..MAX_STATIONS + 5 {
+        switch.pass(0, 0, [0xff; 6], station(number), Time(number as u64));
+    }
+    let counters = switch.counters();
+    assert_eq!((counters.stations, counters.table_full), (MAX_STATIONS as u64, 5));
+    let later = Time::ZERO + Duration::from_secs(60);
+    switch.pass(1, 0, [0xff; 6], station(MAX_STATIONS + 1), later);
+    assert_eq!(switch.counters().stations, 1);
+    assert_eq!(switch.pass(0, 0, station(MAX_STATIONS + 1), station(3), later), Way::To(1));
+}
+
+#[test]
+fn a_box_in_words() {
+    let text = "forward = \"switch\"\nmemory = \"1GB\"\n[line]\ndelay = \"100ms\"\nseed = 7\n[[port]]\nopen = \"tap:a0@left\"\n\
+                [[port]]\nopen = \"tap:b0,mtu=9000\"\nline = { rate = \"2Gb/s\", queue = \"harmonize\", loss = \"list:3,1\" }\n";
+    let config = config::BoxWords::from_toml(text).expect("TOML").check().expect("a box");
+    assert_eq!((config.memory, config.forwarding), (Some(1_000_000_000), Forwarding::Switch(AGEING)));
+    let [(a, to_a), (b, to_b)] = &config.ports[..] else { panic!("{config:?}") };
+    assert_eq!((a.to_string(), b.to_string()), ("tap:a0@left".into(), "tap:b0,mtu=9000".into()));
+    assert_eq!((to_a.delay, to_a.seed, to_a.rate), (Duration::from_millis(100), 7, None));
+    assert_eq!(to_b.rate.map(|rate| rate.bits_per_second()), Some(2_000_000_000));
+    assert_eq!(to_b.loss, Loss::Listed(vec![1, 3]));
+}
+
+#[test]
+fn mistakes_name_the_place_and_the_mend() {
+    let two = "[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \"tap:b0\"\n";
+    for (text, told) in [
+        (format!("{two}line = {{ rate = \"2GB\" }}\n"), "the line to b0: rate \"2GB\": want a rate from 1kb/s"),
+        (format!("colour = 3\n{two}"), "line 1, column 1"),
+        (format!("{two}line = {{ latency = \"1ms\" }}\n"), "unknown field `latency`"),
+        (format!("[line]\ndelay = \"3s\"\n{two}"), "every line: delay \"3s\": want a time up to 500ms"),
+        ("[[port]]\nopen = \"tap:a0\"\n".into(), "1 ports"),
+        (format!("{two}[[port]]\nopen = \"tap:b0@x\"\n"), "two ports are called b0"),
+        (format!("{two}[[port]]\nopen = \"eth0\"\n"), "no kind"),
+        (format!("forward = \"hub\"\n{two}"), "the box: forward \"hub\": want cross or switch"),
+        (format!("forward = \"cross\"\n{two}[[port]]\nopen = \"tap:c0\"\n"), "3 ports"),
+        ("not TOML".into(), "line 1"),
+    ] {
+        let error = config::BoxWords::from_toml(&text).and_then(|words| words.check()).expect_err(&text).to_string();
+        assert!(error.contains(told), "{error:?} for {text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_words_make_it_panic(key in "[a-z-]{0,12}", value in ".{0,30}", port in ".{0,20}") {
+        let mut settings = Settings::default();
+        let _ = config::set(&mut settings, &key, &value);
+        for key in ["delay", "rate", "buffer", "queue", "loss", "reorder", "overhead", "seed", "duplicate"] {
+            let _ = config::set(&mut settings, key, &value);
+            let _ = config::set(&mut settings, key, &format!("bursts:{value},1%"));
+        }
+        let _ = format!("tap:{port}").parse::<config::PortSpec>();
+        let _ = config::BoxWords::from_toml(&value);
+    }
+}

@@ -1,0 +1,447 @@
+//! Lines: every time follows from those of arrival, and every segment is accounted for.
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
+
+mod support;
+
+use proptest::prelude::*;
+use sprat_lab::Time;
+use sprat_lab::chance::Probability;
+use sprat_lab::line::{Counters, Discipline, GilbertElliott, Line, Loss, Rate, Reorder, Settings, Timing};
+use sprat_lab::memory::Memory;
+use std::time::Duration;
+use support::{Sample, number_of, numbered, packet_at};
+
+/// Cells enough for every test.
+const CELLS: usize = 4_000;
+
+fn rate(bits_per_second: u64) -> Option<Rate> {
+    Some(Rate::new(bits_per_second).expect("within limits"))
+}
+
+fn share(share: f64) -> Probability {
+    Probability::new(share).expect("a share")
+}
+
+/// Frames to come: nanoseconds after the one before, and bytes or payload.
+type Arrivals = Vec<(u64, usize, u8)>;
+
+fn arrivals() -> impl Strategy<Value = Arrivals> {
+    prop::collection::vec((prop_oneof![Just(0u64), 0..3_000u64, 0..2_000_000u64], 1usize..20_000, 0u8..5), 1..60)
+}
+
+/// Between the sequence numbers of two packets: more than the bytes of either.
+const SPACING: u32 = 100_000;
+
+/// A frame of flow `kind`, 0 being none: numbered; the others are TCP and may be super-packets.
+fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
+    match kind {
+        0 => numbered(number, 18 + len % 1500),
+        flow => Sample { payload: len, sequence: number * SPACING, source_port: u16::from(flow), ..Sample::default() }
+            .bytes(),
+    }
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let rates = prop_oneof![Just(None), (100_000u64..20_000_000_000).prop_map(rate)];
+    let times = (0u64..3_000_000, prop_oneof![Just(0u64), 0..2_000_000u64]);
+    let queue =
+        (any::<bool>(), 1_000u64..100_000, prop_oneof![Just(None), (1_000_000u64..1_000_000_000).prop_map(rate)]);
+    let shares = || prop_oneof![Just(0.0), 0.0..0.3f64];
+    let mishaps = (shares(), shares(), shares(), shares(), any::<u64>());
+    (rates, times, queue, mishaps, any::<bool>()).prop_map(|(rate, (delay, jitter), queue, mishaps, cut_through)| {
+        let (harmonize, buffer, flow_rate) = queue;
+        let (loss, reorder, duplicate, corrupt, seed) = mishaps;
+        Settings {
+            delay: Duration::from_nanos(delay),
+            rate,
+            buffer,
+            queue: if harmonize { Discipline::Harmonize } else { Discipline::DropTail },
+            flow_rate,
+            timing: if cut_through { Timing::CutThrough } else { Timing::StoreAndForward },
+            loss: if loss == 0.0 { Loss::None } else { Loss::Random(share(loss)) },
+            jitter: Duration::from_nanos(jitter),
+            reorder: (reorder > 0.0).then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
+            duplicate: share(duplicate),
+            corrupt: share(corrupt),
+            seed,
+            ..Settings::default()
+        }
+    })
+}
+
+/// Everything that a line let through: when, and what.
+struct Through {
+    packets: Vec<(Time, Vec<u8>)>,
+    counters: Counters,
+}
+
+/// Sends `arrivals` over a line that is asked after every `every` of them, and at the end.
+fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings.clone());
+    let mut packets = Vec::new();
+    let mut now = Time::ZERO;
+    let mut take = |line: &mut Line, memory: &mut Memory, now| {
+        while let Some(packet) = line.pop(now) {
+            assert!(packet.due <= now, "not before its time");
+            packets.push((packet.due, packet.to_vec()));
+            packet.free(memory);
+        }
+        assert!(line.next().is_none_or(|next| next > now || line.counters(now).on_line > 0));
+    };
+    for (number, &(gap, len, kind)) in arrivals.iter().enumerate() {
+        now = now + Duration::from_nanos(gap);
+        let packet = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
+        line.push(packet, now, &mut memory);
+        if number % every == 0 {
+            take(&mut line, &mut memory, now);
+        }
+        let counted = line.counters(now);
+        let left = counted.left.segments + counted.drops.total() + counted.on_line;
+        assert_eq!(counted.arrived.segments + counted.duplicated, left, "every segment is somewhere: {counted:?}");
+    }
+    // From event to event: what `next` says is never too late.
+    while let Some(next) = line.next() {
+        let before = line.counters(next).left;
+        take(&mut line, &mut memory, Time(next.0.max(now.0)));
+        now = now.max(next);
+        if line.counters(now).left == before {
+            // It said too early, which it may; then it must know better.
+            assert!(line.next().is_none_or(|again| again > next), "it makes no progress at {next:?}");
+        }
+    }
+    assert_eq!(memory.free(), memory.total(), "every cell came back");
+    let counters = line.counters(now);
+    assert_eq!(counters.on_line, 0);
+    assert_eq!(counters.queue, 0);
+    let flows: u64 = counters.flows.iter().map(|(_, flow)| flow.left.segments + flow.drops.total()).sum();
+    assert_eq!(flows + counters.other_flows.left.segments, counters.left.segments + counters.drops.total());
+    assert!(counters.flows.iter().all(|(_, flow)| flow.queue == 0));
+    Through { packets, counters }
+}
+
+proptest! {
+    /// However seldom it is asked, and whatever it is to do: the same packets at the same times.
+    #[test]
+    fn asking_changes_nothing(settings in settings(), arrivals in arrivals(), every in 1usize..20) {
+        let (one, other) = (through(&settings, &arrivals, every), through(&settings, &arrivals, usize::MAX));
+        prop_assert_eq!(one.packets, other.packets);
+        prop_assert_eq!(one.counters, other.counters);
+    }
+
+    /// The formula, in whole numbers: a busy spell transmits its bits one behind the other.
+    #[test]
+    fn departures_are_those_of_the_formula(
+        arrivals in arrivals(), bits in 1_000_000u64..40_000_000_000, delay in 0u64..10_000_000, overhead in 0u16..30,
+    ) {
+        let delay = Duration::from_nanos(delay);
+        let settings = Settings { delay, rate: rate(bits), buffer: 1 << 30, overhead, ..Settings::default() };
+        let seen = through(&settings, &arrivals, 3);
+        prop_assert_eq!(seen.packets.len(), arrivals.len());
+        let (mut now, mut began, mut sent) = (0u64, 0u64, 0u128);
+        let free = |began: u64, sent: u128| began + u64::try_from(sent * 1_000_000_000 / u128::from(bits)).unwrap();
+        for (number, (&(gap, len, kind), (due, bytes))) in arrivals.iter().zip(&seen.packets).enumerate() {
+            now += gap;
+            if now > free(began, sent) {
+                (began, sent) = (now, 0);
+            }
+            let mut memory = Memory::of_cells(50);
+            let packet = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, Time::ZERO);
+            sent += u128::from(packet.frame().segments.wire_bytes(overhead)) * 8;
+            prop_assert_eq!(due.0, free(began, sent) + u64::try_from(delay.as_nanos()).unwrap());
+            prop_assert_eq!(bytes, &packet.to_vec());
+            packet.free(&mut memory);
+        }
+    }
+
+    /// Unless asked, nobody overtakes: neither by jitter nor by waiting in turn within a flow.
+    #[test]
+    fn order_is_kept(settings in settings(), arrivals in arrivals()) {
+        let settings = Settings { reorder: None, duplicate: Probability::NEVER, corrupt: Probability::NEVER, ..settings };
+        let seen = through(&settings, &arrivals, 2);
+        prop_assert!(seen.packets.is_sorted_by_key(|(due, _)| *due));
+        let mut last = std::collections::HashMap::new();
+        for (_, bytes) in &seen.packets {
+            let mut memory = Memory::of_cells(50);
+            let packet = packet_at(bytes, &mut memory, Time::ZERO);
+            let flow = packet.frame().flow;
+            let sequence = match flow.protocol {
+                6 => u32::from_be_bytes(bytes[48..52].try_into().unwrap()),
+                _ => number_of(&packet),
+            };
+            packet.free(&mut memory);
+            // Parts of one super-packet have rising numbers as well.
+            if let Some(before) = last.insert(flow, sequence) {
+                prop_assert!(before < sequence, "{} behind {}", sequence, before);
+            }
+        }
+    }
+
+    /// A super-packet goes on exactly when the last of its frames would have.
+    #[test]
+    fn super_packets_share_as_frames_do(
+        arrivals in prop::collection::vec((0u64..1_000_000, 1usize..30_000, 1u8..5), 1..20),
+        bits in 1_000_000u64..10_000_000_000,
+    ) {
+        let settings = Settings { rate: rate(bits), buffer: 1 << 30, queue: Discipline::Harmonize, ..Settings::default() };
+        let whole = through(&settings, &arrivals, 1);
+        let mut memory = Memory::of_cells(CELLS);
+        let mut line = Line::new(settings);
+        let (mut now, mut frames) = (Time::ZERO, 0);
+        let mut ends = Vec::new();
+        for (number, &(gap, len, kind)) in arrivals.iter().enumerate() {
+            now = now + Duration::from_nanos(gap);
+            let mut rest = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
+            frames += rest.count();
+            while rest.count() > 1 {
+                let (one, more) = rest.split(1, &mut memory).expect("memory");
+                line.push(one, now, &mut memory);
+                rest = more;
+            }
+            line.push(rest, now, &mut memory);
+        }
+        let mut last_of_each = std::collections::HashMap::new();
+        while let Some(packet) = line.pop(Time(u64::MAX)) {
+            ends.push(packet.due);
+            let bytes = packet.to_vec();
+            // The flag that tells the last of a super-packet.
+            if bytes[10 + 14 + 20 + 13] & 8 != 0 {
+                last_of_each.entry(packet.frame().flow).or_insert_with(Vec::new).push(packet.due);
+            }
+            packet.free(&mut memory);
+        }
+        prop_assert_eq!(ends.len(), frames as usize);
+        let mut seen = std::collections::HashMap::new();
+        for (due, bytes) in whole.packets {
+            let packet = packet_at(&bytes, &mut memory, Time::ZERO);
+            seen.entry(packet.frame().flow).or_insert_with(Vec::new).push(due);
+            packet.free(&mut memory);
+        }
+        prop_assert_eq!(seen, last_of_each);
+    }
+}
+
+/// Frames of some flows, all there at once: each gets its turn, and the line is never idle.
+#[test]
+fn flows_take_turns_on_a_precise_schedule() {
+    let settings = Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() };
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings);
+    // Flow 1 brings ten times what the others do, and before them.
+    for (flow, frames) in [(1u16, 100), (2, 10), (3, 10)] {
+        for number in 0..frames {
+            let sample = Sample { source_port: flow, sequence: number, payload: 1448, ..Sample::default() };
+            line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+        }
+    }
+    let mut ports = Vec::new();
+    for number in 1..=120u64 {
+        let packet = line.pop(Time(u64::MAX)).expect("still some");
+        assert_eq!(packet.due.0, number * (1514 + 24) * 8, "at a nanosecond a bit");
+        ports.push(packet.frame().flow.source_port);
+        packet.free(&mut memory);
+    }
+    // The first frame had begun before the others came; from then on each flow has its turn.
+    assert_eq!(ports[..7], [1, 1, 2, 3, 1, 2, 3]);
+    let late = ports.iter().rposition(|&port| port == 3).expect("there");
+    assert_eq!(late, 30, "one, and ten turns of three");
+    assert!(ports[31..].iter().all(|&port| port == 1));
+}
+
+#[test]
+fn a_flow_keeps_to_its_own_rate() {
+    let queue = Discipline::Harmonize;
+    let settings =
+        Settings { rate: rate(10_000_000_000), flow_rate: rate(1_000_000_000), queue, ..Settings::default() };
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings);
+    for number in 0..40u32 {
+        let sample = Sample { source_port: 1 + (number % 2) as u16, payload: 1448, ..Sample::default() };
+        line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    }
+    let mut last = [None::<Time>; 3];
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        let port = usize::from(packet.frame().flow.source_port);
+        if let Some(before) = last[port].replace(packet.due) {
+            let gap = packet.due.since(before).as_nanos();
+            // The frames of two flows that are let in at once follow one another, at a tenth of a nanosecond a bit.
+            assert!((12_304 - 1_231..=12_304 + 1_231).contains(&gap), "{gap} ns between frames");
+        }
+        packet.free(&mut memory);
+    }
+    let end = last.iter().flatten().max().expect("some came").0;
+    assert!((19 * 12_304..20 * 12_304).contains(&end), "two flows, each at its rate: {end}");
+}
+
+#[test]
+fn a_full_buffer_drops_segments_not_super_packets() {
+    let wire = 1514 + 24;
+    let settings = Settings { rate: rate(1_000_000), buffer: 10 * wire, ..Settings::default() };
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings);
+    let sample = Sample { payload: 1448 * 16, ..Sample::default() };
+    line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    let counters = line.counters(Time::ZERO);
+    assert_eq!((counters.drops.buffer, counters.on_line, counters.queue_max), (6, 10, 10 * wire));
+    // When half of the first has left, none more fits; when all of it has, one.
+    let frame_time = Duration::from_nanos(wire * 8 * 1_000);
+    for (at, on_line) in [(frame_time / 2, 10), (frame_time, 11)] {
+        let now = Time::ZERO + at;
+        let one = Sample { payload: 1448, ..Sample::default() };
+        line.push(packet_at(&one.bytes(), &mut memory, now), now, &mut memory);
+        assert_eq!(line.counters(now).on_line, on_line, "after {at:?}");
+    }
+}
+
+/// The time from the last bit in to the last bit out on an idle line.
+fn latency(timing: Timing, len: usize) -> Duration {
+    let settings = Settings { rate: rate(1_000_000_000), timing, ..Settings::default() };
+    let mut memory = Memory::of_cells(100);
+    let mut line = Line::new(settings);
+    let now = Time(1_000_000_000);
+    line.push(packet_at(&numbered(0, len), &mut memory, now), now, &mut memory);
+    let packet = line.pop(Time(u64::MAX)).expect("it came");
+    let latency = packet.due.since(now);
+    packet.free(&mut memory);
+    latency
+}
+
+#[test]
+fn cut_through_does_not_wait_for_the_end() {
+    for len in [60, 64, 512, 1514, 9014] {
+        let frame = Duration::from_nanos((len as u64 + 24) * 8);
+        assert_eq!(latency(Timing::StoreAndForward, len), frame, "the whole frame again");
+        assert_eq!(latency(Timing::CutThrough, len), Duration::from_nanos(22 * 8), "preamble and header");
+    }
+}
+
+/// Numbers of the frames lost of `frames`.
+fn lost(settings: &Settings, frames: u32) -> Vec<u32> {
+    let mut memory = Memory::of_cells(100);
+    let mut line = Line::new(settings.clone());
+    let mut came = vec![false; frames as usize];
+    for number in 0..frames {
+        let now = Time(u64::from(number));
+        line.push(packet_at(&numbered(number, 60), &mut memory, now), now, &mut memory);
+        while let Some(packet) = line.pop(now) {
+            came[number_of(&packet) as usize] = true;
+            packet.free(&mut memory);
+        }
+    }
+    (0..frames).filter(|&number| !came[number as usize]).collect()
+}
+
+#[test]
+fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
+    const FRAMES: u32 = 100_000;
+    for (probability, seed) in [(0.001, 7), (0.01, 8), (0.3, 9)] {
+        let settings = Settings { loss: Loss::Random(share(probability)), seed, ..Settings::default() };
+        let one = lost(&settings, FRAMES);
+        let (mean, sigma) =
+            (f64::from(FRAMES) * probability, (f64::from(FRAMES) * probability * (1.0 - probability)).sqrt());
+        assert!((one.len() as f64 - mean).abs() < 3.0 * sigma, "{} lost, {mean} expected", one.len());
+        // Another mishap does not change which are lost, nor does another seed leave them.
+        let with_more = Settings { duplicate: share(0.1), ..settings.clone() };
+        assert_eq!(lost(&with_more, FRAMES), one);
+        assert_ne!(lost(&Settings { seed: seed + 1, ..settings }, FRAMES), one);
+    }
+}
+
+#[test]
+fn bursts_are_as_frequent_and_as_long_as_the_model_says() {
+    let model = GilbertElliott {
+        to_bad: share(0.01),
+        to_good: share(0.25),
+        loss_bad: Probability::ALWAYS,
+        loss_good: Probability::NEVER,
+    };
+    let lost = lost(&Settings { loss: Loss::Bursts(model), seed: 3, ..Settings::default() }, 200_000);
+    let bursts = 1 + lost.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    let (rate, length) = (lost.len() as f64 / 200_000.0, lost.len() as f64 / bursts as f64);
+    assert!((rate - 0.01 / 0.26).abs() < 0.004, "{rate} lost, {} expected", 0.01 / 0.26);
+    assert!((length - 4.0).abs() < 0.4, "bursts of {length}, 4 expected");
+}
+
+#[test]
+fn listed_segments_are_lost_and_no_others() {
+    let settings = Settings { loss: Loss::Listed(vec![1, 5, 6]), ..Settings::default() };
+    assert_eq!(lost(&settings, 100), [0, 4, 5]);
+    // Of a super-packet too, one segment is one segment.
+    let mut memory = Memory::of_cells(100);
+    let mut line = Line::new(settings);
+    let sample = Sample { payload: 1448 * 10, ..Sample::default() };
+    line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    let mut counts = Vec::new();
+    while let Some(packet) = line.pop(Time::ZERO) {
+        counts.push(packet.count());
+        packet.free(&mut memory);
+    }
+    assert_eq!(counts, [3, 4]);
+}
+
+#[test]
+fn what_is_held_back_is_overtaken() {
+    let reorder = Some(Reorder { share: share(0.1), by: Duration::from_micros(5) });
+    let mut memory = Memory::of_cells(5000);
+    let mut line = Line::new(Settings { reorder, seed: 5, ..Settings::default() });
+    for number in 0..1000 {
+        let now = Time(u64::from(number) * 1_000);
+        line.push(packet_at(&numbered(number, 60), &mut memory, now), now, &mut memory);
+    }
+    let held = line.counters(Time::ZERO).reordered;
+    assert!((60..140).contains(&held), "{held}");
+    let mut last = 0;
+    let mut late = 0;
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        let number = number_of(&packet);
+        late += u64::from(number < last);
+        last = last.max(number);
+        packet.free(&mut memory);
+    }
+    assert!(late >= held - 5 && late <= held, "{late} of {held} came late");
+}
+
+#[test]
+fn settings_change_while_packets_are_on_the_way() {
+    let mut memory = Memory::of_cells(CELLS);
+    let slow = Settings { rate: rate(1_000_000), delay: Duration::from_millis(100), ..Settings::default() };
+    let mut line = Line::new(slow.clone());
+    let push = |line: &mut Line, memory: &mut Memory, number, now| {
+        line.push(packet_at(&bytes_of(number, 1448, 1), memory, now), now, memory);
+    };
+    (0..10).for_each(|number| push(&mut line, &mut memory, number, Time::ZERO));
+    // Queues of another kind, ten times the rate, and no delay: nobody is lost, and nobody overtakes.
+    let now = Time(20_000_000);
+    line.set(
+        Settings { rate: rate(10_000_000), delay: Duration::ZERO, queue: Discipline::Harmonize, ..slow.clone() },
+        now,
+    );
+    (10..20).for_each(|number| push(&mut line, &mut memory, number, now));
+    line.set(Settings { rate: None, ..slow }, Time(30_000_000));
+    (20..30).for_each(|number| push(&mut line, &mut memory, number, Time(30_000_000)));
+    let mut numbers = Vec::new();
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        let bytes = packet.to_vec();
+        numbers.push(u32::from_be_bytes(bytes[48..52].try_into().unwrap()) / SPACING);
+        packet.free(&mut memory);
+    }
+    assert_eq!(numbers, (0..30).collect::<Vec<_>>());
+    assert_eq!(memory.free(), memory.total());
+}
+
+#[test]
+fn flows_beyond_the_limit_share_a_place() {
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line =
+        Line::new(Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() });
+    for port in 0..2000 {
+        let sample = Sample { source_port: port, ..Sample::default() };
+        line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    }
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        packet.free(&mut memory);
+    }
+    let counters = line.counters(Time::ZERO);
+    assert_eq!((counters.flows.len(), counters.left.segments), (sprat_lab::line::MAX_FLOWS, 2000));
+    assert_eq!(counters.other_flows.left.segments, 2000 - sprat_lab::line::MAX_FLOWS as u64);
+}

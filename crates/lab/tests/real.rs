@@ -1,0 +1,309 @@
+//! The box between real kernels: hosts in namespaces of the test's own, joined by TAPs.
+
+#[path = "support/hosts.rs"]
+mod hosts;
+mod support;
+
+use hosts::{Host, ip, skip};
+use sprat_lab::Time;
+use sprat_lab::chance::Probability;
+use sprat_lab::engine::{Engine, Forwarding, Plan, Report, SPIN};
+use sprat_lab::frame::{Received, VNET_BYTES};
+use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings};
+use sprat_lab::memory::{Landing, Memory};
+use sprat_lab::port::{PacketSpec, PortError, Sent, open_packet, open_tap};
+use sprat_lab::switch::AGEING;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+use support::{Sample, packet};
+
+/// Far longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hosts joined by a box.
+struct Net {
+    engine: Engine,
+    hosts: Vec<Host>,
+    /// Where the box's ends of virtual cables are, if it has any. After the box, which uses them.
+    _middle: Option<Host>,
+}
+
+/// A box with these lines, a host at each port; none, and said so, where the machine does not allow that.
+fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
+    let made = (1..).zip(lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>, _>>();
+    let hosts = match made {
+        Ok(hosts) => hosts,
+        Err(why) => {
+            skip(&format!("the network box between hosts: {why}"));
+            return None;
+        }
+    };
+    let mut ports = Vec::new();
+    for (host, settings) in hosts.iter().zip(lines) {
+        match open_tap(&host.tap()) {
+            Ok(port) => ports.push((port, settings.clone())),
+            Err(why) => {
+                skip(&format!("the network box between hosts: {why}"));
+                return None;
+            }
+        }
+    }
+    let engine = Engine::start(Plan { ports, forwarding, memory: None, spin: SPIN }).expect("it starts");
+    hosts.iter().for_each(Host::address);
+    Some(Net { engine, hosts, _middle: None })
+}
+
+/// Answers datagrams on a host until one is empty.
+fn echo(host: &Host) -> hosts::Running<()> {
+    let (bound, ready) = std::sync::mpsc::channel();
+    let running = host.start(move || {
+        let socket = UdpSocket::bind("[::]:7000").expect("a port");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        bound.send(()).expect("somebody waits");
+        let mut buffer = [0; 2000];
+        while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
+            socket.send_to(&buffer[..len], from).expect("it can answer");
+        }
+    });
+    ready.recv().expect("it is bound");
+    running
+}
+
+/// Round trips of numbered datagrams, several under way at once; each comes back once, in order.
+fn pings(host: &Host, to: &str) -> Vec<Duration> {
+    let to = format!("{to}:7000");
+    host.run(move || {
+        let socket = UdpSocket::bind("[::]:0").expect("a port");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let mut buffer = [0; 2000];
+        // The first finds neighbours.
+        socket.send_to(b"neighbours", &to).expect("it can send");
+        socket.recv(&mut buffer).expect("an answer");
+        let mut trips = Vec::new();
+        for round in 0..5u8 {
+            let sent: Vec<Instant> = (0..8u8)
+                .map(|number| {
+                    let now = Instant::now();
+                    socket.send_to(&[vec![round, number], vec![7; 900]].concat(), &to).expect("it can send");
+                    now
+                })
+                .collect();
+            for (number, sent) in (0..8u8).zip(sent) {
+                let len = socket.recv(&mut buffer).expect("an answer");
+                trips.push(sent.elapsed());
+                assert_eq!((len, &buffer[..2]), (902, &[round, number][..]), "in order, as sent");
+            }
+        }
+        socket.send_to(&[], &to).expect("it can send");
+        trips
+    })
+}
+
+fn delayed(delay: Duration) -> Settings {
+    Settings { delay, ..Settings::default() }
+}
+
+#[test]
+fn no_round_trip_is_shorter_than_was_set() {
+    for each_way in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(25)] {
+        let Some(net) = net(&[delayed(each_way), delayed(each_way)], Forwarding::Cross) else { return };
+        for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
+            let echo = echo(&net.hosts[1]);
+            let trips = pings(&net.hosts[0], to);
+            let least = trips.iter().min().expect("some");
+            assert!(*least >= each_way * 2, "{least:?} with {each_way:?} each way");
+            echo.get();
+        }
+        let report = net.engine.stop().expect("it ran");
+        assert!(report.lines.iter().all(|line| line.counters.drops.total() == 0), "{report:?}");
+    }
+}
+
+/// Sends bytes over one TCP connection from the first host to the second, checks them there, and tells what the box counted.
+fn stream(net: Net, to: &str, bytes: usize) -> Report {
+    let content = move || (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)).to_le_bytes()[0]);
+    let (bound, ready) = std::sync::mpsc::channel();
+    let server = net.hosts[1].start(move || {
+        let listener = TcpListener::bind("[::]:7001").expect("a port");
+        bound.send(()).expect("somebody waits");
+        let (mut stream, _) = listener.accept().expect("a caller");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("to the end");
+        assert!(got.into_iter().eq(content()), "every byte as it was sent");
+        stream.write_all(b"right").expect("an answer");
+    });
+    ready.recv().expect("it is bound");
+    let to = format!("{to}:7001");
+    let client = net.hosts[0].start(move || {
+        let mut stream = TcpStream::connect(to).expect("somebody there");
+        stream.write_all(&content().collect::<Vec<_>>()).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("no more");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert_eq!(answer, "right");
+    });
+    server.get();
+    client.get();
+    net.engine.stop().expect("it ran")
+}
+
+#[test]
+fn a_stream_arrives_whole_through_every_mishap() {
+    let share = |share| Probability::new(share).expect("a share");
+    let bad = Settings {
+        delay: Duration::from_millis(1),
+        rate: Rate::new(1_000_000_000),
+        loss: Loss::Random(share(0.005)),
+        reorder: Some(Reorder { share: share(0.005), by: Duration::from_micros(500) }),
+        duplicate: share(0.005),
+        corrupt: share(0.005),
+        jitter: Duration::from_micros(100),
+        ..Settings::default()
+    };
+    for (to, queue) in [("[::ffff:10.9.0.2]", Discipline::DropTail), ("[fd09::2]", Discipline::Harmonize)] {
+        let bad = Settings { queue, ..bad.clone() };
+        let Some(net) = net(&[bad.clone(), bad], Forwarding::Cross) else { return };
+        let report = stream(net, to, 4 << 20);
+        let line = &report.lines.iter().find(|line| line.to == "h2").expect("there").counters;
+        assert!(line.drops.loss > 0 && line.duplicated > 0 && line.corrupted > 0 && line.reordered > 0, "{line:?}");
+        assert!(line.left.segments > 2_500, "the bytes are there in segments: {line:?}");
+    }
+}
+
+#[test]
+fn super_packets_pass_whole() {
+    let Some(net) = net(&[delayed(Duration::from_millis(5)), delayed(Duration::from_millis(5))], Forwarding::Cross)
+    else {
+        return;
+    };
+    let report = stream(net, "[fd09::2]", 8 << 20);
+    let input = report.inputs.iter().find(|input| input.port == "h1").expect("there");
+    assert!(input.arrived.segments > 3 * input.packets, "the kernel hands over many segments at once: {input:?}");
+    let line = report.lines.iter().find(|line| line.to == "h2").expect("there");
+    let on_their_way = line.counters.on_line; // the last acknowledgements, when it was stopped
+    assert_eq!(line.counters.left.segments + on_their_way, line.counters.arrived.segments);
+    assert!(line.counters.flows.iter().any(|(flow, _)| flow.destination_port == 7001), "{line:?}");
+}
+
+#[test]
+fn a_full_buffer_costs_segments_and_no_bytes() {
+    let narrow = Settings { rate: Rate::new(50_000_000), buffer: 30_000, ..Settings::default() };
+    let Some(net) = net(&[Settings::default(), narrow], Forwarding::Cross) else { return };
+    let report = stream(net, "[::ffff:10.9.0.2]", 1 << 20);
+    let line = &report.lines.iter().find(|line| line.to == "h2").expect("there").counters;
+    assert!(line.drops.buffer > 0 && line.queue_max <= 30_000, "{line:?}");
+}
+
+#[test]
+fn three_hosts_on_a_switch() {
+    let Some(net) = net(&vec![Settings::default(); 3], Forwarding::Switch(AGEING)) else { return };
+    let pairs = [(0, 1, "[::ffff:10.9.0.2]"), (1, 2, "[fd09::3]"), (2, 0, "[::ffff:10.9.0.1]")];
+    for (from, to, address) in pairs {
+        let echo = echo(&net.hosts[to]);
+        assert_eq!(pings(&net.hosts[from], address).len(), 40);
+        echo.get();
+    }
+    let report = net.engine.stop().expect("it ran");
+    let switch = report.switch.expect("it is one");
+    assert_eq!(switch.stations, 3, "{switch:?}");
+    assert!(switch.forwarded >= 240, "{switch:?}");
+    // Each pair's 80 datagrams went to their station and to nobody else.
+    for line in &report.lines {
+        assert!(line.counters.left.segments < 240, "{line:?}");
+    }
+}
+
+/// Two hosts on virtual cables, whose other ends the box takes over; none, and said so, where the machine does not allow that.
+fn cabled(lines: [Settings; 2]) -> Option<Net> {
+    let told = |why: String| skip(&format!("the network box between cables: {why}"));
+    let hosts = [1, 2, 3].map(Host::new).into_iter().collect::<Result<Vec<_>, _>>().map_err(told).ok()?;
+    let mut hosts = hosts;
+    let middle = hosts.pop().expect("three");
+    let mut ports = Vec::new();
+    for (host, settings) in hosts.iter().zip(lines) {
+        let (number, far) = (host.number(), host.id().to_owned());
+        let laid = middle.run(move || ip(&format!("link add b{number} type veth peer name h{number} netns {far}")));
+        laid.map_err(told).ok()?;
+        host.run(move || ip(&format!("link set h{number} up"))).expect("it is there");
+        let spec = PacketSpec { name: format!("b{number}"), ..middle.packet() };
+        ports.push((open_packet(&spec).map_err(|error| told(error.to_string())).ok()?, settings));
+        host.address();
+    }
+    let plan = Plan { ports, forwarding: Forwarding::Cross, memory: None, spin: SPIN };
+    Some(Net { engine: Engine::start(plan).expect("it starts"), hosts, _middle: Some(middle) })
+}
+
+#[test]
+fn cables_carry_streams() {
+    let delay = Duration::from_millis(2);
+    let Some(net) = cabled([delayed(delay), delayed(delay)]) else { return };
+    for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
+        let echo = echo(&net.hosts[1]);
+        let trips = pings(&net.hosts[0], to);
+        assert!(trips.iter().all(|trip| *trip >= delay * 2), "{to}: {trips:?}");
+        echo.get();
+    }
+    let report = stream(net, "[::ffff:10.9.0.2]", 4 << 20);
+    let input = report.inputs.iter().find(|input| input.port == "b1").expect("there");
+    assert_eq!(input.malformed, 0);
+    assert!(input.arrived.segments > 2 * input.packets, "super-packets pass whole: {input:?}");
+}
+
+#[test]
+fn an_interface_that_is_used_is_refused() {
+    let host = match Host::new(1) {
+        Ok(host) => host,
+        Err(why) => return skip(&format!("interfaces that are used: {why}")),
+    };
+    host.run(|| {
+        ip("link add h1 type veth peer name other").expect("a cable");
+        ip("link set other up").expect("it is there");
+        ip("link set h1 up").expect("it is there");
+    });
+    host.address();
+    let spec = PacketSpec { name: "h1".into(), ..host.packet() };
+    let error = open_packet(&spec).expect_err("it has an address");
+    assert!(matches!(&error, PortError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("10.9.0.1"), "{error}");
+    open_packet(&PacketSpec { force: true, ..spec.clone() }).expect("it is meant");
+    open_packet(&PacketSpec { name: "other".into(), ..spec.clone() }).expect("nobody uses it");
+    let error = open_packet(&PacketSpec { name: "none".into(), ..spec }).expect_err("no such interface");
+    assert!(error.to_string().starts_with("port none: finding the interface"), "{error}");
+}
+
+/// The kernel takes the tag of a VLAN out of a frame and tells it beside; it has to be where it was, and so has the checksum.
+#[test]
+fn tags_are_put_back() {
+    let host = match Host::new(1) {
+        Ok(host) => host,
+        Err(why) => return skip(&format!("tags of VLANs: {why}")),
+    };
+    host.run(|| {
+        for interface in ["all", "default"] {
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1"); // if it has IPv6
+        }
+        ip("link add x0 type veth peer name x1").expect("a cable");
+    });
+    let [one, other] = ["x0", "x1"]
+        .map(|name| open_packet(&PacketSpec { name: name.into(), ..host.packet() }).expect("nobody uses it"));
+    let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
+    for tags in 0..=2 {
+        for (v6, mss, payload) in [(false, 0, 100), (true, 0, 1_000), (false, 1_400, 20_000)] {
+            let sent = packet(&Sample { tags, v6, mss, payload, ..Sample::default() }.bytes(), &mut memory);
+            assert_eq!(one.send(&sent), Sent::Whole);
+            let until = Instant::now() + PATIENCE;
+            let came = loop {
+                match other.receive(&mut landing, &mut memory, || Time::ZERO).expect("the port is there") {
+                    Some(Received::Packet(came)) => break came,
+                    Some(strange) => panic!("{strange:?}"),
+                    None => assert!(Instant::now() < until, "nothing came"),
+                }
+            };
+            assert_eq!(came.to_vec()[VNET_BYTES..], sent.to_vec()[VNET_BYTES..], "{tags} tags");
+            assert_eq!((came.frame(), came.vnet().csum_start), (sent.frame(), sent.vnet().csum_start));
+            came.free(&mut memory);
+            sent.free(&mut memory);
+        }
+    }
+}

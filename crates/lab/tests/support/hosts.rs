@@ -1,0 +1,125 @@
+//! Hosts of a test's own: threads in network namespaces that are gone with them, however the test ends.
+
+use nix::sched::{CloneFlags, unshare};
+use sprat_lab::port::{PacketSpec, TapSpec};
+use std::any::Any;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network namespace, which does what it is told.
+pub(crate) struct Host {
+    tasks: Option<Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
+    /// Where its namespace can be entered.
+    netns: String,
+    number: u8,
+}
+
+impl Host {
+    /// A host, number `number` of its network; why not, where the machine allows none.
+    pub(crate) fn new(number: u8) -> Result<Self, String> {
+        let (tasks, todo) = channel::<Task>();
+        let (ready, made) = channel();
+        let live = move || {
+            let entered = unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"));
+            let entered = entered.and_then(|()| ip("link set lo up"));
+            let own = format!("/proc/{}/task/{}/ns/net", std::process::id(), rustix::thread::gettid().as_raw_nonzero());
+            let go_on = entered.is_ok();
+            ready.send(entered.map(|()| own)).expect("somebody waits");
+            if go_on {
+                todo.into_iter().for_each(|task| task());
+            }
+        };
+        let thread = std::thread::spawn(live);
+        let netns = made.recv().map_err(|error| error.to_string())??;
+        Ok(Self { tasks: Some(tasks), thread: Some(thread), netns, number })
+    }
+
+    /// Runs something inside, and waits for it.
+    pub(crate) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> R + Send + 'static) -> R {
+        self.start(inside).get()
+    }
+
+    /// Runs something inside, on a thread of its own.
+    pub(crate) fn start<R: Send + 'static>(&self, inside: impl FnOnce() -> R + Send + 'static) -> Running<R> {
+        let (sender, result) = channel();
+        let task = move || {
+            // A child thread is in the namespace of its parent.
+            std::thread::spawn(move || {
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // nobody may wait
+            });
+        };
+        self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("it takes tasks");
+        Running(result)
+    }
+
+    /// The port to it, to be.
+    pub(crate) fn tap(&self) -> TapSpec {
+        TapSpec { name: format!("h{}", self.number), netns: Some(self.netns.clone()), mtu: None }
+    }
+
+    /// An interface in it, to be taken over.
+    pub(crate) fn packet(&self) -> PacketSpec {
+        PacketSpec { netns: Some(self.netns.clone()), ..PacketSpec::default() }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// What `ip` knows its namespace by: a thread of it.
+    pub(crate) fn id(&self) -> &str {
+        self.netns.split('/').nth(4).expect("/proc/PROCESS/task/THREAD/ns/net")
+    }
+
+    /// Gives it its addresses, once the port is there.
+    pub(crate) fn address(&self) {
+        let number = self.number;
+        self.run(move || {
+            ip(&format!("addr add 10.9.0.{number}/24 dev h{number}")).expect("an address");
+            ip(&format!("addr add fd09::{number}/64 dev h{number} nodad")).expect("an address");
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of it was told where it happened
+        }
+    }
+}
+
+/// Something that runs on a host.
+pub(crate) struct Running<R>(std::sync::mpsc::Receiver<Result<R, Box<dyn Any + Send>>>);
+
+impl<R> Running<R> {
+    /// What it came to.
+    pub(crate) fn get(self) -> R {
+        let ended = self.0.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends in a minute");
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// Runs `ip`, of iproute2.
+pub(crate) fn ip(words: &str) -> Result<(), String> {
+    let ran = Command::new("ip").args(words.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
+    if ran.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr))) }
+}
+
+/// Says that a test could not run, and why.
+pub(crate) fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the list of skips is writable");
+        writeln!(file, "{why}").expect("the list of skips is writable");
+    }
+}

@@ -1,0 +1,39 @@
+//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what they are said to be.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_lab::Time;
+use sprat_lab::chance::Chance;
+use sprat_lab::frame::{Packet, Received, parse};
+use sprat_lab::memory::{CELL_BYTES, Memory};
+
+fuzz_target!(|input: (u16, &[u8])| {
+    let (at, bytes) = input;
+    let mut memory = Memory::of_cells(80);
+    let total = memory.free();
+    if let Received::Packet(packet) = Packet::of(bytes, &mut memory, Time::ZERO) {
+        assert_eq!(packet.to_vec(), bytes);
+        let whole = packet.frame().segments;
+        if packet.count() > 1 {
+            let at = 1 + u32::from(at) % (packet.count() - 1);
+            let (front, mut rest) = packet.split(at, &mut memory).expect("memory");
+            assert_eq!((front.count(), rest.count()), (at, whole.count - at));
+            let wire = front.frame().segments.wire_bytes(24) + rest.frame().segments.wire_bytes(24);
+            assert_eq!(wire, whole.wire_bytes(24));
+            for part in [&front, &rest] {
+                let bytes = part.to_vec();
+                let head = &bytes[..bytes.len().min(CELL_BYTES)];
+                assert_eq!(parse(head, bytes.len()), Ok(*part.frame()));
+            }
+            if rest.count() > 1 {
+                rest.truncate(1, &mut memory);
+            }
+            rest.corrupt(&mut Chance::new(1, 1));
+            front.free(&mut memory);
+            rest.free(&mut memory);
+        } else {
+            packet.free(&mut memory);
+        }
+    }
+    assert_eq!(memory.free(), total);
+});
