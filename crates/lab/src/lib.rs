@@ -8,7 +8,7 @@
 //! what there is, in words of flags and of TOML.
 //!
 //! Around the box: a [`filter`] picks packets, a [`capture`] writes down what passes, [`hosts`] are what
-//! the box is between.
+//! the box is between; a [`topology`] says all of it in one file.
 
 pub mod capture;
 pub mod chance;
@@ -22,5 +22,6 @@ pub mod memory;
 pub mod port;
 pub mod switch;
 pub mod time;
+pub mod topology;
 
 pub use time::Time;

@@ -57,6 +57,26 @@ impl Settings {
     pub fn new(path: impl Into<PathBuf>, interfaces: Vec<String>) -> Self {
         Self { path: path.into(), interfaces, snap: DEFAULT_SNAP, memory: DEFAULT_MEMORY, ring: None }
     }
+
+    /// Whether it is within the limits.
+    ///
+    /// # Errors
+    /// The first that it is not.
+    pub fn check(&self) -> Result<(), CaptureError> {
+        let most = MAX_CAPTURE_INTERFACES as u64;
+        let mut limits = vec![
+            ("interfaces", self.interfaces.len() as u64, 1, most),
+            ("a snap length", self.snap.into(), 1, MAX_SNAP.into()),
+        ];
+        if let Some((bytes, files)) = self.ring {
+            limits.push(("bytes of a file", bytes, MIN_FILE_BYTES, u64::MAX));
+            limits.push(("files", files as u64, 1, MAX_FILES as u64));
+        }
+        match limits.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
+            Some((what, value, least, most)) => Err(CaptureError::Limit { what, value, least, most }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why nothing can be captured.
@@ -149,7 +169,7 @@ impl Capture {
     /// # Errors
     /// Settings out of their limits; the file is there already, or cannot be made.
     pub fn start(settings: Settings, recorders: usize) -> Result<(Self, Vec<Recorder>), CaptureError> {
-        check(&settings)?;
+        settings.check()?;
         let share = settings.memory.min(MAX_MEMORY) / SLAB_BYTES as u64 / recorders.max(1) as u64;
         let slabs = usize::try_from(share).unwrap_or(usize::MAX).max(2);
         let counts = settings.interfaces.iter().map(|_| Counts::default()).collect();
@@ -189,22 +209,6 @@ impl Capture {
     #[must_use]
     pub fn finish(self) -> Summary {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-fn check(settings: &Settings) -> Result<(), CaptureError> {
-    let most = MAX_CAPTURE_INTERFACES as u64;
-    let mut limits = vec![
-        ("interfaces", settings.interfaces.len() as u64, 1, most),
-        ("a snap length", settings.snap.into(), 1, MAX_SNAP.into()),
-    ];
-    if let Some((bytes, files)) = settings.ring {
-        limits.push(("bytes of a file", bytes, MIN_FILE_BYTES, u64::MAX));
-        limits.push(("files", files as u64, 1, MAX_FILES as u64));
-    }
-    match limits.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
-        Some((what, value, least, most)) => Err(CaptureError::Limit { what, value, least, most }),
-        None => Ok(()),
     }
 }
 

@@ -31,8 +31,8 @@ pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
 /// Smallest MTU, in bytes: what IPv6 asks for.
 pub const MIN_MTU: u32 = 1_280;
 
-/// Largest MTU, in bytes: what a packet's length can say.
-pub const MAX_MTU: u32 = 65_535;
+/// Largest MTU, in bytes: that of a TAP.
+pub const MAX_MTU: u32 = 65_521;
 
 /// Largest TCP window that a host may use unless it is told otherwise, in bytes: enough for 10 Gb/s at 400 ms, twice.
 pub const WINDOW_BYTES: u64 = 1 << 30;
