@@ -1,6 +1,7 @@
 //! The rules of a box, in order.
 
 use super::{Action, Program};
+use serde::Serialize;
 
 /// Most rules of a box.
 pub const MAX_RULES: usize = 64;
@@ -20,7 +21,7 @@ pub struct Rule {
 }
 
 /// What a rule has seen.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Packets that matched, each segment of a super-packet counted.
     pub packets: u64,
@@ -28,6 +29,14 @@ pub struct Counters {
     pub bytes: u64,
     /// Of those that were to be rewritten, packets that lacked a field.
     pub lacking: u64,
+}
+
+impl Counters {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.lacking += more.lacking;
+    }
 }
 
 /// What is to become of a packet.
@@ -55,6 +64,12 @@ impl Rules {
             count if count > MAX_RULES => Err(rules.split_off(MAX_RULES)),
             _ => Ok(Self { rules: rules.into_iter().map(|rule| (rule, Counters::default())).collect() }),
         }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// Applies the rules to a packet. `head` is its beginning, from the Ethernet header on, with all headers; `length` is all of it.

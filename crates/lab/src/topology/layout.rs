@@ -40,10 +40,21 @@ pub struct BoxPlan {
     pub forwarding: Forwarding,
     /// Packet memory of each lane in bytes; none: as much as its lines need.
     pub memory: Option<u64>,
-    /// Rules: expression, port (by number), action.
-    pub filters: Vec<(String, Option<usize>, Action)>,
+    /// Rules, in order.
+    pub filters: Vec<FilterPlan>,
     /// What is written down.
     pub capture: Option<CapturePlan>,
+}
+
+/// A rule whose expression is not compiled yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FilterPlan {
+    /// Which packets, in pcap's language.
+    pub expression: String,
+    /// Only those that come in at this port, by its number.
+    pub from: Option<usize>,
+    /// What happens to them.
+    pub action: Action,
 }
 
 /// A port.
@@ -322,7 +333,7 @@ impl Topology {
             .zip(checked.ports)
             .map(|((name, spec), (_, line))| PortPlan { name, spec, line })
             .collect();
-        let filters = filters(name, words)?;
+        let filters = filters(name, words, checked.forwarding)?;
         let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &words.ports)).transpose()?;
         let (forwarding, memory) = (checked.forwarding, checked.memory);
         Ok(BoxPlan { name: name.to_owned(), ports, forwarding, memory, filters, capture })
@@ -371,7 +382,7 @@ fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addre
     Ok(host)
 }
 
-fn filters(name: &str, words: &BoxWords) -> Result<Vec<(String, Option<usize>, Action)>, TopologyError> {
+fn filters(name: &str, words: &BoxWords, forwarding: Forwarding) -> Result<Vec<FilterPlan>, TopologyError> {
     let ports: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
     let mut filters = Vec::new();
     if words.filters.len() > crate::filter::MAX_RULES {
@@ -385,7 +396,15 @@ fn filters(name: &str, words: &BoxWords) -> Result<Vec<(String, Option<usize>, A
             return at(format!("{place}.from"), format!("no such port; the ports are {}", ports.join(", ")));
         }
         match Action::parse(&filter.action, &ports) {
-            Ok(action) => filters.push((filter.expression.clone(), from.flatten(), action)),
+            Ok(Action::Mirror(_)) if forwarding == Forwarding::Cross => {
+                return at(
+                    format!("{place}.action"),
+                    "of two ports neither can have another's copy: forward = \"switch\"",
+                );
+            }
+            Ok(action) => {
+                filters.push(FilterPlan { expression: filter.expression.clone(), from: from.flatten(), action })
+            }
             Err(error) => return at(format!("{place}.action"), error.to_string()),
         }
     }

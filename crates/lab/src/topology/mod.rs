@@ -18,6 +18,13 @@
 //! line = { delay = "100ms" }          # every line of it; see `sprat lab run --help`
 //! to.right = { rate = "2Gb/s", buffer = "64MB" }     # the line to one port, besides
 //!
+//! capture = { file = "wan.pcapng" }   # of all that comes in; snap, memory, file-size and files besides
+//!
+//! [[box.wan.filters]]                 # in order
+//! match = "tcp port 80"               # pcap's language
+//! from = "left"
+//! action = "drop"                     # or count, mirror:PORT, rewrite:FIELD=VALUE,...
+//!
 //! [[cable]]                           # without a box between
 //! ends = ["left", "right"]
 //! ```
@@ -34,8 +41,8 @@ mod raise;
 mod ready;
 mod words;
 
-pub use layout::{BoxPlan, CapturePlan, Lab, MAX_BOXES, PortPlan, TopologyError};
-pub use raise::{RaiseError, Raised};
+pub use layout::{BoxPlan, CapturePlan, FilterPlan, Lab, MAX_BOXES, PortPlan, TopologyError};
+pub use raise::{BoxEnd, Ended, RaiseError, Raised};
 pub use ready::{READY, Ready, ready};
 pub use words::{
     AtWords, BoxWords, CableWords, CaptureWords, FilterWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords, Topology,

@@ -1,8 +1,10 @@
 //! From a lab on paper to one that runs.
 
-use super::layout::{BoxPlan, Lab, PortPlan};
+use super::layout::{BoxPlan, FilterPlan, Lab, PortPlan};
+use crate::capture::{Capture, CaptureError, Summary};
 use crate::config::PortSpec;
-use crate::engine::{Engine, EngineError, Plan, Report, SPIN};
+use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
+use crate::filter::{CompileError, Compiler, Rule, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
 use crate::port::{PortError, open_packet, open_tap};
 
@@ -10,8 +12,15 @@ use crate::port::{PortError, open_packet, open_tap};
 #[derive(Debug)]
 pub struct Raised {
     // In the order in which they have to end: boxes hold interfaces in the namespaces of the hosts.
-    boxes: Vec<(String, Engine)>,
+    boxes: Vec<RaisedBox>,
     standing: Standing,
+}
+
+#[derive(Debug)]
+struct RaisedBox {
+    name: String,
+    engine: Engine,
+    capture: Option<Capture>,
 }
 
 /// Why a lab does not run.
@@ -23,37 +32,71 @@ pub enum RaiseError {
     /// A box cannot be made.
     #[error("box.{0}: {1}")]
     Box(String, EngineError),
+    /// A filter means nothing, or cannot be compiled here.
+    #[error("box.{0}: {1}")]
+    Filter(String, CompileError),
+    /// Nothing can be written down.
+    #[error("box.{0}: {1}")]
+    Capture(String, CaptureError),
+}
+
+/// What became of a lab.
+#[derive(Debug)]
+pub struct Ended {
+    /// Of its boxes, in the order of their names.
+    pub boxes: Vec<BoxEnd>,
+    /// What could not be taken down because it is another's.
+    pub left: Vec<Left>,
+}
+
+/// What became of a box.
+#[derive(Debug)]
+pub struct BoxEnd {
+    /// Its name.
+    pub name: String,
+    /// What became of the packets, or what ended it.
+    pub report: Result<Report, EngineError>,
+    /// What was written down.
+    pub capture: Option<Summary>,
 }
 
 impl Raised {
-    /// Makes the hosts, opens the ports of the boxes in them, gives the interfaces their addresses, and lets the boxes run.
+    /// Compiles the filters, makes the hosts, opens the ports of the boxes in them, gives the interfaces their addresses, and lets
+    /// the boxes run.
     ///
     /// # Errors
     /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was made by then is gone
     /// again.
     pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
+        // What can be wrong without hosts is found before there are any.
+        let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
         let mut standing = Standing::make(lab.plan, dir)?;
-        let mut boxes = Vec::new();
-        for BoxPlan { name, ports, forwarding, memory, .. } in lab.boxes {
-            let failed = |error: EngineError| RaiseError::Box(name.clone(), error);
-            let open = |PortPlan { name, spec, line }: PortPlan| {
-                let port = match spec {
-                    PortSpec::Tap(tap) => open_tap(&tap)?,
-                    PortSpec::Packet(packet) => open_packet(&packet)?,
-                };
-                Ok((port.called(name), line))
-            };
-            let opened = ports.into_iter().map(open).collect::<Result<Vec<_>, PortError>>();
-            let plan = Plan { ports: opened.map_err(|error| failed(error.into()))?, forwarding, memory, spin: SPIN };
-            boxes.push((name.clone(), plan));
+        let mut opened = Vec::new();
+        for (plan, rules) in lab.boxes.into_iter().zip(rules) {
+            let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
+            let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            opened.push((plan, ports, rules));
         }
         // TAPs are there now; packets that come before a box runs wait in them.
         standing.configure()?;
-        let start = |(name, plan): (String, Plan)| match Engine::start(plan) {
-            Ok(engine) => Ok((name, engine)),
-            Err(error) => Err(RaiseError::Box(name, error)),
-        };
-        let boxes = boxes.into_iter().map(start).collect::<Result<_, _>>()?;
+        let mut boxes = Vec::new();
+        for (BoxPlan { name, ports: words, forwarding, memory, capture, .. }, ports, rules) in opened {
+            let lanes = Engine::lanes(forwarding);
+            let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
+            let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
+            let mut recorders = recorders.into_iter().flatten();
+            let look = |_| Inspection {
+                rules: Rules::new(rules.clone()).expect("the layout has no more than fit"),
+                recorder: recorders.next(),
+            };
+            let inspections = (0..lanes).map(look).collect();
+            let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
+            let plan = Plan { ports, forwarding, memory, spin: SPIN };
+            match Engine::start_with(plan, inspections) {
+                Ok(engine) => boxes.push(RaisedBox { name, engine, capture }),
+                Err(error) => return Err(RaiseError::Box(name, error)),
+            }
+        }
         Ok(Self { boxes, standing })
     }
 
@@ -63,30 +106,62 @@ impl Raised {
         &self.standing
     }
 
-    /// Its boxes, by their names.
-    #[must_use]
-    pub fn boxes(&self) -> &[(String, Engine)] {
-        &self.boxes
+    /// Its boxes, with their names.
+    pub fn boxes(&self) -> impl Iterator<Item = (&str, &Engine)> {
+        self.boxes.iter().map(|raised| (&raised.name[..], &raised.engine))
     }
 
-    /// Starts what the plan says is to run in the hosts, and these jobs besides, which come first in the numbers of events.
+    /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are those of `jobs`, then those of the
+    /// hosts that have something to run.
     ///
     /// # Errors
     /// One cannot be started.
     pub fn run(&self, jobs: &[Job]) -> Result<Commands, hosts::Error> {
-        let told = self.standing.plan().hosts.iter().enumerate();
-        let told = told.filter_map(|(host, words)| Some(Job { host, command: words.run.clone()? }));
-        let all: Vec<_> = jobs.iter().cloned().chain(told).collect();
-        Commands::start(&self.standing, &all)
+        Commands::start(&self.standing, &self.jobs(jobs))
     }
 
-    /// Stops the boxes, and takes everything down. Of each box, what became of everything.
+    /// The jobs that [`run`](Self::run) starts.
+    #[must_use]
+    pub fn jobs(&self, jobs: &[Job]) -> Vec<Job> {
+        let told = self.standing.plan().hosts.iter().enumerate();
+        let told = told.filter_map(|(host, words)| Some(Job { host, command: words.run.clone()? }));
+        jobs.iter().cloned().chain(told).collect()
+    }
+
+    /// Stops the boxes, and takes everything down.
     ///
     /// # Errors
     /// Something does not go; `sprat lab down` can be tried again.
-    #[expect(clippy::type_complexity, reason = "names with reports, and what was left")]
-    pub fn down(self) -> Result<(Vec<(String, Result<Report, EngineError>)>, Vec<Left>), hosts::Error> {
-        let reports = self.boxes.into_iter().map(|(name, engine)| (name, engine.stop())).collect();
-        Ok((reports, self.standing.down()?))
+    pub fn down(self) -> Result<Ended, hosts::Error> {
+        let end = |RaisedBox { name, engine, capture }| {
+            let report = engine.stop();
+            // Its recorders ended with the box.
+            BoxEnd { name, report, capture: capture.map(Capture::finish) }
+        };
+        let boxes = self.boxes.into_iter().map(end).collect();
+        Ok(Ended { boxes, left: self.standing.down()? })
     }
+}
+
+/// Compiles the filters of a box; libpcap is looked for where there are any.
+fn rules(plan: &BoxPlan) -> Result<Vec<Rule>, RaiseError> {
+    if plan.filters.is_empty() {
+        return Ok(Vec::new());
+    }
+    let compile = || -> Result<Vec<Rule>, CompileError> {
+        let compiler = Compiler::load()?;
+        let rule = |FilterPlan { expression, from, action }: &FilterPlan| {
+            Ok(Rule { from: *from, program: compiler.compile(expression)?, action: action.clone() })
+        };
+        plan.filters.iter().map(rule).collect()
+    };
+    compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))
+}
+
+fn open(plan: &PortPlan) -> Result<crate::port::Port, PortError> {
+    let port = match &plan.spec {
+        PortSpec::Tap(tap) => open_tap(tap)?,
+        PortSpec::Packet(packet) => open_packet(packet)?,
+    };
+    Ok(port.called(&plan.name))
 }
