@@ -1,9 +1,13 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 
+mod lab;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub(crate) use lab::{LabCommand, LabRunArgs};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -57,6 +61,9 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run the store in the simulator, faults included, and check every history.
     Sim(SimArgs),
+    /// Networks to try things on: long fat pipes, harmonizers, switches.
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Print a completion script for a shell.
     Completions(CompletionArgs),
     /// Write man pages into a directory.

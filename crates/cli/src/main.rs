@@ -3,7 +3,7 @@
 mod args;
 mod cmd;
 
-use args::{BenchCommand, Cli, Command};
+use args::{BenchCommand, Cli, Command, LabCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),
+        Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
         Command::Completions(args) => cmd::shell::completions(&args),
         Command::Man(args) => cmd::shell::man(&args),
     };

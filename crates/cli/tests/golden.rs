@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 30] = [
+const COMMANDS: [&[&str]; 32] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -64,6 +64,8 @@ const COMMANDS: [&[&str]; 30] = [
     &["bench", "jitter"],
     &["demo"],
     &["sim"],
+    &["lab"],
+    &["lab", "run"],
     &["completions"],
     &["man"],
 ];
@@ -161,6 +163,14 @@ fn mistakes_are_explained() {
         "bench basic --seconds soon",
         "sim --seed 1 --seeds 2",
         "completions tcsh",
+        "lab run",
+        "lab run --port tap:a0",
+        "lab run --port a0 --port tap:b0",
+        "lab run --port tap:a0 --port tap:b0 --delay 3s",
+        "lab run --port tap:a0 --port tap:b0 --rate 2G",
+        "lab run --port tap:a0 --port tap:b0 --to c0:rate=2Gb/s",
+        "lab run --port tap:a0 --port tap:b0 --to b0:latency=1ms",
+        "lab run --config no/such.toml",
         "get users alice -C nowhere",
         "get users alice -C tcp:host=127.0.0.1",
         "get users alice -C fast+ib:host=127.0.0.1,port=1",

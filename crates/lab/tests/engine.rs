@@ -157,6 +157,14 @@ fn a_far_end_that_is_gone_ends_nothing_in_silence() {
 }
 
 #[test]
+fn more_memory_than_there_is_is_refused() {
+    let ports = pair(["a", "b"]).expect("sockets").map(|port| (port, Settings::default())).into();
+    let plan = Plan { ports, forwarding: Forwarding::Cross, memory: Some(1 << 60), spin: SPIN };
+    let error = Engine::start(plan).expect_err("nobody has an exabyte");
+    assert!(matches!(error, EngineError::Memory { .. }), "{error}");
+}
+
+#[test]
 fn ports_that_cannot_be_joined_are_refused() {
     let ports =
         (0..3).map(|_| (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default()));
@@ -242,11 +250,11 @@ fn mistakes_name_the_place_and_the_mend() {
         (format!("colour = 3\n{two}"), "line 1, column 1"),
         (format!("{two}line = {{ latency = \"1ms\" }}\n"), "unknown field `latency`"),
         (format!("[line]\ndelay = \"3s\"\n{two}"), "every line: delay \"3s\": want a time up to 500ms"),
-        ("[[port]]\nopen = \"tap:a0\"\n".into(), "1 ports"),
+        ("[[port]]\nopen = \"tap:a0\"\n".into(), "ports given: 1"),
         (format!("{two}[[port]]\nopen = \"tap:b0@x\"\n"), "two ports are called b0"),
         (format!("{two}[[port]]\nopen = \"eth0\"\n"), "no kind"),
         (format!("forward = \"hub\"\n{two}"), "the box: forward \"hub\": want cross or switch"),
-        (format!("forward = \"cross\"\n{two}[[port]]\nopen = \"tap:c0\"\n"), "3 ports"),
+        (format!("forward = \"cross\"\n{two}[[port]]\nopen = \"tap:c0\"\n"), "ports given: 3"),
         ("not TOML".into(), "line 1"),
     ] {
         let error = config::BoxWords::from_toml(&text).and_then(|words| words.check()).expect_err(&text).to_string();

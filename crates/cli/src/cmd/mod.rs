@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod distribution;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod lab;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;
@@ -31,6 +32,9 @@ pub(crate) const UNREACHABLE: u8 = 5;
 
 /// Exit code: done, but some items had to be left out.
 pub(crate) const INCOMPLETE: u8 = 6;
+
+/// Exit code: done, but the network box did not keep up.
+pub(crate) const BEHIND: u8 = 7;
 
 /// What the process ends with after an error: 1, unless a program may want to tell it apart.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {

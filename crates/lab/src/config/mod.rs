@@ -89,7 +89,7 @@ pub enum ConfigError {
     Port(#[from] PortSpecError),
     /// A number of ports that cannot be joined so.
     #[error(
-        "{0} ports: a box has two that are each other's far end (forward = \"cross\"), or is a switch of 2 to {MAX_PORTS}"
+        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or is a switch of 2 to {MAX_PORTS}"
     )]
     Ports(usize),
     /// A name that two ports have.

@@ -26,8 +26,9 @@ pub use report::{InputReport, Lateness, LineReport, Report};
 /// Most ports of a box.
 pub const MAX_PORTS: usize = 16;
 
-/// What a line without a rate is taken to carry, when memory is made for it: 10 Gb/s.
-pub const ASSUMED_BITS_PER_SECOND: u64 = 10_000_000_000;
+/// What a line without a rate is taken to carry, when memory is made for it: 20 Gb/s, about what one
+/// thread can copy.
+pub const ASSUMED_BITS_PER_SECOND: u64 = 20_000_000_000;
 
 /// Memory made beyond what the lines hold: packets do not fill their last cells.
 const CELL_WASTE_PERCENT: u64 = 150;
@@ -74,6 +75,16 @@ pub enum EngineError {
     /// There is no such port.
     #[error("no port {0:?}; the ports are {1}")]
     NoSuchPort(String, String),
+    /// There is not that much memory.
+    #[error(
+        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, or set less rate, delay or buffer"
+    )]
+    Memory {
+        /// Megabytes that all lanes need.
+        needed: u64,
+        /// Megabytes that are free, or can be made so.
+        available: u64,
+    },
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
@@ -131,6 +142,9 @@ impl Engine {
         if !fits {
             return Err(EngineError::Ports(count));
         }
+        let lines = plan.ports.iter().map(|(_, settings)| settings);
+        let lanes = if plan.forwarding == Forwarding::Cross { 2 } else { 1 };
+        enough_memory(plan.memory.map_or_else(|| memory_for(lines), |each| each.saturating_mul(lanes)))?;
         let started = Instant::now();
         let names = plan.ports.iter().map(|(port, _)| port.name().to_owned()).collect();
         let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
@@ -252,6 +266,19 @@ impl Drop for Engine {
                 let _ = thread.join(); // what it came to has been asked for, or is of no interest
             }
         }
+    }
+}
+
+/// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end somebody for it.
+fn enough_memory(needed: u64) -> Result<(), EngineError> {
+    let list = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    match kilobytes {
+        Some(kilobytes) if needed >> 10 > kilobytes => {
+            Err(EngineError::Memory { needed: needed >> 20, available: kilobytes >> 10 })
+        }
+        _ => Ok(()),
     }
 }
 

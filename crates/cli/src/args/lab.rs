@@ -1,0 +1,149 @@
+//! `lab`: the network box.
+
+use clap::{Args, Subcommand};
+use sprat_lab::config::{LineWords, Word};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
+    Run(Box<LabRunArgs>),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  ip netns add left; ip netns add right
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --duration 60s &
+  ip -n left addr add 10.0.0.1/24 dev a0; ip -n right addr add 10.0.0.2/24 dev b0
+  ip netns exec left ping 10.0.0.2              200 ms
+
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms \\
+      --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
+  sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
+  sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
+  sprat lab run --config box.toml --duration 10s
+
+A box.toml has the same words:
+  [line]                                        every line
+  delay = \"100ms\"
+  [[port]]
+  open = \"tap:a0@left\"
+  [[port]]
+  open = \"tap:b0@right\"
+  line = { rate = \"2Gb/s\" }                     the line to this port
+
+A TAP is made where it is not there, inside the namespace, and is gone with the box. Rates are of
+bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the end the counters
+are told; exit code 7 means that the box did not keep up, and why is told too. Needs root or
+CAP_NET_ADMIN.")]
+pub(crate) struct LabRunArgs {
+    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES], or packet:NAME[@NAMESPACE] for an interface that exists. Once for each.
+    #[arg(long = "port", value_name = "PORT")]
+    pub(crate) ports: Vec<String>,
+
+    /// Read the box from this TOML file; flags change what it says.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// How the ports are joined: `cross` (two ports, the default for two) or `switch`.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) forward: Option<String>,
+
+    /// After how long without a frame a switch forgets an address [default: 300s].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ageing: Option<String>,
+
+    /// Packet memory of each direction [default: what rate, delay and buffer need].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+
+    /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags below.
+    #[arg(long = "to", value_name = "PORT:SETTINGS")]
+    pub(crate) to: Vec<String>,
+
+    /// Take interfaces of `packet:` that have addresses or the default route, too.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Stop after this time [default: at Ctrl-C].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+
+    /// No live line.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Print the counters as JSON at the end.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) line: LineArgs,
+}
+
+/// What every line does, each way.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Every line")]
+pub(crate) struct LineArgs {
+    /// Delay one way, up to 500ms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<String>,
+    /// Rate, such as 2Gb/s [default: none, at once].
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+    /// Bytes that may wait where there is a rate [default: 64MB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer: Option<String>,
+    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default: drop-tail].
+    #[arg(long, value_name = "HOW")]
+    pub(crate) queue: Option<String>,
+    /// Rate of each flow, with `--queue harmonize`.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) flow_rate: Option<String>,
+    /// When a frame may leave: store-and-forward or cut-through [default: store-and-forward].
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) timing: Option<String>,
+    /// Bytes that a frame takes on the wire besides its own [default: 24].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) overhead: Option<String>,
+    /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or list:N,N,...
+    #[arg(long, value_name = "LOSS")]
+    pub(crate) loss: Option<String>,
+    /// Up to this much more delay, by chance; segments stay in order.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) jitter: Option<String>,
+    /// Segments held back so that others overtake them: SHARE:TIME, such as 1%:5ms.
+    #[arg(long, value_name = "SHARE:TIME")]
+    pub(crate) reorder: Option<String>,
+    /// Segments that come twice.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) duplicate: Option<String>,
+    /// Segments of which a bit is turned.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) corrupt: Option<String>,
+    /// What all chance begins from [default: 1].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+impl LineArgs {
+    /// The same as words; what was not given is taken from `base`.
+    pub(crate) fn words(&self, base: &LineWords) -> LineWords {
+        let or = |given: &Option<String>, base: &Option<Word>| given.clone().map(Word).or_else(|| base.clone());
+        LineWords {
+            delay: or(&self.delay, &base.delay),
+            rate: or(&self.rate, &base.rate),
+            buffer: or(&self.buffer, &base.buffer),
+            queue: or(&self.queue, &base.queue),
+            flow_rate: or(&self.flow_rate, &base.flow_rate),
+            timing: or(&self.timing, &base.timing),
+            overhead: or(&self.overhead, &base.overhead),
+            loss: or(&self.loss, &base.loss),
+            jitter: or(&self.jitter, &base.jitter),
+            reorder: or(&self.reorder, &base.reorder),
+            duplicate: or(&self.duplicate, &base.duplicate),
+            corrupt: or(&self.corrupt, &base.corrupt),
+            seed: or(&self.seed, &base.seed),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `lab run`.
+
+use super::{BEHIND, print_json, print_line};
+use crate::args::LabRunArgs;
+use anyhow::{Context as _, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set};
+use sprat_lab::engine::{Engine, Forwarding, LineReport, Report};
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two live lines.
+const LIVE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the box has ended by itself.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
+    let config = config(args)?;
+    let longest = match &args.duration {
+        None => None,
+        Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
+    };
+    let told = told(&config);
+    let signals = signals()?;
+    let engine = config.start()?;
+    eprintln!("sprat: {told}");
+    eprintln!("sprat: the box runs; stop with Ctrl-C");
+    watch(&engine, &signals, longest, args.quiet);
+    let report = engine.stop()?;
+    if args.json {
+        print_json(&serde_json::to_value(&report)?)?;
+    } else {
+        text(&report).iter().try_for_each(|line| print_line(line))?;
+    }
+    for why in &report.behind {
+        eprintln!("sprat: the box did not keep up: {why}");
+    }
+    Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
+}
+
+/// The box that file and flags ask for.
+fn config(args: &LabRunArgs) -> Result<BoxConfig> {
+    let mut words = match &args.config {
+        None => BoxWords::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
+            BoxWords::from_toml(&text).with_context(|| format!("--config {}", path.display()))?
+        }
+    };
+    let more = args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
+    words.ports.extend(more);
+    for (flag, word) in
+        [(&args.forward, &mut words.forward), (&args.ageing, &mut words.ageing), (&args.memory, &mut words.memory)]
+    {
+        if let Some(text) = flag {
+            *word = Some(Word(text.clone()));
+        }
+    }
+    words.line = args.line.words(&words.line);
+    if words.ports.is_empty() {
+        bail!("a box needs ports: --port tap:NAME@NAMESPACE, twice or more, or --config FILE");
+    }
+    let mut config = words.check()?;
+    if args.force {
+        config.force();
+    }
+    for text in &args.to {
+        let (port, given) = text
+            .split_once(':')
+            .with_context(|| format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s"))?;
+        let known: Vec<_> = config.ports.iter().map(|(spec, _)| spec.name().to_owned()).collect();
+        let line = config.ports.iter_mut().find(|(spec, _)| spec.name() == port);
+        let Some((_, settings)) = line else {
+            bail!("--to {text:?}: no port {port:?}; the ports are {}", known.join(", "))
+        };
+        for (key, value) in settings_in(given) {
+            let value = value.with_context(|| format!("--to {text:?}: {key:?} has no value; want {key}=VALUE"))?;
+            set(settings, key, &value).with_context(|| format!("--to {text:?}"))?;
+        }
+    }
+    Ok(config)
+}
+
+/// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
+fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
+    let mut all: Vec<(&str, Option<String>)> = Vec::new();
+    for part in text.split(',') {
+        match (part.split_once('='), all.last_mut()) {
+            (Some((key, value)), _) => all.push((key, Some(value.to_owned()))),
+            (None, Some((_, Some(value)))) => {
+                value.push(',');
+                value.push_str(part);
+            }
+            (None, _) => all.push((part, None)),
+        }
+    }
+    all
+}
+
+/// What was made, in a line.
+fn told(config: &BoxConfig) -> String {
+    let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
+    match config.forwarding {
+        Forwarding::Cross => names.join(" <-> "),
+        Forwarding::Switch(_) => format!("a switch of {}", names.join(", ")),
+    }
+}
+
+/// Ctrl-C or SIGTERM; the second ends the process at once.
+fn signals() -> Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+    let (sender, receiver) = channel();
+    let watch = move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            let _ = sender.send(()); // it may be stopping already
+        }
+        if let Some(signal) = signals.next() {
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+    Ok(receiver)
+}
+
+/// Waits for the end, and shows meanwhile what passes.
+fn watch(engine: &Engine, signals: &Receiver<()>, longest: Option<Duration>, quiet: bool) {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
+    let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
+    loop {
+        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
+        let over = longest.is_some_and(|longest| began.elapsed() >= longest);
+        if stopped || over || engine.ended() {
+            bar.finish_and_clear();
+            return;
+        }
+        if shown.elapsed() >= LIVE && !bar.is_hidden() {
+            let since = shown.elapsed().as_secs_f64();
+            shown = Instant::now();
+            if let Ok(report) = engine.report() {
+                bar.set_message(live(&report, since, &mut before));
+            }
+        }
+    }
+}
+
+fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> String {
+    let line = |line: &LineReport| {
+        let bytes = line.counters.left.bytes;
+        let more = bytes - before.insert(line.to.clone(), bytes).unwrap_or(0);
+        let (queue, drops) = (megabytes(line.counters.queue), line.counters.drops.total());
+        format!("to {}: {:.1} Mb/s, {queue:.1} MB wait, {drops} dropped", line.to, megabytes(more) * 8.0 / seconds)
+    };
+    report.lines.iter().map(line).collect::<Vec<_>>().join(" | ")
+}
+
+/// The counters, for people.
+fn text(report: &Report) -> Vec<String> {
+    let mut lines = vec![format!("{:.1} s", report.seconds)];
+    for LineReport { to, counters, lateness } in &report.lines {
+        let (left, drops) = (counters.left, counters.drops);
+        lines.push(format!(
+            "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \
+             memory, {} refused)",
+            counters.arrived.segments,
+            megabytes(counters.arrived.bytes),
+            left.segments,
+            megabytes(left.bytes),
+            drops.total(),
+            drops.loss,
+            drops.buffer,
+            drops.memory,
+            drops.refused,
+        ));
+        lines.push(format!(
+            "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late on average, {:.1} ms at worst",
+            megabytes(counters.queue_max),
+            counters.duplicated,
+            counters.corrupted,
+            counters.reordered,
+            lateness.mean().as_secs_f64() * 1e6,
+            Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
+        ));
+        for (flow, counted) in &counters.flows {
+            lines.push(format!(
+                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most",
+                counted.left.segments,
+                megabytes(counted.left.bytes),
+                counted.drops.total(),
+                megabytes(counted.queue_max),
+            ));
+        }
+    }
+    if let Some(switch) = report.switch {
+        lines.push(format!(
+            "switch: {} packets to their station, {} flooded, {} stayed; {} stations",
+            switch.forwarded, switch.flooded, switch.filtered, switch.stations
+        ));
+    }
+    lines
+}
+
+#[expect(clippy::cast_precision_loss, reason = "megabytes to be read by people")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
