@@ -133,6 +133,12 @@ impl Commands {
         self.running[job].status
     }
 
+    /// Whether a command ended, and its last lines were taken.
+    #[must_use]
+    pub fn is_done(&self, job: usize) -> bool {
+        self.running[job].pending == 0
+    }
+
     /// Whether everything has happened: all commands ended, and their last lines were taken.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -169,6 +169,10 @@ impl Drop for Standing {
 /// # Errors
 /// No such lab; rights are missing; its owner does not do it; the kernel refuses.
 pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
+    let unknown = || Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
+    if dir.read(lab)?.is_none() {
+        return Err(unknown());
+    }
     let mut owner = None;
     let begun = Instant::now();
     let _lock = loop {
@@ -194,7 +198,7 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
             take_down(dir, &state)
         }
         None if owner.is_some() => Ok(Vec::new()),
-        None => Err(Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) }),
+        None => Err(unknown()),
     }
 }
 

@@ -117,6 +117,7 @@ impl StateDir {
 
     /// The state of a lab, if it has one.
     pub(super) fn read(&self, lab: &str) -> Result<Option<State>, Error> {
+        check_name(lab)?;
         let path = self.file(lab);
         let mut text = String::new();
         match File::open(&path).and_then(|file| file.take(MAX_STATE_BYTES + 1).read_to_string(&mut text)) {
@@ -160,10 +161,7 @@ impl StateDir {
 
     /// Takes the lock of a lab; `None` when its owner lives.
     pub(super) fn lock(&self, lab: &str) -> Result<Option<Lock>, Error> {
-        if !is_name(lab) {
-            let what = format!("{lab:?} {NAME_RULE}");
-            return Err(super::Unfit { place: "name".to_owned(), what }.into());
-        }
+        check_name(lab)?;
         let path = self.0.join(format!("{lab}.lock"));
         let open = || {
             DirBuilder::new().recursive(true).mode(0o755).create(&self.0)?;
@@ -177,4 +175,12 @@ impl StateDir {
             Err(error) => Err(Error::refused(format!("lock {}", path.display()))(error.into())),
         }
     }
+}
+
+fn check_name(lab: &str) -> Result<(), Error> {
+    if is_name(lab) {
+        return Ok(());
+    }
+    let what = format!("{lab:?} {NAME_RULE}");
+    Err(super::Unfit { place: "name".to_owned(), what }.into())
 }
