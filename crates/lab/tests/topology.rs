@@ -164,7 +164,7 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
             "box.other.ports[1]: box wan has no port other",
             "add \"other\" to box.wan",
         ),
-        ("[box.other]\nports = [\"left\"]", "box.other: 1 ports", "a box has two"),
+        ("[box.other]\nports = [\"left\"]", "box.other: ports given: 1", "a box has two"),
         ("[box.left]\nports = [\"right\"]", "box.left: a host has the same name", "rename"),
         ("[box.wan.to.middle]\ndelay = \"1ms\"", "box.wan.to.middle: no port of that name", "they are left, right"),
         ("[box.wan.to.left]\nrate = \"0b/s\"", "box.wan.to.left: rate \"0b/s\"", "such as 2Gb/s"),
