@@ -16,18 +16,12 @@ const OPERATIONS: u64 = 3_000;
 fn server(listen: &str) -> (Server, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let options = ServerOptions {
-        coordinator: "tcp:host=127.0.0.1,port=0".into(),
-        embedded: true,
         listen: vec![listen.into()],
         memory: MEMORY,
         disk: 3 * MEMORY,
-        data: folder.path().to_owned(),
         durability: Durability::None,
-        idle: Mode::Adaptive,
-        cores: Vec::new(),
-        metrics: None,
         timed: true,
-        counted: None,
+        ..ServerOptions::alone(folder.path())
     };
     (Server::start(&options).expect("a server"), folder)
 }

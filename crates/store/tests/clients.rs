@@ -1,26 +1,12 @@
 //! Clients of a real server: futures, servers that go away and come back, a coordinator elsewhere.
 
 use sprat_client::{AsyncClient, Client, Condition, Error, Options};
-use sprat_net::Mode;
-use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_store::server::{Server, ServerOptions};
 use std::path::Path;
 use std::time::Duration;
 
 fn options(data: &Path, listen: &str) -> ServerOptions {
-    ServerOptions {
-        coordinator: "tcp:host=127.0.0.1,port=0".into(),
-        embedded: true,
-        listen: vec![listen.into()],
-        memory: 64 << 20,
-        disk: 256 << 20,
-        data: data.to_owned(),
-        durability: Durability::Sync,
-        idle: Mode::Adaptive,
-        cores: Vec::new(),
-        metrics: None,
-        timed: false,
-        counted: None,
-    }
+    ServerOptions { listen: vec![listen.into()], ..ServerOptions::alone(data) }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]

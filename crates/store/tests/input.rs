@@ -3,29 +3,11 @@
 use sprat_client::{Client, Error, Options};
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Mode;
-use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_store::server::{Server, ServerOptions};
 use sprat_wire::op::Request;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-
-fn options(data: &Path) -> ServerOptions {
-    ServerOptions {
-        coordinator: "tcp:host=127.0.0.1,port=0".into(),
-        embedded: true,
-        listen: vec!["fast+udp:host=127.0.0.1,port=0".into()],
-        memory: 64 << 20,
-        disk: 256 << 20,
-        data: data.to_owned(),
-        durability: Durability::Sync,
-        idle: Mode::Adaptive,
-        cores: Vec::new(),
-        metrics: None,
-        timed: false,
-        counted: None,
-    }
-}
 
 fn client(server: &Server) -> Client {
     Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
@@ -34,7 +16,7 @@ fn client(server: &Server) -> Client {
 #[test]
 fn a_log_that_the_kernel_still_holds_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&options(dir.path())).unwrap();
+    let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
     let mut before = client(&server);
     let table = before.create_table("t").unwrap();
     before.put(table, b"k", b"v").unwrap();
@@ -49,7 +31,7 @@ fn a_log_that_the_kernel_still_holds_is_waited_for() {
             released.store(true, Ordering::Release);
             drop(held);
         });
-        let server = Server::start(&options(dir.path())).unwrap();
+        let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
         assert!(released.load(Ordering::Acquire), "it was opened while another could still write");
         server
     });
@@ -64,7 +46,10 @@ fn a_port_in_use_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let options = ServerOptions { listen: vec![format!("fast+udp:host=127.0.0.1,port={port}")], ..options(dir.path()) };
+    let options = ServerOptions {
+        listen: vec![format!("fast+udp:host=127.0.0.1,port={port}")],
+        ..ServerOptions::alone(dir.path())
+    };
     let error = Server::start(&options).err().expect("refused").to_string();
     assert!(error.contains(&port.to_string()), "{error}");
     drop(taken);
@@ -74,7 +59,7 @@ fn a_port_in_use_is_named() {
 #[test]
 fn much_more_disk_than_the_memory_can_list_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
-    let options = ServerOptions { disk: 1 << 40, ..options(dir.path()) };
+    let options = ServerOptions { disk: 1 << 40, ..ServerOptions::alone(dir.path()) };
     let server = Server::start(&options).unwrap();
     let mut client = client(&server);
     let table = client.create_table("t").unwrap();
@@ -86,7 +71,8 @@ fn much_more_disk_than_the_memory_can_list_is_no_error() {
 fn the_least_disk_that_is_asked_for_is_enough() {
     let dir = tempfile::tempdir().unwrap();
     for memory in [8 << 20, 64 << 20, 100 << 20, 256 << 20] {
-        let options = ServerOptions { memory, disk: 1 << 20, ..options(&dir.path().join(memory.to_string())) };
+        let options =
+            ServerOptions { memory, disk: 1 << 20, ..ServerOptions::alone(&dir.path().join(memory.to_string())) };
         let error = Server::start(&options).err().expect("refused").to_string();
         let needed = error.split("give --disk ").nth(1).and_then(|rest| rest.split('M').next()).expect("a size");
         let options = ServerOptions { disk: needed.parse::<u64>().unwrap() << 20, ..options };
@@ -97,14 +83,14 @@ fn the_least_disk_that_is_asked_for_is_enough() {
 #[test]
 fn a_log_that_is_gone_is_not_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
-    Server::start(&options(dir.path())).unwrap().stop().unwrap();
+    Server::start(&ServerOptions::alone(dir.path())).unwrap().stop().unwrap();
     let log = dir.path().join("log.sprat");
     std::fs::rename(&log, dir.path().join("elsewhere")).unwrap();
-    let error = Server::start(&options(dir.path())).err().expect("refused").to_string();
+    let error = Server::start(&ServerOptions::alone(dir.path())).err().expect("refused").to_string();
     assert!(error.contains("log.sprat: missing"), "{error}");
     assert!(!log.exists());
     std::fs::rename(dir.path().join("elsewhere"), &log).unwrap();
-    Server::start(&options(dir.path())).unwrap().stop().unwrap();
+    Server::start(&ServerOptions::alone(dir.path())).unwrap().stop().unwrap();
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Several nodes in one process: what they share, which is next to nothing, and what of it a restart finds again.
 
 use sprat_client::{Client, Options, Table};
-use sprat_net::Mode;
-use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_store::server::{Server, ServerOptions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,20 +12,8 @@ const MEMORY: u64 = 192 << 20;
 const TABLES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 fn options(data: &Path, nodes: usize) -> ServerOptions {
-    ServerOptions {
-        coordinator: "tcp:host=127.0.0.1,port=0".into(),
-        embedded: true,
-        listen: vec!["fast+udp:host=127.0.0.1,port=0".into(); nodes],
-        memory: MEMORY,
-        disk: 768 << 20,
-        data: data.to_owned(),
-        durability: Durability::Sync,
-        idle: Mode::Adaptive,
-        cores: Vec::new(),
-        metrics: None,
-        timed: false,
-        counted: None,
-    }
+    let alone = ServerOptions::alone(data);
+    ServerOptions { listen: vec![alone.listen[0].clone(); nodes], memory: MEMORY, disk: 768 << 20, ..alone }
 }
 
 fn client(server: &Server) -> Client {

@@ -1,27 +1,14 @@
 //! A whole server over real sockets and a real disk, through the client.
 
 use sprat_client::{Client, Condition, Error, Options};
-use sprat_net::Mode;
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
 
 const MEMORY: u64 = 64 << 20;
 
 fn options(data: &Path, transport: &str, durability: Durability) -> ServerOptions {
-    ServerOptions {
-        coordinator: "tcp:host=127.0.0.1,port=0".into(),
-        embedded: true,
-        listen: vec![format!("{transport}:host=127.0.0.1,port=0")],
-        memory: MEMORY,
-        disk: 256 << 20,
-        data: data.to_owned(),
-        durability,
-        idle: Mode::Adaptive,
-        cores: Vec::new(),
-        metrics: None,
-        timed: false,
-        counted: None,
-    }
+    let listen = vec![format!("{transport}:host=127.0.0.1,port=0")];
+    ServerOptions { listen, memory: MEMORY, durability, ..ServerOptions::alone(data) }
 }
 
 fn client(server: &Server) -> Client {

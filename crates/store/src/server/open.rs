@@ -70,6 +70,26 @@ pub struct Restored {
 }
 
 impl ServerOptions {
+    /// A small server that is a cluster by itself: 64 MB of memory and 256 MB of disk, every write durable, at ports of
+    /// the loopback that the kernel chooses.
+    #[must_use]
+    pub fn alone(data: &Path) -> Self {
+        Self {
+            coordinator: "tcp:host=127.0.0.1,port=0".into(),
+            embedded: true,
+            listen: vec!["fast+udp:host=127.0.0.1,port=0".into()],
+            memory: 64 << 20,
+            disk: 256 << 20,
+            data: data.to_owned(),
+            durability: Durability::Sync,
+            idle: Mode::Adaptive,
+            cores: Vec::new(),
+            metrics: None,
+            timed: false,
+            counted: None,
+        }
+    }
+
     /// The part of memory and disk that is each node's.
     fn divided(&self) -> (u64, u64) {
         let nodes = self.listen.len() as u64;
