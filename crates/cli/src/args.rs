@@ -1,4 +1,5 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
+#![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
 mod lab;
 mod lab_up;
