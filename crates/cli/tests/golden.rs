@@ -60,6 +60,7 @@ const COMMANDS: [&[&str]; 32] = [
     &["bench", "store"],
     &["bench", "bypass"],
     &["bench", "breakdown"],
+    &["bench", "lab"],
     &["bench", "distribution"],
     &["bench", "jitter"],
     &["demo"],
