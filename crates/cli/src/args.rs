@@ -1,6 +1,7 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 
 mod lab;
+mod lab_up;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use lab::{LabCommand, LabRunArgs};
+pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]

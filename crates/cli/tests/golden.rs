@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 32] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -67,6 +67,10 @@ const COMMANDS: [&[&str]; 32] = [
     &["sim"],
     &["lab"],
     &["lab", "run"],
+    &["lab", "up"],
+    &["lab", "down"],
+    &["lab", "ls"],
+    &["lab", "topologies"],
     &["completions"],
     &["man"],
 ];
@@ -172,6 +176,14 @@ fn mistakes_are_explained() {
         "lab run --port tap:a0 --port tap:b0 --to c0:rate=2Gb/s",
         "lab run --port tap:a0 --port tap:b0 --to b0:latency=1ms",
         "lab run --config no/such.toml",
+        "lab up",
+        "lab up three-sites",
+        "lab up no/such.toml",
+        "lab up two-sites -- true",
+        "lab up two-sites --in middle -- true",
+        "lab up two-sites --name UP",
+        "lab down nothing --state no/such/folder",
+        "lab topologies three-sites",
         "get users alice -C nowhere",
         "get users alice -C tcp:host=127.0.0.1",
         "get users alice -C fast+ib:host=127.0.0.1,port=1",

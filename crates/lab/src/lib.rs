@@ -6,15 +6,22 @@
 //! a rate, a delay; it has neither clock nor port of its own. The [`switch`] says which lines a frame
 //! goes to. A [`port`] reads and writes frames; the [`engine`] turns the wheel; a [`config`] says
 //! what there is, in words of flags and of TOML.
+//!
+//! Around the box: a [`filter`] picks packets, a [`capture`] writes down what passes, [`hosts`] are what
+//! the box is between; a [`topology`] says all of it in one file.
 
+pub mod capture;
 pub mod chance;
 pub mod config;
 pub mod engine;
+pub mod filter;
 pub mod frame;
+pub mod hosts;
 pub mod line;
 pub mod memory;
 pub mod port;
 pub mod switch;
 pub mod time;
+pub mod topology;
 
 pub use time::Time;

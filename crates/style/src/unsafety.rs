@@ -27,6 +27,10 @@ pub const PLACES: &[Place] = &[
         path: "crates/lab/src/port/sys.rs",
         reason: "requests that make and set up interfaces, and packet sockets",
     },
+    Place {
+        path: "crates/lab/src/filter/libpcap.rs",
+        reason: "libpcap is a C library; its compiler's program is copied, verified, and run in safe code",
+    },
     Place { path: "crates/net/src/stamp.rs", reason: "reads the processor's time stamp counter" },
     Place {
         path: "crates/net/tests/no_allocation.rs",

@@ -1,5 +1,6 @@
 //! `lab`: the network box.
 
+use super::lab_up::{LabDownArgs, LabLsArgs, LabTopologiesArgs, LabUpArgs};
 use clap::{Args, Subcommand};
 use sprat_lab::config::{LineWords, Word};
 use std::path::PathBuf;
@@ -8,6 +9,14 @@ use std::path::PathBuf;
 pub(crate) enum LabCommand {
     /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
     Run(Box<LabRunArgs>),
+    /// Make the hosts and boxes of a topology, and run commands in them.
+    Up(LabUpArgs),
+    /// Take a lab down, also what a crash left of it.
+    Down(LabDownArgs),
+    /// List the labs that stand.
+    Ls(LabLsArgs),
+    /// List the topologies that come with the program, or print one.
+    Topologies(LabTopologiesArgs),
 }
 
 #[derive(Args, Debug)]

@@ -113,7 +113,7 @@ fn told(config: &BoxConfig) -> String {
 }
 
 /// Ctrl-C or SIGTERM; the second ends the process at once.
-fn signals() -> Result<Receiver<()>> {
+pub(super) fn signals() -> Result<Receiver<()>> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let (sender, receiver) = channel();
     let watch = move || {
@@ -163,7 +163,7 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
 }
 
 /// The counters, for people.
-fn text(report: &Report) -> Vec<String> {
+pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s", report.seconds)];
     for LineReport { to, counters, lateness } in &report.lines {
         let (left, drops) = (counters.left, counters.drops);

@@ -34,7 +34,8 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 }
 
 /// Bytes: `64MB`, `1GiB`, `1500`.
-pub(super) fn size(text: &str) -> Option<u64> {
+#[must_use]
+pub fn size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let scale = match unit {
         "" | "B" => 1.0,

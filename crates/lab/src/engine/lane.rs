@@ -1,8 +1,10 @@
 //! One thread's turns: write what is due, read what has come, and sleep until there is more of either.
 
 use super::control::{Command, Inbox};
+use super::inspect::Inspector;
 use super::report::{InputReport, LaneReport, Lateness, LineReport};
 use super::{EngineError, LATE};
+use crate::filter::{MAX_FILTER_PORTS, Verdict};
 use crate::frame::{Packet, Received};
 use crate::line::Line;
 use crate::memory::{Landing, Memory};
@@ -77,6 +79,7 @@ pub(super) struct Lane {
     pub(super) started: Instant,
     pub(super) inbox: Inbox,
     pub(super) spin: Duration,
+    pub(super) inspector: Inspector,
 }
 
 impl Lane {
@@ -100,6 +103,8 @@ impl Lane {
             let written = self.write();
             let read = self.read()?;
             if !written && !read {
+                let now = self.now();
+                self.inspector.idle(now);
                 self.wait()?;
             }
         }
@@ -141,13 +146,14 @@ impl Lane {
                 match received {
                     Received::Malformed(_) => report.malformed += 1,
                     Received::Exhausted => report.exhausted += 1,
-                    Received::Packet(packet) => {
+                    Received::Packet(mut packet) => {
                         let segments = packet.frame().segments;
                         report.packets += 1;
                         report.arrived.segments += u64::from(segments.count);
                         report.arrived.bytes += segments.bytes();
                         bytes += segments.bytes();
-                        self.forward(at, packet);
+                        let verdict = self.inspector.look(at, &mut packet);
+                        self.pass(at, packet, verdict);
                     }
                 }
                 if bytes >= READ_BYTES {
@@ -156,6 +162,22 @@ impl Lane {
             }
         }
         Ok(any)
+    }
+
+    /// Does what the filter said.
+    fn pass(&mut self, from: usize, packet: Packet, verdict: Verdict) {
+        for (to, output) in self.outputs.iter_mut().enumerate().take(MAX_FILTER_PORTS) {
+            if verdict.mirrors >> to & 1 == 1 {
+                match packet.copy(&mut self.memory) {
+                    Some(copy) => output.line.push(copy, packet.arrived, &mut self.memory),
+                    None => self.inputs[from].report.exhausted += 1,
+                }
+            }
+        }
+        match verdict.dropped {
+            true => packet.free(&mut self.memory),
+            false => self.forward(from, packet),
+        }
     }
 
     fn forward(&mut self, from: usize, packet: Packet) {
@@ -227,6 +249,7 @@ impl Lane {
                 Forward::Cross => None,
                 Forward::Switch(switch) => Some(switch.counters()),
             },
+            filters: self.inspector.counters(),
             memory_cells: self.memory.total() as u64,
             memory_least_free: self.memory.least_free() as u64,
         }

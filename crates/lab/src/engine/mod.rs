@@ -4,6 +4,7 @@
 //! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
 
 mod control;
+mod inspect;
 mod lane;
 mod report;
 
@@ -13,11 +14,13 @@ use crate::port::{Port, PortError};
 use crate::switch::Switch;
 use crate::time::Time;
 use control::{Inbox, Remote, inbox};
+use inspect::Inspector;
 use lane::{Forward, Input, Lane, Output};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use inspect::Inspection;
 pub use report::{InputReport, Lateness, LineReport, Report};
 
 /// Most ports of a box.
@@ -112,6 +115,25 @@ impl Engine {
     /// # Errors
     /// See [`EngineError`].
     pub fn start(plan: Plan) -> Result<Self, EngineError> {
+        Self::start_with(plan, Vec::new())
+    }
+
+    /// How many lanes a box has: as many inspections it can be started with.
+    #[must_use]
+    pub fn lanes(forwarding: Forwarding) -> usize {
+        match forwarding {
+            Forwarding::Cross => 2,
+            Forwarding::Switch(_) => 1,
+        }
+    }
+
+    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. In a box of two ports, the first lane
+    /// is that of the first port's packets.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub fn start_with(plan: Plan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
+        let mut inspections = inspections.into_iter();
         let count = plan.ports.len();
         let fits = match plan.forwarding {
             Forwarding::Cross => count == 2,
@@ -133,13 +155,15 @@ impl Engine {
                 engine.places = vec![(1, 0), (0, 0)];
                 for (from, to) in [(0, 1), (1, 0)] {
                     let inputs = [ports[from].0.clone()];
-                    engine.lane(&inputs, &ports[to..=to], Forward::Cross, plan.memory, plan.spin)?;
+                    let look = Inspector::new(inspections.next().unwrap_or_default(), from, started);
+                    engine.lane(&inputs, &ports[to..=to], Forward::Cross, plan.memory, plan.spin, look)?;
                 }
             }
             Forwarding::Switch(ageing) => {
                 engine.places = (0..count).map(|at| (0, at)).collect();
                 let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
-                engine.lane(&inputs, &ports, Forward::Switch(Switch::new(ageing)), plan.memory, plan.spin)?;
+                let look = Inspector::new(inspections.next().unwrap_or_default(), 0, started);
+                engine.lane(&inputs, &ports, Forward::Switch(Switch::new(ageing)), plan.memory, plan.spin, look)?;
             }
         }
         Ok(engine)
@@ -152,6 +176,7 @@ impl Engine {
         forward: Forward,
         memory: Option<u64>,
         spin: Duration,
+        inspector: Inspector,
     ) -> Result<(), EngineError> {
         let memory = memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings)));
         let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
@@ -164,6 +189,7 @@ impl Engine {
             started: self.started,
             inbox,
             spin,
+            inspector,
         };
         let name = format!("sprat-lane-{}", self.lanes.len());
         let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());

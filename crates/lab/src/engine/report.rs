@@ -1,5 +1,6 @@
 //! What became of everything in a box, for people and for programs.
 
+use crate::filter;
 use crate::line::{Counters, Traffic};
 use crate::switch::SwitchCounters;
 use serde::Serialize;
@@ -65,6 +66,7 @@ pub(super) struct LaneReport {
     pub(super) inputs: Vec<InputReport>,
     pub(super) lines: Vec<LineReport>,
     pub(super) switch: Option<SwitchCounters>,
+    pub(super) filters: Vec<filter::Counters>,
     pub(super) memory_cells: u64,
     pub(super) memory_least_free: u64,
 }
@@ -80,6 +82,8 @@ pub struct Report {
     pub lines: Vec<LineReport>,
     /// What the switch did, where there is one.
     pub switch: Option<SwitchCounters>,
+    /// What each rule of the filter has seen.
+    pub filters: Vec<filter::Counters>,
     /// Cells of packet memory, of all lanes.
     pub memory_cells: u64,
     /// Fewest that were ever free, of all lanes.
@@ -95,6 +99,7 @@ impl Report {
             inputs: Vec::new(),
             lines: Vec::new(),
             switch: None,
+            filters: Vec::new(),
             memory_cells: 0,
             memory_least_free: 0,
             behind: Vec::new(),
@@ -103,6 +108,9 @@ impl Report {
             report.inputs.extend(lane.inputs);
             report.lines.extend(lane.lines);
             report.switch = report.switch.or(lane.switch);
+            // Every lane has all the rules.
+            report.filters.resize(report.filters.len().max(lane.filters.len()), filter::Counters::default());
+            report.filters.iter_mut().zip(lane.filters).for_each(|(sum, seen)| sum.add(seen));
             report.memory_cells += lane.memory_cells;
             report.memory_least_free += lane.memory_least_free;
         }

@@ -123,6 +123,28 @@ impl Packet {
         gather(&self.head, write)
     }
 
+    /// Length of its Ethernet frame: as it is here, not as its segments are on a wire.
+    #[must_use]
+    pub fn ethernet_bytes(&self) -> u32 {
+        self.len.saturating_sub(u32::try_from(VNET_BYTES).expect("ten"))
+    }
+
+    /// Its Ethernet frame in parts.
+    pub fn ethernet(&self) -> impl Iterator<Item = &[u8]> {
+        let mut header = VNET_BYTES;
+        parts(&self.head).map(move |part| &part[std::mem::take(&mut header)..])
+    }
+
+    /// Lets `change` at its headers, from the Ethernet header on, and looks at them anew.
+    ///
+    /// # Errors
+    /// They are those of no frame any more.
+    pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, Malformed> {
+        let result = change(&mut self.head.bytes_mut()[VNET_BYTES..]);
+        self.frame = parse(self.head.bytes(), usize::try_from(self.len).expect("32 bits fit"))?;
+        Ok(result)
+    }
+
     /// Its bytes in one piece.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {

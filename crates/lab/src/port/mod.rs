@@ -103,7 +103,13 @@ enum Kind {
 }
 
 impl Port {
-    /// Its name: that of the interface.
+    /// Calls it something else, where interfaces of several namespaces have one name.
+    #[must_use]
+    pub fn called(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Its name: that of the interface, unless it was called something else.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -38,19 +38,13 @@ pub(super) struct Agent {
 
 /// The agent's thread.
 pub(super) struct Handle {
-    ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
-    /// Tells the thread to end, which it does within the coordinator's longest silence.
-    pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Ends the thread, and waits for it.
-    pub(super) fn stop(self) {
-        self.end();
+    /// Waits for the thread to end, which it does, once told, within the coordinator's longest silence.
+    pub(super) fn join(self) {
+        // A thread that panicked has said so on standard error.
         let _ = self.thread.join();
     }
 }
@@ -105,7 +99,9 @@ impl Agent {
     fn run(mut self, place: &Place, ended: &AtomicBool, ready: &Sender<()>) {
         let mut ready = Some(ready);
         while !ended.load(Ordering::Acquire) {
-            if let Err(error) = self.turn(place) {
+            if let Err(error) = self.turn(place)
+                && !ended.load(Ordering::Acquire)
+            {
                 tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
                 pause(RETRY);
             }
@@ -146,10 +142,14 @@ pub(super) struct Place {
     pub(super) data: Stop,
 }
 
-/// Starts the agent's thread; returns once the master serves its tables.
-pub(super) fn start(coordinator: &Locator, enlisted: Enlisted, place: Place) -> Result<Handle, ServerError> {
-    let ended = Arc::new(AtomicBool::new(false));
-    let (flag, coordinator) = (Arc::clone(&ended), coordinator.clone());
+/// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its tables.
+pub(super) fn start(
+    coordinator: &Locator,
+    enlisted: Enlisted,
+    place: Place,
+    ended: &Arc<AtomicBool>,
+) -> Result<Handle, ServerError> {
+    let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
     let run = move || {
         // The locator that it enlisted with may lack the port that the driver got.
@@ -164,11 +164,12 @@ pub(super) fn start(coordinator: &Locator, enlisted: Enlisted, place: Place) -> 
         }
     };
     let thread = thread::Builder::new().name("sprat-control".into()).spawn(run);
-    let handle = Handle { ended, thread: thread.map_err(ServerError::system("start a thread"))? };
+    let handle = Handle { thread: thread.map_err(ServerError::system("start a thread"))? };
     match waiting.recv_timeout(FIRST_TABLES) {
         Ok(()) => Ok(handle),
         Err(_) => {
-            handle.stop();
+            ended.store(true, Ordering::Release);
+            handle.join();
             Err(ServerError::Log("the coordinator has not told this server its tables".into()))
         }
     }

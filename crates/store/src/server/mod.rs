@@ -112,6 +112,8 @@ pub struct Server {
     /// Nodes, in the order in which they must stop.
     stops: Vec<Stop>,
     agents: Vec<agent::Handle>,
+    /// What ends the agents.
+    ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     ends: Receiver<End>,
     /// Where clients find the coordinator.
@@ -125,12 +127,15 @@ pub struct Server {
 /// A handle by which another thread, or a signal, stops a server.
 #[derive(Clone)]
 pub struct Stopper {
+    /// Told first, so that nobody looks for a coordinator that is about to go.
+    ended: Arc<AtomicBool>,
     stops: Vec<Stop>,
 }
 
 impl Stopper {
     /// Begins to stop: no new requests; those under way end; the log is closed in order.
     pub fn stop(&self) {
+        self.ended.store(true, Ordering::Release);
         self.stops.iter().for_each(Stop::stop);
     }
 }
@@ -195,6 +200,7 @@ impl Server {
         Self {
             stops: Vec::new(),
             agents: Vec::new(),
+            ended: Arc::default(),
             threads: Vec::new(),
             ends,
             coordinator,
@@ -206,7 +212,7 @@ impl Server {
     /// By which the server is stopped.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper { stops: self.stops.clone() }
+        Stopper { ended: Arc::clone(&self.ended), stops: self.stops.clone() }
     }
 
     /// Waits until the server has stopped: because it was told to, or because a part of it failed.
@@ -232,8 +238,8 @@ impl Server {
     }
 
     fn join(&mut self) {
-        self.agents.iter().for_each(agent::Handle::end);
-        self.agents.drain(..).for_each(agent::Handle::stop);
+        self.ended.store(true, Ordering::Release);
+        self.agents.drain(..).for_each(agent::Handle::join);
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on standard error, and `ends` lacks its message.
             let _ = thread.join();

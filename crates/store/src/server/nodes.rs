@@ -74,7 +74,7 @@ impl Server {
         let bound = self.spawn_node(seat, ended, make, close)?;
         let data = self.stops.last().expect("just started").clone();
         let place = agent::Place { locator: bound.to_string(), outbox: outbox.clone(), data: data.clone() };
-        self.agents.push(agent::start(&self.coordinator, enlisted, place)?);
+        self.agents.push(agent::start(&self.coordinator, enlisted, place, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
     }

@@ -1,0 +1,281 @@
+//! `lab up`, `down`, `ls` and `topologies`.
+
+use super::lab::{signals, text};
+use super::{BEHIND, print_json, print_line};
+use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use sprat_lab::capture::Summary;
+use sprat_lab::config::duration;
+use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// How often signals and boxes are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long output is waited for after the end of the command that wrote it.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
+    let longest = match &args.duration {
+        None => None,
+        Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
+    };
+    let mut topology = read(&args.topology)?;
+    if let Some(name) = &args.name {
+        topology.name.clone_from(name);
+    }
+    let lab = topology.lay_out().with_context(|| args.topology.clone())?;
+    let asked = asked(args, &lab.plan)?;
+    // From here on a signal ends the lab in good order.
+    let signals = signals()?;
+    let raised = Raised::up(lab, &dir(&args.state))?;
+    let jobs = raised.jobs(&asked);
+    eprintln!("sprat: {}", told(&topology, raised.hosts().plan()));
+    let hosts: Vec<_> = jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
+    let mut commands = raised.run(&asked)?;
+    if commands.is_over() {
+        eprintln!("sprat: it stands; take it down with Ctrl-C");
+    }
+    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json);
+    let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
+    drop(commands);
+    let ended = raised.down()?;
+    watched?;
+    let kept_up = report(&ended, args.json)?;
+    let failed = statuses.iter().flatten().any(|status| !status.success());
+    Ok(match statuses.first().copied().flatten() {
+        Some(status) if !asked.is_empty() && !status.success() => ExitCode::from(code(status)),
+        _ if asked.is_empty() && failed => ExitCode::FAILURE,
+        _ if !kept_up => ExitCode::from(BEHIND),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
+    let left = take_down(&args.name, &dir(&args.state))?;
+    if args.json {
+        let left: Vec<_> = left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
+        print_json(&json!({ "down": args.name, "left": left }))?;
+    } else {
+        tell_left(&left);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
+    for lab in dir(&args.state).list()? {
+        if args.json {
+            let namespaces = lab.namespaces;
+            print_json(&json!({ "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": namespaces }))?;
+        } else {
+            let state = match lab.alive {
+                true => format!("process {}", lab.owner),
+                false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
+            };
+            print_line(&format!("{:<24} {:>3} namespaces  {state}", lab.name, lab.namespaces.len()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
+    if let Some(name) = &args.name {
+        let found = ready(name).with_context(|| unknown(name))?;
+        match args.json {
+            true => print_json(&json!({ "name": found.name, "toml": found.text }))?,
+            false => print_line(found.text.trim_end())?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for found in READY {
+        let about = Topology::from_toml(found.text)?.about;
+        match args.json {
+            true => print_json(&json!({ "name": found.name, "about": about }))?,
+            false => print_line(&format!("{:<12} {about}", found.name))?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn dir(state: &LabState) -> StateDir {
+    state.dir.as_ref().map_or_else(StateDir::usual, StateDir::at)
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<_> = READY.iter().map(|ready| ready.name).collect();
+    format!("no topology {name:?}: name a file (./{name}.toml), or one of {}", names.join(", "))
+}
+
+/// A file, or one that comes with the program.
+fn read(name: &str) -> Result<Topology> {
+    if let Some(found) = ready(name) {
+        return Ok(Topology::from_toml(found.text)?);
+    }
+    if !Path::new(name).exists() && !name.contains(['/', '.']) {
+        bail!(unknown(name));
+    }
+    let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+    Topology::from_toml(&text).with_context(|| name.to_owned())
+}
+
+/// What the command line wants to have run.
+fn asked(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
+    let Some(host) = &args.host else { return Ok(Vec::new()) };
+    let Some(host) = plan.position(host) else {
+        let names: Vec<_> = plan.hosts.iter().map(|host| &host.name[..]).collect();
+        bail!("--in {host}: no such host; the hosts are {}", names.join(", "))
+    };
+    let command = match &args.command[..] {
+        [text] => text.clone(),
+        words => words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect::<Vec<_>>().join(" "),
+    };
+    Ok(vec![Job { host, command }])
+}
+
+/// What was made, in a line.
+fn told(topology: &Topology, plan: &Plan) -> String {
+    let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
+    let shown = match &namespaces[..] {
+        [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
+        _ => namespaces.join(", "),
+    };
+    format!("lab {}: {} hosts ({shown}), {} boxes", plan.name, topology.hosts.len(), topology.boxes.len())
+}
+
+/// Tells what happens until the lab is to end: its command has, or all have; a signal came; it is time; a box broke.
+fn watch(
+    raised: &Raised,
+    commands: &mut Commands,
+    hosts: &[String],
+    asked: usize,
+    (longest, signals): (Option<Duration>, &Receiver<()>),
+    json: bool,
+) -> Result<()> {
+    let (began, nothing, mut ended) = (Instant::now(), hosts.is_empty(), None::<Instant>);
+    loop {
+        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        // Nothing runs: nothing happens but a signal.
+        let stopped = match nothing {
+            true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
+            false => {
+                commands.next(left).map(|event| tell(&event, hosts, json)).transpose()?;
+                !matches!(signals.try_recv(), Err(TryRecvError::Empty))
+            }
+        };
+        let over = longest.is_some_and(|longest| began.elapsed() >= longest);
+        // What was said last comes before the end is taken for the lab's; what was left in the background can hold
+        // that up only so long.
+        let count = if asked > 0 { asked } else { hosts.len() };
+        if !nothing && (0..count).all(|job| commands.status(job).is_some()) {
+            ended.get_or_insert_with(Instant::now);
+        }
+        let said = (0..count).all(|job| commands.is_done(job));
+        let done = ended.is_some_and(|ended| said || ended.elapsed() >= LAST_WORDS);
+        if stopped || over || done || raised.boxes().any(|(_, engine)| engine.ended()) {
+            return Ok(());
+        }
+    }
+}
+
+fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
+    match event {
+        Event::Line { job, stream, text } if json => {
+            let stream = if *stream == Stream::Output { "output" } else { "error" };
+            let mut line = serde_json::Map::new();
+            line.insert("host".to_owned(), hosts[*job].clone().into());
+            line.insert("stream".to_owned(), stream.into());
+            super::json_bytes(&mut line, "text", text);
+            print_json(&line.into())
+        }
+        Event::Line { job, stream, text } => {
+            let line = [format!("{} | ", hosts[*job]).as_bytes(), text, b"\n"].concat();
+            match stream {
+                Stream::Output => Ok(std::io::stdout().lock().write_all(&line)?),
+                Stream::Error => Ok(std::io::stderr().lock().write_all(&line)?),
+            }
+        }
+        Event::Ended { job, status } if json => {
+            print_json(&json!({ "host": hosts[*job], "ended": code(*status), "how": status.to_string() }))
+        }
+        Event::Ended { job, status } => {
+            eprintln!("sprat: {}: {status}", hosts[*job]);
+            Ok(())
+        }
+    }
+}
+
+/// As a shell tells it: the exit code, or 128 and the signal.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// What became of the boxes; whether all kept up. A box that broke is an error.
+fn report(ended: &Ended, json: bool) -> Result<bool> {
+    let mut kept_up = true;
+    for ended in &ended.boxes {
+        let report = match &ended.report {
+            Ok(report) => report,
+            Err(error) => bail!("box.{}: {error}", ended.name),
+        };
+        kept_up &= report.kept_up();
+        if json {
+            let mut value = serde_json::to_value(report)?;
+            value["box"] = ended.name.clone().into();
+            value["capture"] = ended.capture.as_ref().map_or(Value::Null, json_of_capture);
+            print_json(&value)?;
+        } else {
+            let named = text(report).into_iter().map(|line| format!("box.{}: {line}", ended.name));
+            named
+                .chain(ended.capture.iter().map(|capture| told_capture(&ended.name, capture)))
+                .for_each(|line| eprintln!("{line}"));
+            for (number, filter) in report.filters.iter().enumerate() {
+                let (name, packets, bytes) = (&ended.name, filter.packets, filter.bytes);
+                eprintln!(
+                    "box.{name}: filters[{number}]: {packets} packets, {bytes} bytes, {} without the field",
+                    filter.lacking
+                );
+            }
+        }
+        for why in &report.behind {
+            eprintln!("sprat: box.{} did not keep up: {why}", ended.name);
+        }
+        if let Some(error) = ended.capture.as_ref().and_then(|capture| capture.error.as_ref()) {
+            eprintln!("sprat: box.{}: {error}", ended.name);
+            kept_up = false;
+        }
+        kept_up &= ended.capture.iter().flat_map(|capture| &capture.interfaces).all(|totals| totals.dropped == 0);
+    }
+    tell_left(&ended.left);
+    Ok(kept_up)
+}
+
+fn json_of_capture(capture: &Summary) -> Value {
+    let interfaces: Vec<_> =
+        capture.interfaces.iter().map(|totals| json!({ "seen": totals.seen, "dropped": totals.dropped })).collect();
+    json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
+}
+
+fn told_capture(name: &str, capture: &Summary) -> String {
+    let seen: u64 = capture.interfaces.iter().map(|totals| totals.seen).sum();
+    let dropped: u64 = capture.interfaces.iter().map(|totals| totals.dropped).sum();
+    format!(
+        "box.{name}: captured {} of {seen} packets in {} files, {} bytes",
+        seen - dropped,
+        capture.files.len(),
+        capture.bytes
+    )
+}
+
+fn tell_left(left: &[Left]) {
+    for Left { path, why } in left {
+        eprintln!("sprat: {}: left as it is: {why}", path.display());
+    }
+}

@@ -1,0 +1,162 @@
+//! `sprat lab up` and what belongs to it, by its binary.
+
+mod support;
+
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use support::{Ran, run, skip, sprat};
+
+#[test]
+fn a_command_runs_in_its_host_and_its_exit_code_is_told() {
+    let Some(test) = Test::new("command") else { return };
+    let ran = test.up(&["--in", "left", "--", "echo $SPRAT_HOST at $LEFT_V4; echo oh >&2; exit 3"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.text().contains("left | left at 10.64.0.1\n"), "{ran:?}");
+    assert!(ran.stderr.contains("left | oh\n") && ran.stderr.contains("left: exit status: 3"), "{ran:?}");
+    assert!(ran.stderr.contains("box.wan: to right: "), "what became of the packets is told: {ran:?}");
+    // What it leaves in the background does not keep the lab.
+    assert!(WELL.contains(&test.up(&["--in", "left", "--", "sleep 1000 & true"]).code));
+    let words = test.up(&["--in", "right", "--", "printf", "%s/", "two words", "it's"]);
+    assert!(words.text().contains("right | two words/it's/\n"), "{words:?}");
+    test.assert_gone();
+}
+
+#[test]
+fn json_is_a_value_on_each_line() {
+    let Some(test) = Test::new("json") else { return };
+    let ran = test.up(&["--json", "--in", "left", "--", "echo said; kill -9 $$"]);
+    assert_eq!(ran.code, Some(137), "{ran:?}");
+    let values: Vec<Value> = ran.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(values[0], serde_json::json!({ "host": "left", "stream": "output", "text": "said" }));
+    assert_eq!((&values[1]["host"], &values[1]["ended"]), (&"left".into(), &137.into()));
+    assert_eq!(values[2]["box"], "wan");
+    assert_eq!(values[2]["lines"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn it_stands_until_a_signal_and_is_listed() {
+    let Some(test) = Test::new("signal") else { return };
+    let child = sprat().args(test.arguments(&[])).stderr(Stdio::piped()).process_group(0).spawn().expect("starts");
+    let mut child = mortal(child);
+    let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.expect("text").contains("it stands")), "it says when it does");
+    let listed: Value =
+        serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok()).expect("one");
+    assert_eq!((&listed["name"], &listed["alive"]), (&test.name.clone().into(), &true.into()));
+    assert_eq!(listed["owner"], child.0.id());
+    assert!(test.namespaces().iter().all(|path| path.exists()));
+
+    let again = test.up(&[]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.stderr.contains("stands already, made by process"), "{again:?}");
+
+    assert_eq!(run(&["lab", "down", &test.name, "--state", &test.state()]).ok(), "");
+    assert!(WELL.contains(&child.0.wait().expect("waited for").code()), "the signal that down sent ends it well");
+    test.assert_gone();
+}
+
+#[test]
+fn what_a_killed_one_left_is_told_and_taken_down() {
+    let Some(test) = Test::new("killed") else { return };
+    let child = sprat().args(test.arguments(&[])).stderr(Stdio::piped()).process_group(0).spawn().expect("starts");
+    let mut child = mortal(child);
+    let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.expect("text").contains("it stands")));
+    child.0.kill().expect("killed");
+    child.0.wait().expect("waited for");
+    let listed = run(&["lab", "ls", "--state", &test.state()]);
+    assert!(listed.ok().contains(&format!("sprat lab down {}", test.name)), "{listed:?}");
+    run(&["lab", "down", &test.name, "--state", &test.state()]).ok();
+    test.assert_gone();
+}
+
+#[test]
+fn commands_of_the_hosts_run_and_a_failure_is_told() {
+    let Some(test) = Test::new("hosts") else { return };
+    let file = test.folder.path().join("lab.toml");
+    let text = r#"
+        name = "x"
+        [host.left]
+        run = "exit 1"
+        [host.right]
+        run = "echo fine"
+        [[cable]]
+        ends = ["left", "right"]
+    "#;
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("text");
+    let ran = run(&["lab", "up", file, "--name", &test.name, "--state", &test.state()]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.text().contains("right | fine\n") && ran.stderr.contains("left: exit status: 1"), "{ran:?}");
+    std::fs::write(file, text.replace("exit 1", "sleep 1000")).expect("written");
+    let ran = run(&["lab", "up", file, "--name", &test.name, "--state", &test.state(), "--duration", "100ms"]);
+    assert_eq!(ran.code, Some(0), "what was still running is no failure: {ran:?}");
+    test.assert_gone();
+}
+
+struct Test {
+    name: String,
+    folder: tempfile::TempDir,
+}
+
+impl Test {
+    fn new(what: &str) -> Option<Self> {
+        let missing = sprat_lab::hosts::missing_privileges();
+        if !missing.is_empty() || !Path::new("/dev/net/tun").exists() {
+            skip(&format!("sprat lab up: needs /dev/net/tun, {}", missing.join(" and ")));
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a directory");
+        Some(Self { name: format!("t{}-{what}", std::process::id()), folder })
+    }
+
+    fn state(&self) -> String {
+        self.folder.path().join("labs").to_str().expect("text").to_owned()
+    }
+
+    fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let state = self.state();
+        let usual = ["lab", "up", "two-sites", "--name", &self.name, "--state", &state];
+        usual.iter().chain(more).map(|&word| word.to_owned()).collect()
+    }
+
+    fn up(&self, more: &[&str]) -> Ran {
+        let arguments = self.arguments(more);
+        run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn namespaces(&self) -> Vec<PathBuf> {
+        ["left", "right"].iter().map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.name))).collect()
+    }
+
+    fn assert_gone(&self) {
+        assert!(self.namespaces().iter().all(|path| !path.exists()));
+        assert_eq!(run(&["lab", "ls", "--state", &self.state()]).ok(), "");
+    }
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        let _ = sprat_lab::hosts::down(&self.name, &sprat_lab::hosts::StateDir::at(self.state()));
+    }
+}
+
+/// Exit codes of a lab that went well, and of one on a machine that was too busy for it.
+const WELL: [Option<i32>; 2] = [Some(0), Some(7)];
+
+/// A process that does not outlive its test.
+struct Mortal(std::process::Child);
+
+fn mortal(child: std::process::Child) -> Mortal {
+    Mortal(child)
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,95 @@
+//! What stands on the way of the packets.
+
+use super::block;
+use super::writer::{Shared, Slab};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+/// After how many nanoseconds a block of memory that is not full is written all the same.
+pub const FLUSH_NANOS: u64 = 200_000_000;
+
+/// A packet that passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Number of the interface.
+    pub interface: usize,
+    /// When, in nanoseconds since 1970.
+    pub at: u64,
+    /// Its bytes, from the Ethernet header on.
+    pub length: u32,
+    /// Of a super-packet: how many frames it is on a wire, and bytes of payload in each but the last.
+    pub segments: Option<(u32, u16)>,
+}
+
+/// Takes packets, and never waits. One thread's own.
+#[derive(Debug)]
+pub struct Recorder {
+    pub(super) number: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) full: SyncSender<Slab>,
+    pub(super) empty: Receiver<Vec<u8>>,
+    pub(super) filling: Option<Vec<u8>>,
+    pub(super) comment: String,
+    /// Stamp of the first packet in the block that is being filled.
+    pub(super) since: u64,
+}
+
+impl Recorder {
+    /// Records a packet, whose bytes come in parts; says whether there was memory for it. Nothing is allocated.
+    ///
+    /// # Panics
+    /// When there is no such interface, or the parts are shorter than the packet.
+    pub fn record<'a>(&mut self, seen: &Seen, parts: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let counts = &self.shared.counts[seen.interface];
+        counts.seen.fetch_add(1, Ordering::Relaxed);
+        let captured = usize::try_from(seen.length.min(self.shared.snap)).expect("32 bits fit");
+        if !self.make_room(block::packet_room(captured), seen.at) {
+            self.shared.counts[seen.interface].dropped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.comment.clear();
+        if let Some((count, size)) = seen.segments {
+            let _ = write!(self.comment, "super-packet: {count} segments of up to {size} bytes of payload");
+        }
+        let interface = u32::try_from(seen.interface).expect("interfaces are few");
+        let to = self.filling.as_mut().expect("has room");
+        block::packet(to, interface, seen.at, (captured, seen.length), parts, &self.comment);
+        true
+    }
+
+    /// Has what was recorded written if the first of it is [`FLUSH_NANOS`] old: for moments when little passes.
+    pub fn flush(&mut self, now: u64) {
+        if now.saturating_sub(self.since) >= FLUSH_NANOS {
+            self.hand_over();
+        }
+    }
+
+    fn make_room(&mut self, room: usize, at: u64) -> bool {
+        if self.filling.as_ref().is_some_and(|slab| slab.capacity() - slab.len() < room) {
+            self.hand_over();
+        }
+        if self.filling.is_none() {
+            self.filling = self.empty.try_recv().ok();
+            self.since = at;
+        }
+        self.filling.is_some()
+    }
+
+    fn hand_over(&mut self) {
+        match self.filling.take() {
+            Some(slab) if !slab.is_empty() => {
+                // There is a place for every slab there is: it fails only when the writer is gone, and says so itself.
+                let _ = self.full.try_send(Slab { from: self.number, bytes: slab });
+            }
+            unused => self.filling = unused,
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}

@@ -1,0 +1,160 @@
+//! Network namespaces with names, as `ip netns` knows them: a file in `/run/netns` on which the namespace is mounted.
+
+use super::Error;
+use nix::sched::{CloneFlags, unshare};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where `ip netns` looks.
+const NAMES: &str = "/run/netns";
+
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// How long processes have to end by themselves.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long processes have to go once they were killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Where a namespace has its name.
+pub(super) fn path(name: &str) -> PathBuf {
+    Path::new(NAMES).join(name)
+}
+
+/// Whether something has the name.
+pub(super) fn is_taken(name: &str) -> bool {
+    fs::symlink_metadata(path(name)).is_ok()
+}
+
+/// Makes a namespace and gives it a name. `record` is told its number in between, and may refuse.
+///
+/// # Errors
+/// [`Error::Taken`]: the name is another's. What the kernel, or `record`, refuses.
+pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + Send) -> Result<File, Error> {
+    let path = path(name);
+    let refused = || Error::refused(format!("make the namespace {name}"));
+    DirBuilder::new().recursive(true).mode(0o755).create(NAMES).map_err(refused())?;
+    match File::options().write(true).create_new(true).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Taken { path }),
+        file => drop(file.map_err(refused())?),
+    }
+    // A thread that left its namespace is of no use to anybody else.
+    on_a_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from).map_err(refused())?;
+        let own = File::open(OWN).map_err(refused())?;
+        record(own.metadata().map_err(refused())?.ino())?;
+        mount_bind(OWN, &path).map_err(io::Error::from).map_err(refused())?;
+        Ok(own)
+    })
+}
+
+/// What stands under a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Found {
+    Nothing,
+    /// A file, on which no namespace is mounted: its maker was stopped in between.
+    Bare,
+    Namespace(u64),
+    Other,
+}
+
+pub(super) fn find(name: &str) -> io::Result<Found> {
+    let file = match fs::symlink_metadata(path(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        file => file?,
+    };
+    // All namespaces lie in one filesystem of the kernel's.
+    let kernel = fs::metadata(OWN)?.dev();
+    Ok(match file.dev() == kernel {
+        true => Found::Namespace(file.ino()),
+        false if file.is_file() && file.len() == 0 => Found::Bare,
+        false => Found::Other,
+    })
+}
+
+/// Takes a namespace's name away, with which it goes if nobody lives in it.
+pub(super) fn remove(name: &str) -> Result<(), Error> {
+    let path = path(name);
+    let refused = || Error::refused(format!("remove {}", path.display()));
+    match unmount(&path, UnmountFlags::DETACH) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+        Err(error) => return Err(refused()(error.into())),
+    }
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(refused()),
+    }
+}
+
+/// Ends all processes that live in a namespace, by its number: politely, then not.
+///
+/// # Errors
+/// Some are still there.
+pub(super) fn evict(inode: u64) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let residents = residents(inode)?;
+        if residents.is_empty() {
+            return Ok(());
+        }
+        let waited = begun.elapsed();
+        if waited > GRACE + PATIENCE {
+            return Err(io::Error::other(format!("processes {residents:?} do not end")));
+        }
+        let signal = if waited < GRACE { Signal::TERM } else { Signal::KILL };
+        for pid in residents {
+            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            // Looked at again under a handle that stays with the process: the number may be another's by now.
+            if lives_in(pid, inode) {
+                let _ = pidfd_send_signal(process, signal);
+            }
+        }
+        #[expect(clippy::disallowed_methods, reason = "a control thread that waits for processes to end")]
+        thread::sleep(GLANCE);
+    }
+}
+
+fn residents(inode: u64) -> io::Result<Vec<Pid>> {
+    let own = rustix::process::getpid();
+    let numbers = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let processes = numbers.filter_map(Pid::from_raw);
+    Ok(processes.filter(|&pid| pid != own && lives_in(pid, inode)).collect())
+}
+
+fn lives_in(pid: Pid, inode: u64) -> bool {
+    // Of a process that ended and was not waited for, there is nothing to see here.
+    fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero())).is_ok_and(|file| file.ino() == inode)
+}
+
+/// Does something inside a namespace, on a thread of its own: what it opens or starts belongs to that namespace.
+///
+/// # Errors
+/// The namespace cannot be entered.
+///
+/// # Panics
+/// When `work` does.
+pub fn within<R: Send>(namespace: impl AsFd + Sync, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+    on_a_thread(|| {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(work())
+    })
+}
+
+fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    match thread::scope(|scope| scope.spawn(work).join()) {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}

@@ -1,0 +1,234 @@
+//! What a lab is to consist of, in full: nothing left to be chosen when it is made.
+
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Most hosts of a lab.
+pub const MAX_HOSTS: usize = 256;
+
+/// Most interfaces of a host.
+pub const MAX_INTERFACES: usize = 64;
+
+/// Most cables of a lab.
+pub const MAX_CABLES: usize = 1_024;
+
+/// Most routes of a host.
+pub const MAX_ROUTES: usize = 64;
+
+/// Most sysctls of a host.
+pub const MAX_SYSCTLS: usize = 64;
+
+/// Longest name of a lab, or of a host, in bytes.
+pub const MAX_NAME: usize = 32;
+
+/// Longest name of an interface, in bytes: the kernel's limit.
+pub const MAX_INTERFACE_NAME: usize = 15;
+
+/// Longest command of a host, in bytes.
+pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
+
+/// Smallest MTU, in bytes: what IPv6 asks for.
+pub const MIN_MTU: u32 = 1_280;
+
+/// Largest MTU, in bytes: that of a TAP.
+pub const MAX_MTU: u32 = 65_521;
+
+/// Largest TCP window that a host may use unless it is told otherwise, in bytes: enough for 10 Gb/s at 400 ms, twice.
+pub const WINDOW_BYTES: u64 = 1 << 30;
+
+/// A lab.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Plan {
+    /// Its name; see [`is_name`].
+    pub name: String,
+    /// Its hosts; up to [`MAX_HOSTS`].
+    pub hosts: Vec<Host>,
+    /// What is connected without a box between; up to [`MAX_CABLES`].
+    pub cables: Vec<Cable>,
+}
+
+/// A host: a namespace with what is in it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Host {
+    /// Its name; see [`is_name`].
+    pub name: String,
+    /// Its interfaces; up to [`MAX_INTERFACES`].
+    pub interfaces: Vec<Interface>,
+    /// Its routes; up to [`MAX_ROUTES`].
+    pub routes: Vec<Route>,
+    /// Kernel settings below `/proc/sys/net`, by their names after `net.`; up to [`MAX_SYSCTLS`].
+    pub sysctls: BTreeMap<String, String>,
+    /// What a shell is to run in it.
+    pub run: Option<String>,
+}
+
+/// An interface. Who makes it is told by whether a cable ends in it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interface {
+    /// Its name, up to [`MAX_INTERFACE_NAME`] bytes.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// Largest packet, in bytes, [`MIN_MTU`] to [`MAX_MTU`].
+    pub mtu: u32,
+}
+
+/// A way to other networks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Route {
+    /// Where to.
+    pub to: IpNet,
+    /// Over whom.
+    pub via: IpAddr,
+}
+
+/// A pair of interfaces whose frames come out of the other.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cable {
+    /// Its ends.
+    pub ends: [End; 2],
+}
+
+/// An end of a cable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct End {
+    /// Where the host stands in the plan.
+    pub host: usize,
+    /// The interface.
+    pub interface: String,
+}
+
+/// Why a plan cannot be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct Unfit {
+    /// The host or the cable.
+    pub place: String,
+    /// What is wrong, and the mend.
+    pub what: String,
+}
+
+impl Plan {
+    /// Name of the namespace of a host: that of the lab, a hyphen, that of the host.
+    #[must_use]
+    pub fn namespace(&self, host: &Host) -> String {
+        format!("{}-{}", self.name, host.name)
+    }
+
+    /// Where a host stands.
+    #[must_use]
+    pub fn position(&self, host: &str) -> Option<usize> {
+        self.hosts.iter().position(|other| other.name == host)
+    }
+
+    /// Whether it can be made.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: a name, a limit, something that is there twice.
+    pub fn check(&self) -> Result<(), Unfit> {
+        let at = |place: &str, what: String| Err(Unfit { place: place.to_owned(), what });
+        if !is_name(&self.name) {
+            return at("name", format!("{:?} {NAME_RULE}", self.name));
+        }
+        for (what, count, most) in [("hosts", self.hosts.len(), MAX_HOSTS), ("cables", self.cables.len(), MAX_CABLES)] {
+            if count > most {
+                return at(what, format!("{count} are too many; {most} are the limit"));
+            }
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            let place = format!("host.{}", host.name);
+            if !is_name(&host.name) {
+                return at(&place, format!("{:?} {NAME_RULE}", host.name));
+            }
+            if self.position(&host.name) != Some(number) {
+                return at(&place, "there are two of this name; rename one".to_owned());
+            }
+            if let Err(what) = host.check() {
+                return at(&place, what);
+            }
+        }
+        for (number, cable) in self.cables.iter().enumerate() {
+            for end in &cable.ends {
+                let there = self.hosts.get(end.host).and_then(|host| host.interface(&end.interface));
+                if there.is_none() {
+                    return at(&format!("cable {number}"), format!("it ends in {}, which is not there", end.interface));
+                }
+            }
+            let ends = self.cables.iter().flat_map(|cable| &cable.ends);
+            if let Some(twice) = cable.ends.iter().find(|end| ends.clone().filter(|other| other == end).count() > 1) {
+                return at(&format!("cable {number}"), format!("{} has another cable already", twice.interface));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Host {
+    /// An interface, by its name.
+    #[must_use]
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (what, count, most) in [
+            ("interfaces", self.interfaces.len(), MAX_INTERFACES),
+            ("routes", self.routes.len(), MAX_ROUTES),
+            ("sysctls", self.sysctls.len(), MAX_SYSCTLS),
+            ("bytes of command", self.run.as_ref().map_or(0, String::len), MAX_COMMAND_BYTES),
+        ] {
+            if count > most {
+                return Err(format!("{count} {what} are too many; {most} are the limit"));
+            }
+        }
+        for (number, interface) in self.interfaces.iter().enumerate() {
+            let name = &interface.name;
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            if name.is_empty() || name.len() > MAX_INTERFACE_NAME || !name.bytes().all(plain) || name == "lo" {
+                return Err(format!(
+                    "{name:?} is no name for an interface; use 1 to {MAX_INTERFACE_NAME} letters, digits, - and _"
+                ));
+            }
+            if self.interfaces.iter().position(|other| other.name == *name) != Some(number) {
+                return Err(format!("there are two interfaces {name}; rename one"));
+            }
+            if !(MIN_MTU..=MAX_MTU).contains(&interface.mtu) {
+                return Err(format!("an MTU of {} for {name}; use {MIN_MTU} to {MAX_MTU}", interface.mtu));
+            }
+        }
+        for key in self.sysctls.keys() {
+            let plain =
+                |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !key.split('.').all(plain) {
+                return Err(format!(
+                    "{key:?} is no sysctl; name it as behind `net.`, such as ipv4.tcp_no_metrics_save"
+                ));
+            }
+        }
+        self.routes.iter().try_for_each(|route| self.reaches(route))
+    }
+
+    /// A gateway has to be on a network of the host's own.
+    fn reaches(&self, route: &Route) -> Result<(), String> {
+        let Route { to, via } = route;
+        let mut near = self.interfaces.iter().flat_map(|interface| &interface.addresses);
+        if to.addr().is_ipv4() != via.is_ipv4() {
+            return Err(format!("a route to {to} via {via}: one is IPv4 and one IPv6; use the same for both"));
+        }
+        match near.any(|address| address.contains(via)) {
+            true => Ok(()),
+            false => Err(format!("no route to {via}: it is on no network of this host; name a neighbour's address")),
+        }
+    }
+}
+
+pub(super) const NAME_RULE: &str =
+    "is no name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
+
+/// Whether labs and hosts can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`, with no `-` at either end.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') && !name.ends_with('-')
+}

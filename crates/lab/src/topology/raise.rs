@@ -1,0 +1,167 @@
+//! From a lab on paper to one that runs.
+
+use super::layout::{BoxPlan, FilterPlan, Lab, PortPlan};
+use crate::capture::{Capture, CaptureError, Summary};
+use crate::config::PortSpec;
+use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
+use crate::filter::{CompileError, Compiler, Rule, Rules};
+use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
+use crate::port::{PortError, open_packet, open_tap};
+
+/// A lab that runs. Everything of it ends when it is dropped.
+#[derive(Debug)]
+pub struct Raised {
+    // In the order in which they have to end: boxes hold interfaces in the namespaces of the hosts.
+    boxes: Vec<RaisedBox>,
+    standing: Standing,
+}
+
+#[derive(Debug)]
+struct RaisedBox {
+    name: String,
+    engine: Engine,
+    capture: Option<Capture>,
+}
+
+/// Why a lab does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RaiseError {
+    /// Its hosts cannot be made.
+    #[error(transparent)]
+    Hosts(#[from] hosts::Error),
+    /// A box cannot be made.
+    #[error("box.{0}: {1}")]
+    Box(String, EngineError),
+    /// A filter means nothing, or cannot be compiled here.
+    #[error("box.{0}: {1}")]
+    Filter(String, CompileError),
+    /// Nothing can be written down.
+    #[error("box.{0}: {1}")]
+    Capture(String, CaptureError),
+}
+
+/// What became of a lab.
+#[derive(Debug)]
+pub struct Ended {
+    /// Of its boxes, in the order of their names.
+    pub boxes: Vec<BoxEnd>,
+    /// What could not be taken down because it is another's.
+    pub left: Vec<Left>,
+}
+
+/// What became of a box.
+#[derive(Debug)]
+pub struct BoxEnd {
+    /// Its name.
+    pub name: String,
+    /// What became of the packets, or what ended it.
+    pub report: Result<Report, EngineError>,
+    /// What was written down.
+    pub capture: Option<Summary>,
+}
+
+impl Raised {
+    /// Compiles the filters, makes the hosts, opens the ports of the boxes in them, gives the interfaces their addresses, and lets
+    /// the boxes run.
+    ///
+    /// # Errors
+    /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was made by then is gone
+    /// again.
+    pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
+        // What can be wrong without hosts is found before there are any.
+        let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
+        let mut standing = Standing::make(lab.plan, dir)?;
+        let mut opened = Vec::new();
+        for (plan, rules) in lab.boxes.into_iter().zip(rules) {
+            let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
+            let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            opened.push((plan, ports, rules));
+        }
+        // TAPs are there now; packets that come before a box runs wait in them.
+        standing.configure()?;
+        let mut boxes = Vec::new();
+        for (BoxPlan { name, ports: words, forwarding, memory, capture, .. }, ports, rules) in opened {
+            let lanes = Engine::lanes(forwarding);
+            let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
+            let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
+            let mut recorders = recorders.into_iter().flatten();
+            let look = |_| Inspection {
+                rules: Rules::new(rules.clone()).expect("the layout has no more than fit"),
+                recorder: recorders.next(),
+            };
+            let inspections = (0..lanes).map(look).collect();
+            let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
+            let plan = Plan { ports, forwarding, memory, spin: SPIN };
+            match Engine::start_with(plan, inspections) {
+                Ok(engine) => boxes.push(RaisedBox { name, engine, capture }),
+                Err(error) => return Err(RaiseError::Box(name, error)),
+            }
+        }
+        Ok(Self { boxes, standing })
+    }
+
+    /// Its hosts.
+    #[must_use]
+    pub fn hosts(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Its boxes, with their names.
+    pub fn boxes(&self) -> impl Iterator<Item = (&str, &Engine)> {
+        self.boxes.iter().map(|raised| (&raised.name[..], &raised.engine))
+    }
+
+    /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are those of `jobs`, then those of the
+    /// hosts that have something to run.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn run(&self, jobs: &[Job]) -> Result<Commands, hosts::Error> {
+        Commands::start(&self.standing, &self.jobs(jobs))
+    }
+
+    /// The jobs that [`run`](Self::run) starts.
+    #[must_use]
+    pub fn jobs(&self, jobs: &[Job]) -> Vec<Job> {
+        let told = self.standing.plan().hosts.iter().enumerate();
+        let told = told.filter_map(|(host, words)| Some(Job { host, command: words.run.clone()? }));
+        jobs.iter().cloned().chain(told).collect()
+    }
+
+    /// Stops the boxes, and takes everything down.
+    ///
+    /// # Errors
+    /// Something does not go; `sprat lab down` can be tried again.
+    pub fn down(self) -> Result<Ended, hosts::Error> {
+        let end = |RaisedBox { name, engine, capture }| {
+            let report = engine.stop();
+            // Its recorders ended with the box.
+            BoxEnd { name, report, capture: capture.map(Capture::finish) }
+        };
+        let boxes = self.boxes.into_iter().map(end).collect();
+        Ok(Ended { boxes, left: self.standing.down()? })
+    }
+}
+
+/// Compiles the filters of a box; libpcap is looked for where there are any.
+fn rules(plan: &BoxPlan) -> Result<Vec<Rule>, RaiseError> {
+    if plan.filters.is_empty() {
+        return Ok(Vec::new());
+    }
+    let compile = || -> Result<Vec<Rule>, CompileError> {
+        let compiler = Compiler::load()?;
+        let rule = |FilterPlan { expression, from, action }: &FilterPlan| {
+            Ok(Rule { from: *from, program: compiler.compile(expression)?, action: action.clone() })
+        };
+        plan.filters.iter().map(rule).collect()
+    };
+    compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))
+}
+
+fn open(plan: &PortPlan) -> Result<crate::port::Port, PortError> {
+    let port = match &plan.spec {
+        PortSpec::Tap(tap) => open_tap(tap)?,
+        PortSpec::Packet(packet) => open_packet(packet)?,
+    };
+    Ok(port.called(&plan.name))
+}

@@ -1,0 +1,24 @@
+//! Topologies that come with the program.
+
+/// A topology that comes with the program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ready {
+    /// Its name.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const READY: &[Ready] = &[
+    Ready { name: "two-sites", text: include_str!("ready/two-sites.toml") },
+    Ready { name: "merge", text: include_str!("ready/merge.toml") },
+    Ready { name: "switch", text: include_str!("ready/switch.toml") },
+    Ready { name: "chassis", text: include_str!("ready/chassis.toml") },
+];
+
+/// One, by its name.
+#[must_use]
+pub fn ready(name: &str) -> Option<&'static Ready> {
+    READY.iter().find(|ready| ready.name == name)
+}

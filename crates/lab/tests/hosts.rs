@@ -1,0 +1,385 @@
+//! Hosts for real: made, connected, used, and gone again, whatever happens in between.
+
+#![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
+
+use sprat_lab::hosts::{
+    Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
+    missing_privileges, within,
+};
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Long enough for anything that ends at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// In which folder a process that was started as an owner keeps its lab's state, and the lab's name.
+const OWNER: &str = "SPRAT_LAB_TEST_OWNER";
+
+#[test]
+fn two_hosts_reach_each_other_and_leave_nothing() {
+    let Some(test) = Test::new("pair") else { return };
+    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    standing.configure().unwrap();
+    // Addresses are in use at once: a socket can be bound to each, of both families, without waiting.
+    for (host, address) in [(0, "10.64.0.1"), (0, "fd64::1"), (1, "10.64.0.2"), (1, "fd64::2")] {
+        let bound = within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));
+        bound.unwrap().unwrap_or_else(|error| panic!("{address}: {error}"));
+    }
+    for address in ["10.64.0.2", "fd64::2"] {
+        assert_eq!(echo(&standing, address), b"through the cable");
+    }
+    let names = test.names();
+    assert!(names.iter().all(|name| name.exists()), "ip netns knows them");
+    let listed = test.dir.list().unwrap();
+    assert_eq!((&listed[0].name, listed[0].alive, listed[0].owner), (&test.lab, true, std::process::id()));
+    assert!(
+        matches!(Standing::make(test.pair(), &test.dir), Err(Error::Stands { owner, .. }) if owner == std::process::id())
+    );
+
+    assert_eq!(standing.down().unwrap(), []);
+    assert!(names.iter().all(|name| !name.exists()), "and knows them no more");
+    assert_eq!(test.dir.list().unwrap(), []);
+}
+
+#[test]
+fn the_kernel_is_set_as_told() {
+    let Some(test) = Test::new("sysctl") else { return };
+    let mut plan = test.pair();
+    plan.hosts[0].interfaces[0].mtu = 9000;
+    plan.hosts[0].sysctls.insert("ipv4.ip_forward".to_owned(), "1".to_owned());
+    plan.hosts[0].sysctls.insert("ipv4.tcp_rmem".to_owned(), "4096 65536 131072".to_owned());
+    plan.hosts[1].routes.push(Route { to: "0.0.0.0/0".parse().unwrap(), via: "10.64.0.1".parse().unwrap() });
+    plan.hosts[1].routes.push(Route { to: "fd65::/64".parse().unwrap(), via: "fd64::1".parse().unwrap() });
+    let mut standing = Standing::make(plan, &test.dir).unwrap();
+    standing.configure().unwrap();
+    let read = |host: usize, path: &str| {
+        let text = within(standing.namespace(host).as_fd(), || fs::read_to_string(path)).unwrap().unwrap();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(read(0, "/proc/sys/net/ipv4/ip_forward"), ["1"]);
+    assert_eq!(read(1, "/proc/sys/net/ipv4/ip_forward"), ["0"]);
+    assert_eq!(read(0, "/proc/sys/net/ipv4/tcp_rmem"), ["4096", "65536", "131072"]);
+    assert_eq!(read(1, "/proc/sys/net/ipv4/tcp_rmem"), ["4096", "1048576", "1073741824"]);
+    let links = output(&standing, 0, "ip -o link show eth0");
+    assert!(links.contains("mtu 9000") && links.contains("qlen 10000"), "{links}");
+    let routes = output(&standing, 1, "ip route; ip -6 route");
+    assert!(routes.contains("default via 10.64.0.1") && routes.contains("fd65::/64 via fd64::1"), "{routes}");
+}
+
+#[test]
+fn commands_tell_what_they_say_and_how_they_end() {
+    let Some(test) = Test::new("run") else { return };
+    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    standing.configure().unwrap();
+    let job = |host, command: &str| Job { host, command: command.to_owned() };
+    let jobs = [
+        job(0, "echo $SPRAT_LAB $SPRAT_HOST $RIGHT_V4 $RIGHT_V6; printf unended; exit 3"),
+        job(1, "echo wrong >&2; kill -9 $$"),
+        job(1, "yes | head -c 300000 | tr -d '\\n'"),
+    ];
+    let mut commands = Commands::start(&standing, &jobs).unwrap();
+    let (mut said, mut long) = (Vec::new(), 0);
+    let begun = Instant::now();
+    while !commands.is_over() {
+        assert!(begun.elapsed() < PATIENCE, "they do not end");
+        match commands.next(Duration::from_secs(1)) {
+            Some(Event::Line { job: 2, text, .. }) => long += text.len(),
+            Some(Event::Line { job, stream, text }) => said.push((job, stream, String::from_utf8(text).unwrap())),
+            _ => {}
+        }
+    }
+    said.sort_by_key(|&(job, ..)| job);
+    let expected = [
+        (0, Stream::Output, format!("{} left 10.64.0.2 fd64::2", test.lab)),
+        (0, Stream::Output, "unended".to_owned()),
+        (1, Stream::Error, "wrong".to_owned()),
+    ];
+    assert_eq!(said, expected);
+    assert_eq!(long, 150_000, "a line that is too long comes in parts, whole");
+    let ends: Vec<_> = (0..3).map(|job| commands.status(job).unwrap().to_string()).collect();
+    assert_eq!(ends, ["exit status: 3", "signal: 9 (SIGKILL)", "exit status: 0"]);
+}
+
+#[test]
+fn nothing_that_was_started_stays() {
+    let Some(test) = Test::new("stay") else { return };
+    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    standing.configure().unwrap();
+    // One that ignores requests, one that left its group and its parent.
+    let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & echo $$; wait; sleep 1000";
+    let mut commands = Commands::start(&standing, &[Job { host: 0, command: command.to_owned() }]).unwrap();
+    let mut pids = Vec::new();
+    while pids.len() < 2 {
+        if let Some(Event::Line { text, .. }) = commands.next(PATIENCE) {
+            pids.push(String::from_utf8(text).unwrap());
+        }
+    }
+    let lives = |pid: &String| Path::new("/proc").join(pid).join("exe").exists();
+    assert!(pids.iter().all(lives));
+    drop(commands);
+    standing.down().unwrap();
+    assert!(!pids.iter().any(lives), "{pids:?}");
+}
+
+#[test]
+fn what_a_killed_owner_left_is_seen_and_removed() {
+    let Some(test) = Test::new("crash") else { return };
+    let mut owner = test.owner();
+    owner.child.kill().unwrap();
+    owner.child.wait().unwrap();
+    let names = test.names();
+    assert!(names.iter().all(|name| name.exists()), "it had no time to take anything down");
+    let listed = test.dir.list().unwrap();
+    assert!(!listed[0].alive && listed[0].namespaces.len() == 2, "{listed:?}");
+    assert!(owner.sleeper_lives(), "what ran in it runs on");
+
+    assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
+    assert!(names.iter().all(|name| !name.exists()));
+    assert!(!owner.sleeper_lives(), "and is ended with it");
+    assert!(matches!(down(&test.lab, &test.dir), Err(Error::Unknown { .. })));
+}
+
+#[test]
+fn the_next_of_its_name_removes_what_a_killed_owner_left() {
+    let Some(test) = Test::new("again") else { return };
+    let mut owner = test.owner();
+    owner.child.kill().unwrap();
+    owner.child.wait().unwrap();
+    let before = fs::metadata(&test.names()[0]).unwrap().ino();
+    let standing = Standing::make(test.pair(), &test.dir).unwrap();
+    assert_ne!(fs::metadata(&test.names()[0]).unwrap().ino(), before, "made anew");
+    assert!(!owner.sleeper_lives());
+    standing.down().unwrap();
+}
+
+#[test]
+fn a_living_owner_is_asked() {
+    let Some(test) = Test::new("ask") else { return };
+    let mut owner = test.owner();
+    assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
+    assert!(test.names().iter().all(|name| !name.exists()));
+    assert!(!owner.child.wait().unwrap().success(), "the signal ended it");
+}
+
+#[test]
+fn anothers_namespace_is_not_touched() {
+    let Some(test) = Test::new("taken") else { return };
+    let names = test.names();
+    let foreign = Foreign::make(&names[1]);
+    let error = Standing::make(test.pair(), &test.dir).unwrap_err();
+    assert!(matches!(&error, Error::Taken { path } if *path == names[1]), "{error}");
+    assert!(!names[0].exists(), "nothing was made");
+    assert_eq!(test.dir.list().unwrap(), [], "and nothing is claimed");
+    foreign.assert_untouched();
+}
+
+#[test]
+fn a_namespace_that_took_the_name_later_is_not_touched() {
+    let Some(test) = Test::new("later") else { return };
+    let standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let names = test.names();
+    ip(&["netns", "delete", names[0].file_name().unwrap().to_str().unwrap()]);
+    let foreign = Foreign::make(&names[0]);
+    let left = standing.down().unwrap();
+    assert_eq!(left, [Left { path: names[0].clone(), why: "another namespace, made by others" }]);
+    foreign.assert_untouched();
+    assert!(!names[1].exists(), "what is ours is gone all the same");
+}
+
+#[test]
+fn a_state_that_names_anothers_things_is_refused() {
+    let Some(test) = Test::new("forged") else { return };
+    fs::create_dir_all(test.dir.path()).unwrap();
+    let write = |text: &str| fs::write(test.dir.path().join(format!("{}.toml", test.lab)), text).unwrap();
+    for namespace in ["../../etc/passwd", "other-left", &test.lab, &format!("{}-", test.lab)] {
+        write(&format!("lab = {:?}\nowner = 1\n[[namespace]]\nname = {namespace:?}\n", test.lab));
+        assert!(matches!(down(&test.lab, &test.dir), Err(Error::State { .. })), "{namespace}");
+    }
+    write("lab = 1");
+    assert!(matches!(down(&test.lab, &test.dir), Err(Error::State { .. })));
+}
+
+#[test]
+fn a_failure_half_way_leaves_nothing() {
+    let Some(test) = Test::new("half") else { return };
+    let mut plan = test.pair();
+    plan.hosts[1].sysctls.insert("ipv4.no_such_thing".to_owned(), "1".to_owned());
+    let error = Standing::make(plan, &test.dir).unwrap_err().to_string();
+    assert!(error.contains("host.right: set net.ipv4.no_such_thing"), "{error}");
+    assert!(test.names().iter().all(|name| !name.exists()));
+    assert_eq!(test.dir.list().unwrap(), []);
+}
+
+#[test]
+fn an_interface_that_nobody_opened_is_named() {
+    let Some(test) = Test::new("absent") else { return };
+    let mut plan = test.pair();
+    plan.cables.clear();
+    let error = Standing::make(plan, &test.dir).unwrap().configure().unwrap_err().to_string();
+    assert!(error.starts_with("host.left: set up interface eth0: "), "{error}");
+}
+
+/// Not a test by itself: what the tests start, and kill. Makes a lab, runs something in it, says so, and waits.
+#[test]
+fn owner_process() {
+    let Ok(told) = std::env::var(OWNER) else { return };
+    let (dir, lab) = told.split_once('\n').unwrap();
+    let mut standing = Standing::make(pair(lab), &StateDir::at(dir)).unwrap();
+    standing.configure().unwrap();
+    let job = Job { host: 0, command: "echo $$; exec sleep 1000".to_owned() };
+    let mut commands = Commands::start(&standing, &[job]).unwrap();
+    let Some(Event::Line { text, .. }) = commands.next(PATIENCE) else { panic!("it says nothing") };
+    fs::write(Path::new(dir).join("sleeper.part"), text).unwrap();
+    fs::rename(Path::new(dir).join("sleeper.part"), Path::new(dir).join("sleeper")).unwrap();
+    std::thread::sleep(PATIENCE);
+}
+
+struct Test {
+    lab: String,
+    dir: StateDir,
+    _folder: tempfile::TempDir,
+}
+
+impl Test {
+    /// `None` where hosts cannot be made.
+    fn new(what: &str) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let missing = missing_privileges();
+        if !missing.is_empty() {
+            skip(&format!("hosts of the lab: needs {}", missing.join(" and ")));
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let lab = format!("t{}-{}-{what}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Some(Self { lab, dir: StateDir::at(folder.path().join("labs")), _folder: folder })
+    }
+
+    fn pair(&self) -> Plan {
+        pair(&self.lab)
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        ["left", "right"].iter().map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.lab))).collect()
+    }
+
+    /// A process of its own that has made the lab.
+    fn owner(&self) -> Owner {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "owner_process"]).stdout(Stdio::null());
+        command.env(OWNER, format!("{}\n{}", self.dir.path().display(), self.lab));
+        let mut owner = Owner { child: command.spawn().unwrap(), sleeper: String::new() };
+        let begun = Instant::now();
+        while owner.sleeper.is_empty() {
+            assert!(
+                begun.elapsed() < PATIENCE && owner.child.try_wait().unwrap().is_none(),
+                "the owner does not stand"
+            );
+            owner.sleeper = fs::read_to_string(self.dir.path().join("sleeper")).unwrap_or_default();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        owner
+    }
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        let _ = down(&self.lab, &self.dir);
+    }
+}
+
+struct Owner {
+    child: Child,
+    sleeper: String,
+}
+
+impl Owner {
+    fn sleeper_lives(&self) -> bool {
+        Path::new("/proc").join(&self.sleeper).join("exe").exists()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A namespace that no lab made.
+struct Foreign {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Foreign {
+    fn make(path: &Path) -> Self {
+        ip(&["netns", "add", path.file_name().unwrap().to_str().unwrap()]);
+        Self { path: path.to_owned(), inode: fs::metadata(path).unwrap().ino() }
+    }
+
+    fn assert_untouched(&self) {
+        assert_eq!(fs::metadata(&self.path).unwrap().ino(), self.inode);
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        ip(&["netns", "delete", self.path.file_name().unwrap().to_str().unwrap()]);
+    }
+}
+
+fn pair(lab: &str) -> Plan {
+    let host = |name: &str, number: u8| Host {
+        name: name.to_owned(),
+        interfaces: vec![Interface {
+            name: "eth0".to_owned(),
+            addresses: [format!("10.64.0.{number}/24"), format!("fd64::{number}/64")]
+                .map(|ip| ip.parse().unwrap())
+                .into(),
+            mtu: 1500,
+        }],
+        ..Host::default()
+    };
+    let end = |host| End { host, interface: "eth0".to_owned() };
+    Plan {
+        name: lab.to_owned(),
+        hosts: vec![host("left", 1), host("right", 2)],
+        cables: vec![Cable { ends: [end(0), end(1)] }],
+    }
+}
+
+/// What a sender in the first host gets through to a listener in the second.
+fn echo(standing: &Standing, address: &str) -> Vec<u8> {
+    let listener =
+        within(standing.namespace(1).as_fd(), || std::net::TcpListener::bind((address, 0))).unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut sender = within(standing.namespace(0).as_fd(), || std::net::TcpStream::connect(to)).unwrap().unwrap();
+    sender.write_all(b"through the cable").unwrap();
+    drop(sender);
+    std::io::read_to_string(listener.accept().unwrap().0).unwrap().into_bytes()
+}
+
+/// What a command says.
+fn output(standing: &Standing, host: usize, command: &str) -> String {
+    let run = || Command::new("sh").args(["-c", command]).output();
+    let output = within(standing.namespace(host).as_fd(), run).unwrap().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn ip(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
+}
+
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
+        let list = fs::File::options().create(true).append(true).open(list);
+        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
+    }
+}

@@ -1,0 +1,15 @@
+//! Programs of the packet filter: what is verified ends, whatever the packet.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_lab::filter::{Instruction, Program};
+
+fuzz_target!(|input: (Vec<(u16, u8, u8, u32)>, u32, &[u8])| {
+    let (raw, length, bytes) = input;
+    let of = |(code, on_true, on_false, k)| Instruction { code, on_true, on_false, k };
+    let instructions: Vec<_> = raw.into_iter().map(of).collect();
+    if let Ok(program) = Program::verify(&instructions) {
+        assert_eq!(program.instructions(), instructions);
+        let _ = program.run(bytes, length);
+    }
+});
