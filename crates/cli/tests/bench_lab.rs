@@ -30,7 +30,10 @@ fn ours(rows: &[Value], name: &str) -> f64 {
 /// Why it cannot run here, if it cannot.
 fn refused(rows: &[Value]) -> Option<&str> {
     let name = rows.first()?["name"].as_str()?;
-    ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"].iter().any(|word| name.contains(word)).then_some(name)
+    ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"]
+        .iter()
+        .any(|word| name.contains(word))
+        .then_some(name)
 }
 
 #[test]
@@ -62,7 +65,8 @@ fn the_switch_departs_as_computed() {
         assert!(ours(&rows, &name) <= 1.0, "{rows:?}");
     }
     let last = rows.last().expect("rows");
-    if ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"].iter().any(|word| last.to_string().contains(word)) {
+    if ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"].iter().any(|word| last.to_string().contains(word))
+    {
         return skip(&format!("sprat bench lab: {}", last["name"]));
     }
     assert!((ours(&rows, "5 ports of 0.2 Gb/s, all to all: streams that flow") - 20.0).abs() < 1e-9, "{rows:?}");

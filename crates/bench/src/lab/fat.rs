@@ -30,17 +30,22 @@ const GROWTH: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(8
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
     let bare = flow(&Net::bare()?, Congestion::Cubic, false, GROWTH[0], settings)?;
-    table.row(vec!["cubic, IPv4, a cable and no box".into(), "0.5".into(), units::digits(bare), "-".into(), "-".into()]);
+    table.row(vec![
+        "cubic, IPv4, a cable and no box".into(),
+        "0.5".into(),
+        units::digits(bare),
+        "-".into(),
+        "-".into(),
+    ]);
     let (limit, growth) = if settings.full { (None, GROWTH[2]) } else { (gigabits(RATE), GROWTH[1]) };
     let far = |v6: bool| match settings.full {
         true => ("200 ms".to_owned(), FAST),
         false => (format!("200 ms, {RATE} Gb/s"), (RATE * payload_share(v6) * SHARE * 100.0).round() / 100.0),
     };
     let near = |_: bool| ("0 ms".to_owned(), FAST);
-    for (round_trip, limit, growth, told) in [
-        (Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)),
-        (ROUND_TRIP, limit, growth, &far),
-    ] {
+    for (round_trip, limit, growth, told) in
+        [(Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)), (ROUND_TRIP, limit, growth, &far)]
+    {
         for (congestion, v6) in
             [(Congestion::Reno, false), (Congestion::Reno, true), (Congestion::Cubic, false), (Congestion::Bbr, false)]
         {
@@ -53,7 +58,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             let goal = if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
             let peer = (round_trip.is_zero() && !v6).then_some(bare);
             let name = format!("{pipe}: one {congestion} stream, IPv{version}");
-            findings.row(&format!("{name}{}", if peer.is_some() { ", vs a bare cable" } else { "" }), Some(gbits), peer, "Gb/s", goal);
+            findings.row(
+                &format!("{name}{}", if peer.is_some() { ", vs a bare cable" } else { "" }),
+                Some(gbits),
+                peer,
+                "Gb/s",
+                goal,
+            );
             table.row(vec![
                 name,
                 units::digits(growth.as_secs_f64()),

@@ -67,7 +67,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let differ = |set: &BTreeSet<u32>| Some(first.symmetric_difference(set).count() as f64);
         let same = format!("losses {name}: datagrams that fare differently with the same seed");
         findings.row(&same, differ(&again), None, "datagrams", Goal::AtMost(0.0));
-        findings.row(&format!("losses {name}: with another seed"), differ(&other), None, "datagrams", Goal::AtLeast(1.0));
+        findings.row(
+            &format!("losses {name}: with another seed"),
+            differ(&other),
+            None,
+            "datagrams",
+            Goal::AtLeast(1.0),
+        );
     }
     let report = net.stop()?;
     findings.note(match report.behind.is_empty() {

@@ -49,7 +49,8 @@ const SHARE: f64 = 95.0;
 
 /// See the module.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table = Table::new(&["bottleneck", "each stream, Mb/s", "together", "Jain index", "lost", "longest queue, MB"]);
+    let mut table =
+        Table::new(&["bottleneck", "each stream, Mb/s", "together", "Jain index", "lost", "longest queue, MB"]);
     let (rate, growth, counted) = match settings.full {
         true => (RATE_FULL, GROWTH_FULL, COUNTED_FULL),
         false => (RATE, GROWTH, COUNTED),

@@ -8,6 +8,7 @@ mod loss;
 mod merge;
 mod net;
 mod probe;
+mod record;
 mod stream;
 mod switching;
 mod window;
@@ -23,4 +24,5 @@ pub const CHAPTERS: &[Chapter] = &[
     ("merge", merge::chapter),
     ("window", window::chapter),
     ("switch", switching::chapter),
+    ("capture", record::chapter),
 ];

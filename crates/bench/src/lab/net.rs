@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::engine::{Engine, Forwarding, LineReport, Plan, Report, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report, SPIN};
 use sprat_lab::line::{Rate, Settings};
 use sprat_lab::port::open_tap;
 
@@ -27,10 +27,15 @@ impl Net {
 
     /// As many hosts as lines; a line is that to its host.
     pub(super) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
+        Self::inspected(lines, forwarding, Vec::new())
+    }
+
+    /// The same, with something that looks at what comes into each lane of the box.
+    pub(super) fn inspected(lines: Vec<Settings>, forwarding: Forwarding, looks: Vec<Inspection>) -> Result<Self> {
         let hosts = (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
-        let engine = Engine::start(Plan { ports, forwarding, memory: None, spin: SPIN })?;
+        let engine = Engine::start_with(Plan { ports, forwarding, memory: None, spin: SPIN }, looks)?;
         Self { engine: Some(engine), hosts }.ready()
     }
 

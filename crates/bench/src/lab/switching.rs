@@ -48,7 +48,7 @@ const BUFFER: u64 = 1_000_000;
 /// What streams are to have of all ports' rates, the acknowledgements against them being in the way.
 const SHARE: f64 = 0.9;
 
-const GROWTH: Duration = Duration::from_secs(1);
+const GROWTH: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
@@ -86,7 +86,9 @@ fn latency(size: usize, timing: Timing) -> Result<f64> {
     let (mut line, mut memory) = (Line::new(settings), Memory::of_cells(16));
     let mut bytes = vec![0; VNET_BYTES + size - CHECK_BYTES];
     bytes[VNET_BYTES..VNET_BYTES + 14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // an experiment's
-    let Received::Packet(packet) = Packet::of(&bytes, &mut memory, ARRIVAL) else { bail!("a frame of {size} B is refused") };
+    let Received::Packet(packet) = Packet::of(&bytes, &mut memory, ARRIVAL) else {
+        bail!("a frame of {size} B is refused")
+    };
     line.push(packet, ARRIVAL, &mut memory);
     if line.pop(ARRIVAL).is_some() {
         bail!("a frame of {size} B leaves before it has come");
@@ -115,6 +117,12 @@ fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
     findings.row(&format!("{name}: stations learnt, vs ports"), stations, ports, "", Goal::RatioWithin(0.0));
     let unwanted = report.lines.iter().map(|line| line.counters.drops.unwanted()).sum::<u64>()
         + report.inputs.iter().map(|input| input.exhausted + input.dropped_by_kernel).sum::<u64>();
-    findings.row(&format!("{name}: lost but by full buffers"), Some(unwanted as f64), None, "frames", Goal::AtMost(0.0));
+    findings.row(
+        &format!("{name}: lost but by full buffers"),
+        Some(unwanted as f64),
+        None,
+        "frames",
+        Goal::AtMost(0.0),
+    );
     Ok(())
 }

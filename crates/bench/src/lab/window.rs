@@ -16,7 +16,7 @@ use crate::promises::{Findings, Settings};
 /// A pipe, and a window for it.
 struct Case {
     round_trip: Duration,
-    /// Bytes of payload.
+    /// Bytes of payload: the most that a window can say at some scale, for the kernel rounds what its route says up to that.
     window: usize,
     /// Bytes on the wire.
     buffer: u64,
@@ -27,17 +27,18 @@ struct Case {
 
 const SMALL: Case = Case {
     round_trip: Duration::from_millis(200),
-    window: 64_000_000,
+    window: 65_535 << 10,
     buffer: 52_000_000,
     rates: [1.0, 0.5],
     growth: Duration::from_secs(5),
 };
 
-/// The published experiment \[SC09\], whose round trip follows from its figures: 600 MB of window, 507 MB of them queued at 2 Gb/s.
+/// Near the published experiment \[SC09\], which had a window of 600 MB in a buffer of 537 MB; its round trip follows from the 507 MB that
+/// were queued at 2 Gb/s.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
-    window: 600_000_000,
-    buffer: 537_000_000,
+    window: 65_535 << 13,
+    buffer: 500_000_000,
     rates: [2.0, 1.0],
     growth: Duration::from_secs(15),
 };
