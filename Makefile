@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-bypass sim kills fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab sim kills fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -39,6 +39,10 @@ bench-store: build ## the store beside its peers, in one run; results in target/
 bench-bypass: build ## past the kernel: every path from shared memory to TCP, and reads above each
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench bypass --out $(TARGET)/bench/bypass.json --html $(TARGET)/bench/bypass.html
+
+bench-lab: build ## the network box: delay, rate, loss, long fat streams, fairness, switch (root; FULL=1 for 10 Gb/s)
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench lab $(if $(FULL),--full) --out $(TARGET)/bench/lab.json --html $(TARGET)/bench/lab.html
 
 sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)

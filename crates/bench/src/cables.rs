@@ -73,7 +73,7 @@ impl Cables {
 }
 
 /// Runs `ip`, of iproute2, in this thread's network namespace.
-fn ip(args: &[&str]) -> Result<(), String> {
+pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).output();
     let output = output.map_err(|error| format!("starting ip: {error}; install iproute2"))?;
     match output.status.success() {

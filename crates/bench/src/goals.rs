@@ -19,6 +19,8 @@ pub enum Goal {
     AtMost(f64),
     /// Our figure at least this, in the row's unit.
     AtLeast(f64),
+    /// ours / peer at most this far from 1.
+    RatioWithin(f64),
     /// Shown for comparison only.
     Shown,
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Goal {
             Self::RatioAtLeast(bound) => write!(f, "ratio >= {bound}"),
             Self::AtMost(bound) => write!(f, "<= {bound}"),
             Self::AtLeast(bound) => write!(f, ">= {bound}"),
+            Self::RatioWithin(share) => write!(f, "ratio within {} %", share * 100.0),
             Self::Shown => write!(f, "none"),
         }
     }
@@ -75,6 +78,7 @@ impl Row {
             Goal::RatioAtLeast(bound) => ratio.is_some_and(|ratio| ratio >= bound),
             Goal::AtMost(bound) => ours.is_some_and(|ours| ours <= bound),
             Goal::AtLeast(bound) => ours.is_some_and(|ours| ours >= bound),
+            Goal::RatioWithin(share) => ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= share),
             Goal::Shown => true,
         };
         Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met, load: None, missing: None }

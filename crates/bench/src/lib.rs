@@ -7,6 +7,7 @@
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped; [`cables`] between them.
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
+//! - [`lab`]: what the network box promises.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
@@ -24,6 +25,7 @@ pub mod echo;
 pub mod goals;
 pub mod hist;
 pub mod jitter;
+pub mod lab;
 pub mod load;
 pub mod machine;
 pub mod ours;

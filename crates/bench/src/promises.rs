@@ -27,6 +27,8 @@ pub struct Settings {
     pub lab: Lab,
     /// Objects in the memory and restart chapters.
     pub objects: u64,
+    /// Longer and larger, where a chapter has more of it.
+    pub full: bool,
     /// Only chapters whose name contains this.
     pub only: Option<String>,
     /// What is counted of the operations of a breakdown, besides the time.

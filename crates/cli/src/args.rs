@@ -501,6 +501,8 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     Bypass(PromisesArgs),
     /// Where the time of a read and a write goes: client, driver and network, server; over each transport.
     Breakdown(BreakdownArgs),
+    /// What the network box promises: delay, rate, loss, streams, fairness (needs root).
+    Lab(LabBenchArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.
@@ -598,6 +600,21 @@ pub(crate) struct StoreBenchArgs {
     #[command(flatten)]
     pub(crate) promises: PromisesArgs,
     /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench lab
+  sprat bench lab --only delay --seconds 10
+  sprat bench lab --full
+
+Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
+pub(crate) struct LabBenchArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
     #[arg(long)]
     pub(crate) full: bool,
 }

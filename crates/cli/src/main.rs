@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Store(args)) => cmd::bench::store(&args),
         Command::Bench(BenchCommand::Breakdown(args)) => cmd::bench::breakdown(&args),
         Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
+        Command::Bench(BenchCommand::Lab(args)) => cmd::bench::lab(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 37] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -60,6 +60,7 @@ const COMMANDS: [&[&str]; 36] = [
     &["bench", "store"],
     &["bench", "bypass"],
     &["bench", "breakdown"],
+    &["bench", "lab"],
     &["bench", "distribution"],
     &["bench", "jitter"],
     &["demo"],

@@ -2,8 +2,8 @@
 
 use super::print_line;
 use crate::args::{
-    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, PingArgs, PromisesArgs,
-    StoreBenchArgs,
+    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, LabBenchArgs, PingArgs,
+    PromisesArgs, StoreBenchArgs,
 };
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
@@ -157,6 +157,7 @@ pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
 struct Special {
     /// Objects of the memory and restart chapters.
     objects: u64,
+    full: bool,
     cables: Result<Cables, String>,
     count: Vec<Event>,
 }
@@ -164,13 +165,19 @@ struct Special {
 impl Default for Special {
     fn default() -> Self {
         let cables = Err("this benchmark lays no cables".to_owned());
-        Self { objects: OBJECTS, cables, count: Event::HARDWARE.to_vec() }
+        Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
     }
 }
 
 pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
     let objects = if args.full { OBJECTS_FULL } else { OBJECTS };
-    judge("store", sprat_bench::store::CHAPTERS, &args.promises, Special { objects, ..Special::default() })
+    let special = Special { objects, full: args.full, ..Special::default() };
+    judge("store", sprat_bench::store::CHAPTERS, &args.promises, special)
+}
+
+pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
+    let special = Special { full: args.full, ..Special::default() };
+    judge("lab", sprat_bench::lab::CHAPTERS, &args.promises, special)
 }
 
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
@@ -215,6 +222,7 @@ fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special
             ..lab
         },
         objects: special.objects,
+        full: special.full,
         only: args.only.clone(),
         count: special.count,
         cables: special.cables,

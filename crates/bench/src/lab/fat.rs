@@ -1,0 +1,88 @@
+//! One TCP stream through a long fat pipe, as fast as it goes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::net::{Net, delayed, gigabits};
+use super::stream::{Congestion, Streams, Way, payload_share};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+use crate::table::Table;
+use crate::units;
+
+/// What one stream is to carry where nothing but the machine limits it, Gb/s.
+const FAST: f64 = 7.0;
+
+/// What it is to have of a line's rate.
+const SHARE: f64 = 0.95;
+
+/// Rate of the long line, Gb/s; with `--full` it has none.
+const RATE: f64 = 2.0;
+
+/// The long round trip.
+const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+/// Time for windows to grow: without a delay, at [`RATE`], and with `--full`.
+const GROWTH: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(8), Duration::from_secs(20)];
+
+/// A stream at no delay and at a long one, over both versions of IP.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let mut table = Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
+    let bare = flow(&Net::bare()?, Congestion::Cubic, false, GROWTH[0], settings)?;
+    table.row(vec![
+        "cubic, IPv4, a cable and no box".into(),
+        "0.5".into(),
+        units::digits(bare),
+        "-".into(),
+        "-".into(),
+    ]);
+    let (limit, growth) = if settings.full { (None, GROWTH[2]) } else { (gigabits(RATE), GROWTH[1]) };
+    let far = |v6: bool| match settings.full {
+        true => ("200 ms".to_owned(), FAST),
+        false => (format!("200 ms, {RATE} Gb/s"), (RATE * payload_share(v6) * SHARE * 100.0).round() / 100.0),
+    };
+    let near = |_: bool| ("0 ms".to_owned(), FAST);
+    for (round_trip, limit, growth, told) in
+        [(Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)), (ROUND_TRIP, limit, growth, &far)]
+    {
+        for (congestion, v6) in
+            [(Congestion::Reno, false), (Congestion::Reno, true), (Congestion::Cubic, false), (Congestion::Bbr, false)]
+        {
+            let mut there = delayed(round_trip / 2);
+            there.rate = limit;
+            let net = Net::pair(there, delayed(round_trip / 2))?;
+            let gbits = flow(&net, congestion, v6, growth, settings)?;
+            let line = net.line(1)?;
+            let ((pipe, goal), version) = (told(v6), if v6 { 6 } else { 4 });
+            let goal = if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
+            let peer = (round_trip.is_zero() && !v6).then_some(bare);
+            let name = format!("{pipe}: one {congestion} stream, IPv{version}");
+            findings.row(
+                &format!("{name}{}", if peer.is_some() { ", vs a bare cable" } else { "" }),
+                Some(gbits),
+                peer,
+                "Gb/s",
+                goal,
+            );
+            table.row(vec![
+                name,
+                units::digits(growth.as_secs_f64()),
+                units::digits(gbits),
+                line.counters.drops.total().to_string(),
+                units::digits(line.lateness.mean().as_secs_f64() * 1e6),
+            ]);
+        }
+    }
+    findings.table("One stream", table);
+    findings.note(
+        "Streams are of plain sockets, windows up to 1 GB, congestion control by socket option. Payload, once windows have grown."
+            .to_owned(),
+    );
+    Ok(())
+}
+
+fn flow(net: &Net, congestion: Congestion, v6: bool, growth: Duration, settings: &Settings) -> Result<f64> {
+    let way = Way { congestion, v6, ..Way::cubic(0, 1) };
+    Ok(Streams::start(net, &[way])?.measure(growth, settings.lab.duration)?.total_gbits())
+}

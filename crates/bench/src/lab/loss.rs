@@ -1,0 +1,157 @@
+//! Whether the box loses what it was asked to lose, and the same again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use nix::sys::socket::{setsockopt, sockopt};
+use sprat_lab::chance::Probability;
+use sprat_lab::line::{GilbertElliott, Loss, Settings as Line};
+
+use super::net::{Net, delayed};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+
+/// Datagrams of a pass.
+const DATAGRAMS: u32 = 50_000;
+
+/// The same with `--full`.
+const DATAGRAMS_FULL: u32 = 1_000_000;
+
+/// Between two datagrams: slow enough for a machine that is busy besides.
+const GAP: Duration = Duration::from_micros(20);
+
+/// How long after the last the others count as lost.
+const LATE: Duration = Duration::from_millis(500);
+
+/// Receive buffer, bytes: all that comes while the receiver does not run.
+const RECEIVE_BYTES: usize = 64 << 20;
+
+/// Shares that are lost, in percent.
+const SHARES: [f64; 3] = [0.1, 1.0, 10.0];
+
+/// Standard deviations that a loss may be off.
+const SIGMAS: f64 = 3.0;
+
+/// Datagrams over lines that lose them.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let count = if settings.full { DATAGRAMS_FULL } else { DATAGRAMS };
+    let net = Net::pair(delayed(Duration::ZERO), delayed(Duration::ZERO))?;
+    for host in &net.hosts {
+        host.run(quiet)?;
+    }
+    let clean = lost(&net, &Loss::None, 1, count)?;
+    findings.row("datagrams lost where none is to be", Some(clean.len() as f64), None, "datagrams", Goal::AtMost(0.0));
+    for percent in SHARES {
+        let share = percent / 100.0;
+        let found = lost(&net, &Loss::Random(probability(share)?), 1, count)?;
+        let (mean, sigma) = binomial(count, share);
+        let off = (found.len() as f64 - mean).abs() / sigma;
+        let name = format!("{percent} % loss set: of {count} datagrams off by");
+        findings.row(&name, Some(off), None, "sigma", Goal::AtMost(SIGMAS));
+    }
+    let bursts = GilbertElliott {
+        to_bad: probability(0.01)?,
+        to_good: probability(0.25)?,
+        loss_bad: probability(1.0)?,
+        loss_good: probability(0.0)?,
+    };
+    for (name, loss) in [("random", Loss::Random(probability(0.01)?)), ("in bursts", Loss::Bursts(bursts))] {
+        let first = lost(&net, &loss, 7, count)?;
+        let again = lost(&net, &loss, 7, count)?;
+        let other = lost(&net, &loss, 8, count)?;
+        let differ = |set: &BTreeSet<u32>| Some(first.symmetric_difference(set).count() as f64);
+        let same = format!("losses {name}: datagrams that fare differently with the same seed");
+        findings.row(&same, differ(&again), None, "datagrams", Goal::AtMost(0.0));
+        findings.row(
+            &format!("losses {name}: with another seed"),
+            differ(&other),
+            None,
+            "datagrams",
+            Goal::AtLeast(1.0),
+        );
+    }
+    let report = net.stop()?;
+    findings.note(match report.behind.is_empty() {
+        true => "Losses were counted by the datagrams that came; the box kept up.".to_owned(),
+        false => format!("The box did not keep up: {}.", report.behind.join("; ")),
+    });
+    Ok(())
+}
+
+/// Numbers of the datagrams that do not arrive at the second host.
+fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> {
+    // Chance begins anew when the seed is another than before.
+    for line in [Line { seed: !seed, ..Line::default() }, Line { loss: loss.clone(), seed, ..Line::default() }] {
+        net.engine()?.set(&net.hosts[1].interface(), line)?;
+    }
+    let address = net.address(1, false);
+    let (bound, ready) = sync_channel(1);
+    let came = net.hosts[1].start(move || {
+        let socket = UdpSocket::bind((address, 0))?;
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BYTES).context("a buffer: it needs CAP_NET_ADMIN")?;
+        socket.set_read_timeout(Some(LATE))?;
+        bound.send(socket.local_addr()?).context("telling the port")?;
+        let (mut missing, mut buffer, mut begun) = ((0..count).collect::<BTreeSet<_>>(), [0; 64], false);
+        loop {
+            match socket.recv(&mut buffer) {
+                Ok(4) => {
+                    begun = true;
+                    missing.remove(&u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]));
+                }
+                Ok(_) => {}
+                Err(_) if !begun && missing.len() == count as usize => begun = true, // the first may take its time
+                Err(_) => return Ok(missing),
+            }
+        }
+    })?;
+    let to = ready.recv_timeout(LATE).map_err(|_| anyhow!("no port to receive at"))?;
+    net.hosts[0].run(move || flood(to, count))?;
+    came.get()
+}
+
+/// Has a host send nothing of its own accord: each frame would draw a lot.
+fn quiet() -> Result<()> {
+    match fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("switching IPv6 off"),
+        _ => Ok(()), // a kernel without IPv6 sends nothing by it
+    }
+}
+
+/// Sends numbered datagrams at a steady pace.
+fn flood(to: SocketAddr, count: u32) -> Result<()> {
+    let socket = UdpSocket::bind(if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+    let begun = Instant::now();
+    for number in 0..count {
+        while begun.elapsed() < GAP * number {
+            std::hint::spin_loop();
+        }
+        socket.send_to(&number.to_be_bytes(), to).context("sending a datagram")?;
+    }
+    Ok(())
+}
+
+/// Mean and standard deviation of how many of `count` are hit, each with this probability.
+fn binomial(count: u32, share: f64) -> (f64, f64) {
+    let count = f64::from(count);
+    (count * share, (count * share * (1.0 - share)).sqrt())
+}
+
+fn probability(share: f64) -> Result<Probability> {
+    Probability::new(share).with_context(|| format!("{share} is no probability"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_coins() {
+        let (mean, sigma) = binomial(1_000, 0.5);
+        assert!((mean - 500.0).abs() < 1e-9 && (sigma - 15.811).abs() < 1e-3, "{mean} {sigma}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Hosts joined by a box.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report, SPIN};
+use sprat_lab::line::{Rate, Settings};
+use sprat_lab::port::open_tap;
+
+use super::host::{Host, on_host};
+use super::probe;
+
+/// A network; all of it is gone with it.
+#[derive(Debug)]
+pub(super) struct Net {
+    /// Before the hosts, whose interfaces it has.
+    pub(super) engine: Option<Engine>,
+    pub(super) hosts: Vec<Host>,
+}
+
+impl Net {
+    /// Two hosts; `there` is the line to the second, `back` the line to the first.
+    pub(super) fn pair(there: Settings, back: Settings) -> Result<Self> {
+        Self::boxed(vec![back, there], Forwarding::Cross)
+    }
+
+    /// As many hosts as lines; a line is that to its host.
+    pub(super) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
+        Self::inspected(lines, forwarding, Vec::new())
+    }
+
+    /// The same, with something that looks at what comes into each lane of the box.
+    pub(super) fn inspected(lines: Vec<Settings>, forwarding: Forwarding, looks: Vec<Inspection>) -> Result<Self> {
+        let hosts = (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
+        let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
+        let ports = ports.collect::<Result<Vec<_>>>()?;
+        let engine = Engine::start_with(Plan { ports, forwarding, memory: None, spin: SPIN }, looks)?;
+        Self { engine: Some(engine), hosts }.ready()
+    }
+
+    /// Two hosts on one cable of the kernel's, and no box.
+    pub(super) fn bare() -> Result<Self> {
+        let hosts = vec![Host::new(1)?, Host::new(2)?];
+        let (near, far, there) = (hosts[0].interface(), hosts[1].interface(), hosts[1].id().to_owned());
+        hosts[0].run(move || {
+            on_host(&["link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &there])?;
+            on_host(&["link", "set", &near, "up"])
+        })?;
+        let far = hosts[1].interface();
+        hosts[1].run(move || on_host(&["link", "set", &far, "up"]))?;
+        Self { engine: None, hosts }.ready()
+    }
+
+    /// Gives addresses, and has everybody know everybody.
+    fn ready(self) -> Result<Self> {
+        self.hosts.iter().try_for_each(Host::address)?;
+        for (at, host) in self.hosts.iter().enumerate() {
+            for other in &self.hosts[at + 1..] {
+                for to in [other.v4(), other.v6()] {
+                    host.run(move || probe::meet(to)).with_context(|| format!("{to} does not answer"))?;
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// The address of a host.
+    pub(super) fn address(&self, host: usize, v6: bool) -> IpAddr {
+        if v6 { self.hosts[host].v6() } else { self.hosts[host].v4() }
+    }
+
+    /// The box.
+    pub(super) fn engine(&self) -> Result<&Engine> {
+        self.engine.as_ref().context("this network has no box")
+    }
+
+    /// What the box has done so far on the line to a host.
+    pub(super) fn line(&self, host: usize) -> Result<LineReport> {
+        let name = self.hosts[host].interface();
+        let lines = self.engine()?.report()?.lines;
+        lines.into_iter().find(|line| line.to == name).with_context(|| format!("the box has no line to {name}"))
+    }
+
+    /// Stops the box, and tells what it did.
+    pub(super) fn stop(mut self) -> Result<Report> {
+        Ok(self.engine.take().context("this network has no box")?.stop()?)
+    }
+}
+
+/// A line of that delay, and nothing else.
+pub(super) fn delayed(delay: Duration) -> Settings {
+    Settings { delay, ..Settings::default() }
+}
+
+/// A rate of so many gigabits a second.
+pub(super) fn gigabits(count: f64) -> Option<Rate> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some gigabits")]
+    Rate::new((count * 1e9) as u64)
+}

@@ -1,0 +1,128 @@
+//! The switch: when frames leave it, against what the standard's arithmetic says, and everybody talking to everybody.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use sprat_lab::Time;
+use sprat_lab::engine::Forwarding;
+use sprat_lab::frame::{ETHERNET_BYTES, Packet, Received, VNET_BYTES};
+use sprat_lab::line::{Line, Settings as LineSettings, Timing};
+use sprat_lab::memory::Memory;
+use sprat_lab::switch::AGEING;
+
+use super::net::{Net, delayed, gigabits};
+use super::stream::{Streams, Way, payload_share};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+use crate::table::Table;
+use crate::units;
+
+/// Sizes of frames, with their check sequence, bytes.
+const SIZES: [usize; 6] = [64, 128, 512, 1024, 1518, 9018];
+
+/// Of a frame's bytes those that no port hands over: the check sequence.
+const CHECK_BYTES: usize = 4;
+
+/// What precedes a frame on the wire, and what follows it, bytes.
+const PREAMBLE_BYTES: usize = 8;
+const GAP_BYTES: usize = 12;
+
+/// Rate of the lines in the model, Gb/s; a bit per nanosecond and Gb/s.
+const MODEL_RATE: f64 = 10.0;
+
+/// When a frame's last bit is in: later than any frame is long.
+const ARRIVAL: Time = Time(1_000_000);
+
+/// Ports, all of which talk to all.
+const PORTS: usize = 5;
+
+/// Rate of each port, Gb/s.
+const RATE: f64 = 0.2;
+
+/// The same with `--full`.
+const RATE_FULL: f64 = 1.0;
+
+/// Buffer of each port, bytes: that of a switch, not of a long fat pipe.
+const BUFFER: u64 = 1_000_000;
+
+/// What streams are to have of all ports' rates, the acknowledgements against them being in the way.
+const SHARE: f64 = 0.9;
+
+const GROWTH: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    model(findings)?;
+    everybody(settings, findings)
+}
+
+/// Departures of single frames, against the model.
+fn model(findings: &mut Findings) -> Result<()> {
+    let mut table = Table::new(&["frame, B", "stored, ns", "model", "cut through, ns", "model"]);
+    let mut off = [0.0_f64; 2];
+    for size in SIZES {
+        let mut row = vec![size.to_string()];
+        // From the last bit in to the last bit out, gap included. Stored: all of it once more. Cut through: the header's length.
+        let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
+        let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;
+        for (off, (timing, due)) in off.iter_mut().zip([(Timing::StoreAndForward, stored), (Timing::CutThrough, cut)]) {
+            let found = latency(size, timing)?;
+            *off = off.max((found - due).abs());
+            row.extend([units::digits(found), units::digits(due)]);
+        }
+        table.row(row);
+    }
+    for (off, how) in off.into_iter().zip(["store-and-forward", "cut-through"]) {
+        let name = format!("switch, {how}, 64 to 9018 B at {MODEL_RATE} Gb/s: off the model by at most");
+        findings.row(&name, Some(off), None, "ns", Goal::AtMost(1.0));
+    }
+    findings.table("A switch's latency by frame", table);
+    Ok(())
+}
+
+/// From a frame's last bit in to its last bit out, ns.
+fn latency(size: usize, timing: Timing) -> Result<f64> {
+    let settings = LineSettings { rate: gigabits(MODEL_RATE), timing, ..LineSettings::default() };
+    let (mut line, mut memory) = (Line::new(settings), Memory::of_cells(16));
+    let mut bytes = vec![0; VNET_BYTES + size - CHECK_BYTES];
+    bytes[VNET_BYTES..VNET_BYTES + 14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // an experiment's
+    let Received::Packet(packet) = Packet::of(&bytes, &mut memory, ARRIVAL) else {
+        bail!("a frame of {size} B is refused")
+    };
+    line.push(packet, ARRIVAL, &mut memory);
+    if line.pop(ARRIVAL).is_some() {
+        bail!("a frame of {size} B leaves before it has come");
+    }
+    let end = line.next().context("a frame that was pushed is lost")?;
+    Ok(end.since(ARRIVAL).as_nanos() as f64)
+}
+
+/// A stream from each port to each other.
+fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let rate = if settings.full { RATE_FULL } else { RATE };
+    let line = LineSettings { rate: gigabits(rate), buffer: BUFFER, ..delayed(Duration::ZERO) };
+    let net = Net::boxed(vec![line; PORTS], Forwarding::Switch(AGEING))?;
+    let pairs = (0..PORTS).flat_map(|from| (0..PORTS).map(move |to| (from, to)));
+    let ways: Vec<Way> = pairs.filter(|(from, to)| from != to).map(|(from, to)| Way::cubic(from, to)).collect();
+    let flowed = Streams::start(&net, &ways)?.measure(GROWTH, settings.lab.duration)?;
+    let report = net.stop()?;
+    let name = format!("{PORTS} ports of {rate} Gb/s, all to all");
+    let flowing = flowed.gbits().iter().filter(|gbits| **gbits > 0.0).count() as f64;
+    findings.row(&format!("{name}: streams that flow"), Some(flowing), None, "", Goal::AtLeast(ways.len() as f64));
+    let goal = PORTS as f64 * rate * payload_share(false) * SHARE;
+    let goal = Goal::AtLeast((goal * 100.0).round() / 100.0);
+    findings.row(&format!("{name}: together"), Some(flowed.total_gbits()), None, "Gb/s", goal);
+    let switch = report.switch.context("the box is a switch")?;
+    let (stations, ports) = (Some(switch.stations as f64), Some(PORTS as f64));
+    findings.row(&format!("{name}: stations learnt, vs ports"), stations, ports, "", Goal::RatioWithin(0.0));
+    let unwanted = report.lines.iter().map(|line| line.counters.drops.unwanted()).sum::<u64>()
+        + report.inputs.iter().map(|input| input.exhausted + input.dropped_by_kernel).sum::<u64>();
+    findings.row(
+        &format!("{name}: lost but by full buffers"),
+        Some(unwanted as f64),
+        None,
+        "frames",
+        Goal::AtMost(0.0),
+    );
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What a queue grows to: `cwnd_max = queue + throughput x round trip`, where the window is as large as the receiver lets it be. And
+//! what happens where that does not fit.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sprat_lab::line::Settings as Line;
+
+use super::host::on_host;
+use super::net::{Net, delayed, gigabits};
+use super::probe::ping;
+use super::stream::{Congestion, Streams, Way, payload_share};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+
+/// A pipe, and a window for it.
+struct Case {
+    round_trip: Duration,
+    /// Bytes of payload: the most that a window can say at some scale, for the kernel rounds what its route says up to that.
+    window: usize,
+    /// Bytes on the wire.
+    buffer: u64,
+    /// Gb/s at which the window fits, and at which it does not.
+    rates: [f64; 2],
+    growth: Duration,
+}
+
+const SMALL: Case = Case {
+    round_trip: Duration::from_millis(200),
+    window: 65_535 << 10,
+    buffer: 52_000_000,
+    rates: [1.0, 0.5],
+    growth: Duration::from_secs(5),
+};
+
+/// Near the published experiment \[SC09\], which had a window of 600 MB in a buffer of 537 MB; its round trip follows from the 507 MB that
+/// were queued at 2 Gb/s.
+const FULL: Case = Case {
+    round_trip: Duration::from_millis(372),
+    window: 65_535 << 13,
+    buffer: 500_000_000,
+    rates: [2.0, 1.0],
+    growth: Duration::from_secs(15),
+};
+
+/// Echoes that ask how long the round trip has become, and the gap between them.
+const ECHOES: u16 = 20;
+const GAP: Duration = Duration::from_millis(20);
+
+/// What the formula may be off.
+const BOUND: f64 = 0.05;
+
+/// See the module.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let case = if settings.full { &FULL } else { &SMALL };
+    for rate in case.rates {
+        let there = Line { rate: gigabits(rate), buffer: case.buffer, ..delayed(case.round_trip / 2) };
+        let net = Net::pair(there, delayed(case.round_trip / 2))?;
+        clamp(&net, case.window)?;
+        let way = Way { congestion: Congestion::Reno, receive_buffer: Some(case.window * 2), ..Way::cubic(0, 1) };
+        let (mut queues, mut echoes) = (Vec::new(), None);
+        let (to, window_time) = (net.address(1, false), Duration::from_secs_f64(case.window as f64 * 8.0 / rate / 1e9));
+        let flowed = Streams::start(&net, &[way])?.watch(case.growth, settings.lab.duration, &mut || {
+            queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
+            if echoes.is_none() {
+                echoes = Some(net.hosts[0].run(move || ping(to, window_time * 2, ECHOES, GAP))?);
+                queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
+            }
+            Ok(())
+        })?;
+        let drops = net.line(1)?.counters.drops.total() as f64;
+        let name = format!(
+            "{} MB window, {rate} Gb/s, {} ms, {} MB buffer",
+            case.window / 1_000_000,
+            case.round_trip.as_millis(),
+            case.buffer / 1_000_000
+        );
+        if rate < case.rates[0] {
+            findings.row(&format!("{name}: lost"), Some(drops), None, "segments", Goal::AtLeast(1.0));
+            continue;
+        }
+        let queue = queues.iter().sum::<f64>() / queues.len() as f64;
+        let under_way = flowed.total_gbits() * 1e9 / 8.0 * case.round_trip.as_secs_f64();
+        let window = case.window as f64;
+        findings.row(
+            &format!("{name}: queue + throughput x round trip, vs window"),
+            Some((queue + under_way) / 1e6),
+            Some(window / 1e6),
+            "MB",
+            Goal::RatioWithin(BOUND),
+        );
+        findings.row(&format!("{name}: of that queued"), Some(queue / 1e6), None, "MB", Goal::Shown);
+        findings.row(
+            &format!("{name}: ping meanwhile, vs window / throughput"),
+            echoes.as_ref().and_then(super::probe::Trips::mean),
+            Some(window * 8.0 / (flowed.total_gbits() * 1e9) * 1e3),
+            "ms",
+            Goal::RatioWithin(BOUND),
+        );
+        findings.row(&format!("{name}: lost"), Some(drops), None, "segments", Goal::AtMost(0.0));
+    }
+    findings.note(
+        "The receiver's window is held by its route (ip route .. window) in a receive buffer that is larger; queues are given in payload."
+            .to_owned(),
+    );
+    Ok(())
+}
+
+/// Holds the windows of connections to the second host.
+fn clamp(net: &Net, bytes: usize) -> Result<()> {
+    let host = &net.hosts[1];
+    let (interface, own, bytes) = (host.interface(), host.v4().to_string(), bytes.to_string());
+    let route = move || {
+        let to = ["route", "replace", "10.9.0.0/24", "dev", &interface];
+        on_host(&[&to[..], &["proto", "kernel", "scope", "link", "src", &own, "window", &bytes]].concat())
+    };
+    host.run(route).context("holding a window")
+}
