@@ -146,7 +146,7 @@ impl Streams {
         };
         let steady = wait(growth);
         look()?;
-        wait(growth + duration);
+        wait(begun.elapsed() + duration); // looking may have taken its time
         flowed.steady = steady;
         look()?;
         self.finish()?;
