@@ -604,7 +604,7 @@ pub(crate) struct StoreBenchArgs {
     pub(crate) full: bool,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   sprat bench lab
   sprat bench lab --only delay --seconds 10
@@ -612,8 +612,18 @@ pub(crate) struct StoreBenchArgs {
 
 Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
 pub(crate) struct LabBenchArgs {
-    #[command(flatten)]
-    pub(crate) promises: PromisesArgs,
+    /// Where to write the rows [default: target/bench/lab.json].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the rows].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Only chapters whose name contains this; a name that is none lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+    /// Seconds that each measurement counts for, after the growth of windows; some take longer at least.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
     /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
     #[arg(long)]
     pub(crate) full: bool,

@@ -146,7 +146,7 @@ impl Streams {
         };
         let steady = wait(growth);
         look()?;
-        wait(growth + duration);
+        wait(begun.elapsed() + duration); // looking may have taken its time
         flowed.steady = steady;
         look()?;
         self.finish()?;
@@ -268,7 +268,7 @@ mod tests {
     fn fairness_is_between_one_and_one_in_all() {
         assert!((jain(&[2.0, 2.0, 2.0, 2.0]) - 1.0).abs() < 1e-12);
         assert!((jain(&[8.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
-        assert!((jain(&[379.0, 418.0, 188.0, 108.0]) - 0.8227).abs() < 1e-3);
+        assert!((jain(&[379.0, 418.0, 188.0, 108.0]) - 0.8174).abs() < 1e-3);
     }
 
     #[test]

@@ -176,8 +176,9 @@ pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
-    let special = Special { full: args.full, ..Special::default() };
-    judge("lab", sprat_bench::lab::CHAPTERS, &args.promises, special)
+    let LabBenchArgs { out, html, only, seconds, full } = args.clone();
+    let special = Special { full, ..Special::default() };
+    judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { out, html, only, seconds, rounds: 1 }, special)
 }
 
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
