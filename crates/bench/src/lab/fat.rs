@@ -20,6 +20,12 @@ const SHARE: f64 = 0.95;
 /// Rate of the long line, Gb/s; with `--full` it has none.
 const RATE: f64 = 2.0;
 
+/// Receive buffer of streams over that line, bytes: windows of at most 134 MB, for which [`BUFFER`] has room.
+const RECEIVE_BYTES: usize = 64 << 20;
+
+/// Buffer of that line, bytes.
+const BUFFER: u64 = 160_000_000;
+
 /// The long round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
@@ -29,7 +35,7 @@ const GROWTH: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(8
 /// A stream at no delay and at a long one, over both versions of IP.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
-    let bare = flow(&Net::bare()?, Congestion::Cubic, false, GROWTH[0], settings)?;
+    let bare = flow(&Net::bare()?, Way::cubic(0, 1), GROWTH[0], settings)?;
     table.row(vec![
         "cubic, IPv4, a cable and no box".into(),
         "0.5".into(),
@@ -50,9 +56,10 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             [(Congestion::Reno, false), (Congestion::Reno, true), (Congestion::Cubic, false), (Congestion::Bbr, false)]
         {
             let mut there = delayed(round_trip / 2);
-            there.rate = limit;
+            (there.rate, there.buffer) = (limit, BUFFER);
             let net = Net::pair(there, delayed(round_trip / 2))?;
-            let gbits = flow(&net, congestion, v6, growth, settings)?;
+            let way = Way { congestion, v6, receive_buffer: limit.map(|_| RECEIVE_BYTES), ..Way::cubic(0, 1) };
+            let gbits = flow(&net, way, growth, settings)?;
             let line = net.line(1)?;
             let ((pipe, goal), version) = (told(v6), if v6 { 6 } else { 4 });
             let goal = if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
@@ -76,13 +83,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("One stream", table);
     findings.note(
-        "Streams are of plain sockets, windows up to 1 GB, congestion control by socket option. Payload, once windows have grown."
+        "Streams are of plain sockets, windows up to 1 GB (134 MB on a line of limited rate, for which its buffer has room), congestion \
+             control by socket option. Payload, once windows have grown."
             .to_owned(),
     );
     Ok(())
 }
 
-fn flow(net: &Net, congestion: Congestion, v6: bool, growth: Duration, settings: &Settings) -> Result<f64> {
-    let way = Way { congestion, v6, ..Way::cubic(0, 1) };
+fn flow(net: &Net, way: Way, growth: Duration, settings: &Settings) -> Result<f64> {
     Ok(Streams::start(net, &[way])?.measure(growth, settings.lab.duration)?.total_gbits())
 }
