@@ -14,6 +14,9 @@ const CWR: u8 = 0x80;
 /// Where TCP has its flags.
 const TCP_FLAGS: usize = 13;
 
+/// Where UDP has its checksum in its header.
+const UDP_CHECKSUM_AT: u16 = 6;
+
 impl Packet {
     /// Cuts behind the first `segments`: they, and the rest. At most two cells are taken.
     ///
@@ -91,7 +94,8 @@ impl Packet {
                 skip = skip.saturating_sub(part.len());
             }
             // In UDP a checksum of zero would mean that there is none; its other form says the same.
-            let checksum = if sum.checksum() == 0 { 0xffff } else { sum.checksum() };
+            let udp = vnet.csum_offset == UDP_CHECKSUM_AT;
+            let checksum = if udp && sum.checksum() == 0 { 0xffff } else { sum.checksum() };
             self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
         self.set_vnet(VnetHeader::default());
