@@ -19,6 +19,7 @@ pub mod frame;
 pub mod hosts;
 pub mod line;
 pub mod memory;
+mod netns;
 pub mod port;
 pub mod switch;
 pub mod time;

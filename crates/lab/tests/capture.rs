@@ -1,9 +1,12 @@
 //! The packet logger: what others read back is what passed, to the byte and the nanosecond.
 
+#[path = "support/skip.rs"]
+mod skip;
+
 use proptest::prelude::*;
+use skip::skip;
 use sprat_lab::capture::{Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals};
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -249,12 +252,4 @@ fn has_tshark() -> bool {
         there
     });
     *THERE
-}
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }

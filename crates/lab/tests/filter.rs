@@ -1,8 +1,11 @@
 //! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as told.
 
+#[path = "support/skip.rs"]
+mod skip;
+
 use proptest::prelude::*;
+use skip::skip;
 use sprat_lab::filter::{Action, Change, CompileError, Compiler, Ecn, Instruction, Program, Rule, Rules};
-use std::io::Write as _;
 use std::sync::LazyLock;
 
 /// Of every kind of primitive, and combinations that use jumps, arithmetic, the index and memory.
@@ -272,12 +275,4 @@ fn any_code() -> impl Strategy<Value = u16> {
         (0u16..5).prop_map(|kind| kind << 4 | 0x0d),
         any::<u16>(),
     ]
-}
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = std::fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }

@@ -2,6 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
+#[path = "support/skip.rs"]
+mod skip;
+
+use skip::skip;
 use sprat_lab::hosts::{
     Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
     missing_privileges, within,
@@ -374,12 +378,4 @@ fn output(standing: &Standing, host: usize, command: &str) -> String {
 
 fn ip(arguments: &[&str]) {
     assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
-}
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }

@@ -1,5 +1,9 @@
 //! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone again.
 
+#[path = "support/skip.rs"]
+mod skip;
+
+use skip::skip;
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};
 use sprat_lab::topology::{Raised, Topology, ready};
@@ -171,12 +175,4 @@ fn reach(raised: &Raised, from: &str, to: &str, address: IpAddr) -> Duration {
     receiver.read_to_end(&mut got).unwrap();
     assert_eq!(got, what);
     took
-}
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = std::fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }

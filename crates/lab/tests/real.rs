@@ -2,9 +2,12 @@
 
 #[path = "support/hosts.rs"]
 mod hosts;
+#[path = "support/skip.rs"]
+mod skip;
 mod support;
 
-use hosts::{Host, ip, skip, wait_up};
+use hosts::{Host, ip, wait_up};
+use skip::skip;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
 use sprat_lab::engine::{Engine, Forwarding, Plan, Report, SPIN};
@@ -191,7 +194,9 @@ fn super_packets_pass_whole() {
     };
     let report = stream(net, "[fd09::2]", 8 << 20);
     let input = report.inputs.iter().find(|input| input.port == "h1").expect("there");
-    assert!(input.arrived.segments > 3 * input.packets, "the kernel hands over many segments at once: {input:?}");
+    // How many at once is for the kernel's pacing to say; that some are is what is shown.
+    let together = input.arrived.segments - input.packets;
+    assert!(together > 1_000, "the kernel hands over many segments at once: {input:?}");
     let line = report.lines.iter().find(|line| line.to == "h2").expect("there");
     let on_their_way = line.counters.on_line; // the last acknowledgements, when it was stopped
     assert_eq!(line.counters.left.segments + on_their_way, line.counters.arrived.segments);

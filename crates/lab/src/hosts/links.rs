@@ -1,7 +1,7 @@
 //! Links, addresses and routes of one namespace, over netlink (rtnetlink(7)).
 
 use super::plan::Route;
-use super::{Interface, namespace};
+use super::{Interface, within};
 use ipnet::IpNet;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -16,7 +16,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsRawFd as _;
 
 /// Frames that may wait at an interface to be sent: a super-packet counts as one.
 const QUEUE_FRAMES: u32 = 10_000;
@@ -39,7 +39,7 @@ impl Links {
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok(Self { socket, sequence: 0 })
         };
-        namespace::within(namespace.as_fd(), open)?
+        within(namespace, open)?
     }
 
     /// Makes a pair of interfaces, one here, one in another namespace.

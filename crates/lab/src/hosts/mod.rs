@@ -16,8 +16,8 @@ mod run;
 mod standing;
 mod state;
 
+pub use crate::netns::within;
 pub use error::Error;
-pub use namespace::within;
 pub use plan::{
     Cable, End, Host, Interface, MAX_CABLES, MAX_COMMAND_BYTES, MAX_HOSTS, MAX_INTERFACE_NAME, MAX_INTERFACES, MAX_MTU,
     MAX_NAME, MAX_ROUTES, MAX_SYSCTLS, MIN_MTU, Plan, Route, Unfit, WINDOW_BYTES, is_name,

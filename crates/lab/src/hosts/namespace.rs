@@ -1,21 +1,17 @@
 //! Network namespaces with names, as `ip netns` knows them: a file in `/run/netns` on which the namespace is mounted.
 
 use super::Error;
+use crate::netns::{NAMES, on_a_thread};
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Where `ip netns` looks.
-const NAMES: &str = "/run/netns";
 
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -50,7 +46,6 @@ pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + S
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Taken { path }),
         file => drop(file.map_err(refused())?),
     }
-    // A thread that left its namespace is of no use to anybody else.
     on_a_thread(|| {
         unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from).map_err(refused())?;
         let own = File::open(OWN).map_err(refused())?;
@@ -58,6 +53,7 @@ pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + S
         mount_bind(OWN, &path).map_err(io::Error::from).map_err(refused())?;
         Ok(own)
     })
+    .map_err(refused())?
 }
 
 /// What stands under a name.
@@ -136,25 +132,4 @@ fn residents(inode: u64) -> io::Result<Vec<Pid>> {
 fn lives_in(pid: Pid, inode: u64) -> bool {
     // Of a process that ended and was not waited for, there is nothing to see here.
     fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero())).is_ok_and(|file| file.ino() == inode)
-}
-
-/// Does something inside a namespace, on a thread of its own: what it opens or starts belongs to that namespace.
-///
-/// # Errors
-/// The namespace cannot be entered.
-///
-/// # Panics
-/// When `work` does.
-pub fn within<R: Send>(namespace: impl AsFd + Sync, work: impl FnOnce() -> R + Send) -> io::Result<R> {
-    on_a_thread(|| {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-        Ok(work())
-    })
-}
-
-fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    match thread::scope(|scope| scope.spawn(work).join()) {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
 }

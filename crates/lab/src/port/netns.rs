@@ -1,14 +1,10 @@
 //! Doing something inside a network namespace.
 
 use super::PortError;
-use rustix::fd::AsFd as _;
+use crate::netns::{NAMES, enter, on_a_thread};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::path::PathBuf;
-
-/// Where `ip netns` keeps namespaces by name.
-const NAMED: &str = "/run/netns";
 
 /// What is there of this thread's own namespace, for as long as the file is open.
 const INTERFACES: &str = "/proc/thread-self/net/dev";
@@ -20,19 +16,15 @@ pub(super) fn within<R: Send>(
     netns: Option<&str>,
     inside: impl FnOnce(Option<File>) -> Result<R, PortError> + Send,
 ) -> Result<R, PortError> {
-    let enter = || {
+    let work = || {
         if let Some(netns) = netns {
-            let path = if netns.contains('/') { PathBuf::from(netns) } else { PathBuf::from(NAMED).join(netns) };
+            let path = if netns.contains('/') { PathBuf::from(netns) } else { PathBuf::from(NAMES).join(netns) };
             let missing = |error| PortError::NoNamespace { port: port.to_owned(), netns: netns.to_owned(), error };
             let namespace = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(missing)?;
             let refused = |error| PortError::Refused { port: port.to_owned(), step: "entering its namespace", error };
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(refused)?;
+            enter(&namespace).map_err(refused)?;
         }
         inside(File::open(INTERFACES).ok())
     };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("sprat-netns".into()).spawn_scoped(scope, enter);
-        let thread = thread.map_err(|error| PortError::Thread { port: port.to_owned(), error })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    on_a_thread(work).map_err(|error| PortError::Thread { port: port.to_owned(), error })?
 }

@@ -3,8 +3,6 @@
 use nix::sched::{CloneFlags, unshare};
 use sprat_lab::port::{PacketSpec, TapSpec};
 use std::any::Any;
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
@@ -127,14 +125,5 @@ pub(crate) fn wait_up<const N: usize>(interfaces: [&str; N]) {
             }
             assert!(Instant::now() < until, "{interface} does not come up");
         }
-    }
-}
-
-/// Says that a test could not run, and why.
-pub(crate) fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the list of skips is writable");
-        writeln!(file, "{why}").expect("the list of skips is writable");
     }
 }
