@@ -24,6 +24,10 @@ pub const PLACES: &[Place] = &[
         reason: "maps memory that another process writes to; bytes are copied in and out, never referred to",
     },
     Place {
+        path: "crates/pace/src/sys.rs",
+        reason: "socket options without a safe interface: one call each, with memory of the caller's",
+    },
+    Place {
         path: "crates/lab/src/port/sys.rs",
         reason: "requests that make and set up interfaces, and packet sockets",
     },

@@ -1,0 +1,93 @@
+//! Groups: the parts of a file that are verified, and fetched again, alone.
+//!
+//! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a whole subtree, 1,024 chunks; its
+//! *value* is what stands at that subtree's top. Values can be computed in any order, by whoever has a group's bytes and knows
+//! where in the file they are; all values together give the file's hash, the one that `b3sum` prints.
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use std::ops::Range;
+
+/// Bytes of a group; the last of a file has fewer.
+pub const GROUP_BYTES: u64 = 1 << 20;
+
+/// Bytes of a value.
+pub const VALUE_BYTES: u64 = 32;
+
+/// The content type of a body in verified form: each group's bytes, then its value.
+pub const VERIFIED: &str = "application/vnd.sprat.verified";
+
+/// What stands for a group in its file's tree. The value of a file's only group is the file's hash.
+pub type Value = [u8; 32];
+
+/// How many groups a file of `bytes` has.
+#[must_use]
+pub fn count(bytes: u64) -> u64 {
+    bytes.div_ceil(GROUP_BYTES)
+}
+
+/// The bytes of group `index` in a file of `bytes`.
+///
+/// # Panics
+/// When the file has no such group.
+#[must_use]
+pub fn range(bytes: u64, index: u64) -> Range<u64> {
+    assert!(index < count(bytes), "group {index} of a file of {bytes} B");
+    let start = index * GROUP_BYTES;
+    start..bytes.min(start + GROUP_BYTES)
+}
+
+/// The value of group `index`, whose bytes are `content`, in a file of `bytes`.
+///
+/// # Panics
+/// When that group has another length.
+#[must_use]
+pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
+    let range = range(bytes, index);
+    assert_eq!(content.len() as u64, range.end - range.start, "group {index} of a file of {bytes} B");
+    if bytes <= GROUP_BYTES {
+        return *blake3::hash(content).as_bytes();
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(range.start);
+    hasher.update(content);
+    hasher.finalize_non_root()
+}
+
+/// The hash of the file whose groups have these values, in order; of an empty file when there are none.
+#[must_use]
+pub fn root(values: &[Value]) -> Value {
+    match values {
+        [] => *blake3::hash(&[]).as_bytes(),
+        [only] => *only,
+        _ => {
+            let (left, right) = values.split_at(left(values.len()));
+            *merge_subtrees_root(&top(left), &top(right), Mode::Hash).as_bytes()
+        }
+    }
+}
+
+/// The value above some, which are not the whole file.
+fn top(values: &[Value]) -> Value {
+    if let [only] = values {
+        return *only;
+    }
+    let (left, right) = values.split_at(left(values.len()));
+    merge_subtrees_non_root(&top(left), &top(right), Mode::Hash)
+}
+
+/// How many of `count` leaves are on the left: the most that make a full tree and leave something for the right.
+fn left(count: usize) -> usize {
+    debug_assert!(count >= 2, "a tree has two sides");
+    1 << (count - 1).ilog2()
+}
+
+/// The length in verified form of the part `range` of a file: the start of a group, to the end of one, or of the file.
+///
+/// # Panics
+/// When `range` does not begin where a group does.
+#[must_use]
+pub fn verified_length(range: &Range<u64>) -> u64 {
+    assert!(range.start.is_multiple_of(GROUP_BYTES) && range.start <= range.end, "{range:?} begins a group");
+    let length = range.end - range.start;
+    length + count(length) * VALUE_BYTES
+}
