@@ -3,3 +3,5 @@
 
 pub mod path;
 mod sys;
+pub mod weir;
+pub mod window;

@@ -199,3 +199,22 @@ fn last_number(name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?;
     text.split_whitespace().next_back()?.parse().ok()
 }
+
+/// Has the kernel control this connection by the congestion control of that name.
+///
+/// # Errors
+/// There is none, or it is not for everybody.
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
+    sys::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// The name of the congestion control that the kernel uses on this connection.
+///
+/// # Errors
+/// The socket is not of TCP.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    let mut name = [0; 16];
+    let length = sys::get(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    let name = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
