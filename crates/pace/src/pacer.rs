@@ -204,7 +204,6 @@ impl Connection {
             lost: u64::from(path.lost) * mss,
             rtt: path.rtt,
             min_rtt: path.min_rtt,
-            window_limited: path.window_limited,
             idle: path.not_sent == 0,
         }
     }

@@ -19,7 +19,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::yield_now();
     }
 }
 

@@ -23,14 +23,14 @@ fn alone_it_fills_the_path() {
     for (capacity, buffer, rtt, hiccup) in paths() {
         let mut world = World::new(capacity, buffer, rtt, vec![Control::weir()]);
         world.hiccup = hiccup;
-        world.run(20.0 * rtt);
+        world.run((20.0 * rtt).max(3.0));
         let lost = world.flows[0].resent;
         let length = (100.0 * rtt).max(5.0);
         let share = world.run(length)[0] / length / capacity;
         let bar = if hiccup.is_some() { 0.9 } else { 0.96 };
         assert!(share > bar, "{share:.3} of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}");
         let lost = (world.flows[0].resent - lost) / (length * capacity);
-        assert!(lost < 0.002, "{lost:.5} lost of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}");
+        assert!(lost < 0.004, "{lost:.5} lost of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}");
     }
 }
 
@@ -39,14 +39,14 @@ fn it_starts_fast_and_what_that_costs_is_bounded() {
     for (capacity, buffer, rtt, hiccup) in paths() {
         let mut world = World::new(capacity, buffer, rtt, vec![Control::weir()]);
         world.hiccup = hiccup;
-        // Three times as fast in each round, from 64 KiB; and some to see where it ends.
+        // About three times as fast in each round trip, from 64 KiB; and some to see where it ends.
         let rounds = (capacity * rtt / 65_536.0).log(3.0) + 5.0;
         let early = world.run(rounds * rtt)[0];
         let last = world.run(2.0 * rtt)[0] / (2.0 * rtt * capacity);
-        assert!(last > 0.85, "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds");
-        assert!(early > 1.0 * capacity * rtt, "{early} B before");
+        assert!(last > 0.8, "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds");
+        assert!(early > 0.5 * capacity * rtt, "{early} B before");
         let lost = world.flows[0].resent / (capacity * rtt);
-        assert!(lost < 3.0, "{lost:.2} of what is under way was lost, of {capacity} B/s over {rtt} s, {buffer} B");
+        assert!(lost < 0.3, "{lost:.2} of what is under way was lost, of {capacity} B/s over {rtt} s, {buffer} B");
     }
 }
 
@@ -118,7 +118,7 @@ proptest! {
             sample.min_rtt = Duration::from_micros(rtt / 2);
             sample.idle = idle;
             let rate = weir.update(sample);
-            prop_assert!(rate > 0 && rate < 1 << 50, "{} of {:?}", rate, sample);
+            prop_assert!(rate > 0 && rate <= 125_000_000_000, "{} of {:?}", rate, sample);
         }
     }
 }

@@ -24,8 +24,6 @@ pub(super) struct Span {
     pub(super) delivered: f64,
     /// Bytes found to be lost.
     pub(super) lost: f64,
-    /// The share of the time in which the other end's window kept the sender back.
-    pub(super) window_limited: f64,
 }
 
 impl History {
@@ -49,7 +47,6 @@ impl History {
             sent: bytes(to.sent - from.sent),
             delivered: bytes(to.delivered - from.delivered),
             lost: bytes(found(to).saturating_sub(found(from))),
-            window_limited: (to.window_limited - from.window_limited).as_secs_f64() / passed.as_secs_f64(),
         })
     }
 
@@ -58,6 +55,13 @@ impl History {
         let since = self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
         let recent = self.samples.iter().rev().take_while(|sample| sample.now >= since);
         recent.map(|sample| sample.rtt).min().unwrap_or_default()
+    }
+
+    /// The most of them.
+    pub(super) fn most_rtt(&self, length: Duration) -> Duration {
+        let since = self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
+        let recent = self.samples.iter().rev().take_while(|sample| sample.now >= since);
+        recent.map(|sample| sample.rtt).max().unwrap_or_default()
     }
 
     /// The last sample at that time or before.

@@ -10,14 +10,21 @@ use std::time::Duration;
 /// Samples in a round trip: what asks the kernel does so this often.
 pub const TICKS_PER_RTT: u32 = 32;
 
-/// Where a connection begins: bytes in its first round trip, spread over it. As much as a receiver's first window takes.
-const FIRST_ROUND_BYTES: f64 = 65_536.0;
+/// No path is taken to carry more, bytes a second: a terabit.
+const MOST_RATE: f64 = 125e9;
 
-/// How many times faster it becomes in each round trip of the start: as fast as a receiver opens its window.
-const START_GROWTH: f64 = 3.0;
+/// Where a connection begins: bytes in its first round trip, spread over it; with a knock, as much as a receiver's first window takes.
+const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
-/// The rate is never more than so many times what was sent in the last round trip: what was not tried is not known.
-const MOST_UNTRIED: f64 = 4.0;
+/// In the start, a knock is so many times faster than the rest of its round, for this part of a round trip.
+const KNOCK: f64 = 5.0;
+const KNOCK_PART: u32 = 16;
+
+/// A knock has passed if the queue behind it takes no longer than this share of it: then the path carries at least four times what was sent.
+const KNOCK_TOLERANCE: f64 = 0.24;
+
+/// What is sent after the start of what it found: two measurements of milliseconds are not exact, and left a queue behind.
+const AFTER_START: f64 = 0.95;
 
 /// Growth a round trip when cruising: where it begins, and the most it comes to while nothing pushes back.
 const LEAST_GROWTH: f64 = 0.005;
@@ -29,17 +36,23 @@ const KNOWN_SHARE: f64 = 0.97;
 /// Round trips for which a path whose buffer overflowed is not tried for more than is known: what others lose by that, they keep losing.
 const REST_ROUNDS: u32 = 20;
 
+/// A queue that is shorter than this is hardly told from a machine that is busy.
+const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
+
+/// What is counted is counted over this time at least: longer than a machine is held up by others.
+const LEAST_ROUND: Duration = Duration::from_millis(64);
+
+/// What arrives of the rate, at least, if the path has room for it.
+const FOLLOWS: f64 = 0.9;
+
+/// What was sent of the rate, at least, for what arrives to say something about the path.
+const TRIED: f64 = 0.8;
+
 /// A share of bytes lost that is congestion, and no accident of the line.
 const CONGESTION_LOSS: f64 = 0.01;
 
 /// Fewer segments lost than this say nothing.
 const FEWEST_LOST: f64 = 8.0;
-
-/// What arrives of what was sent, at least, unless the path is full.
-const FOLLOWS: f64 = 0.9;
-
-/// Fewer segments sent in a quarter of a round trip than this say nothing of what arrives.
-const FEWEST_SENT: f64 = 64.0;
 
 /// What is forgotten in a round trip of what the path has carried.
 const FORGETTING: f64 = 0.002;
@@ -85,8 +98,6 @@ pub struct Sample {
     pub rtt: Duration,
     /// The least round-trip time.
     pub min_rtt: Duration,
-    /// How long the other end's window has kept the sender back.
-    pub window_limited: Duration,
     /// Whether there was less to send than might have been.
     pub idle: bool,
 }
@@ -94,8 +105,8 @@ pub struct Sample {
 /// What the controller is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Finding out what the path carries: ever faster until something pushes back.
-    Start,
+    /// Finding out what the path carries.
+    Start(Round),
     /// Letting the queue that this made run empty.
     Drain {
         /// When it is to end at the latest.
@@ -113,6 +124,19 @@ pub enum Mode {
         /// Since when nothing has pushed back.
         quiet_since: Duration,
     },
+}
+
+/// A round of the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// Bytes a second, but for the knock at its beginning.
+    base: f64,
+    /// When it began.
+    since: Duration,
+    /// Bytes that the knock sent, and how long it took, once it has ended.
+    knocked: Option<(f64, Duration)>,
+    /// What the knock before found, if it did not pass: bytes a second.
+    failed: Option<f64>,
 }
 
 /// What was seen when the path pushed back and the rate was lowered: if the queue was ours, it goes away.
@@ -145,7 +169,7 @@ pub struct Weir {
     rate: f64,
     /// The most the path has carried, bytes a second; it is forgotten slowly.
     capacity: f64,
-    /// Whether that was seen for longer than a hiccup.
+    /// Whether the path was full then.
     sure: bool,
     /// Round trips of quiet after which others are taken to have gone, and when that was last so.
     patience: u32,
@@ -169,7 +193,7 @@ impl Weir {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            mode: Mode::Start,
+            mode: Mode::Drain { until: Duration::ZERO },
             rate: 0.0,
             capacity: 0.0,
             sure: false,
@@ -209,20 +233,19 @@ impl Weir {
         let Some(last) = self.last.replace(sample) else {
             self.history.push(sample);
             self.rate = FIRST_ROUND_BYTES / round_trip(&sample).as_secs_f64();
+            self.mode = Mode::Start(Round { base: self.rate, since: sample.now, knocked: None, failed: None });
+            self.rate *= KNOCK;
             return self.rate as u64;
         };
         self.history.push(sample);
         let seen = self.look(&sample, &last);
         self.mode = match self.mode {
-            Mode::Start => self.start(&seen),
+            Mode::Start(round) => self.start(&seen, round),
             Mode::Drain { until } => self.drain(&seen, until),
             Mode::Cruise { growth, doubt } => self.cruise(&seen, growth, doubt),
             Mode::Shared { quiet_since } => self.shared(&seen, quiet_since),
         };
-        let rtt = seen.rtt.as_secs_f64();
-        let first = FIRST_ROUND_BYTES / rtt;
-        let least = 2.0 * seen.mss / rtt;
-        self.rate = self.rate.min((MOST_UNTRIED * seen.sent).max(first)).max(least);
+        self.rate = self.rate.clamp(2.0 * seen.mss / seen.rtt.as_secs_f64(), MOST_RATE);
         debug_assert!(self.rate.is_finite(), "a rate is a number");
         self.rate as u64
     }
@@ -232,12 +255,13 @@ impl Weir {
         let rtt = round_trip(sample);
         let now = sample.now;
         let rounds = now.saturating_sub(last.now).as_secs_f64() / rtt.as_secs_f64();
-        let round = self.history.span(Duration::ZERO, rtt);
-        let queue = self.history.least_rtt(rtt / 2).saturating_sub(rtt);
+        let length = rtt.max(LEAST_ROUND);
+        let round = self.history.span(Duration::ZERO, length);
+        let queue = self.history.least_rtt(length / 2).saturating_sub(rtt);
         let mss = f64::from(sample.mss.max(536));
-        let (mut arrives, mut sent, mut push) = (self.rate, self.rate, None);
+        let (mut arrives, mut push) = (self.rate, None);
         if let Some(round) = round {
-            (arrives, sent) = (round.delivered / round.seconds, round.sent / round.seconds);
+            arrives = round.delivered / round.seconds;
             if round.lost > FEWEST_LOST * mss && round.lost > CONGESTION_LOSS * round.sent {
                 push = Some(Push::Loss);
             } else if queue > tolerance(rtt) {
@@ -245,27 +269,59 @@ impl Weir {
             }
         }
         let under_way = bytes(sample.sent.saturating_sub(sample.delivered + sample.retransmitted + sample.lost));
-        Seen { now, rtt, rounds, mss, queue, push, arrives, sent, under_way, idle: sample.idle }
+        let before = self.history.span(rtt + queue, length);
+        let tried = before.is_some_and(|before| before.sent / before.seconds >= TRIED * self.rate);
+        Seen { now, rtt, rounds, mss, queue, push, arrives, tried, under_way, idle: sample.idle }
     }
 
-    /// Whether less arrives than was sent a round trip ago: a path that is full.
-    fn lags(&self, seen: &Seen) -> bool {
-        let (Some(arrived), Some(left)) =
-            (self.history.span(Duration::ZERO, seen.rtt / 4), self.history.span(seen.rtt + seen.queue, seen.rtt / 4))
-        else {
-            return false;
+    /// Knocks: at its beginning, a round sends faster than it dares to otherwise, and sees a round trip later what became of that.
+    fn start(&mut self, seen: &Seen, round: Round) -> Mode {
+        let part = seen.rtt / KNOCK_PART;
+        let passed = seen.now - round.since;
+        let Some((sent, knock)) = round.knocked else {
+            // With the first look after its time it ends; what was sent then is what it was.
+            let knocked = self.history.span(Duration::ZERO, passed).filter(|_| passed >= part);
+            self.rate = if knocked.is_some() { round.base } else { KNOCK * round.base };
+            let knocked = knocked.map(|span| (span.sent, passed));
+            return Mode::Start(Round { knocked, ..round });
         };
-        let says_something = left.window_limited < 0.1 && left.sent > FEWEST_SENT * seen.mss && !seen.idle;
-        says_something && arrived.delivered / arrived.seconds < FOLLOWS * left.sent / left.seconds
+        self.rate = round.base;
+        if seen.push == Some(Push::Loss) && round.base > 2.0 * seen.arrives {
+            return self.halt(seen); // far beyond what the path has: somebody else must have come
+        }
+        if passed < seen.rtt + knock + part {
+            return Mode::Start(round);
+        }
+        // It has all come back: how long its queue was, and what was lost.
+        let queue = self.history.most_rtt(knock + part).saturating_sub(self.history.least_rtt(seen.rtt));
+        let lost = self.history.span(Duration::ZERO, knock + part).map_or(0.0, |span| span.lost);
+        let lost = if lost > FEWEST_LOST * seen.mss { lost.min(sent / 2.0) } else { 0.0 };
+        let mut knock_at = |base, failed| {
+            self.rate = KNOCK * base;
+            Mode::Start(Round { base, since: seen.now, knocked: None, failed })
+        };
+        if seen.idle || sent < 0.5 * KNOCK * round.base * knock.as_secs_f64() {
+            // A window that is not open yet, or nothing to send, says nothing.
+            return knock_at(round.base, None);
+        }
+        // So much of it got through, in so much time.
+        let carried = |queue| (sent - lost) / (knock + queue).as_secs_f64();
+        let tolerance = knock.mul_f64(KNOCK_TOLERANCE).max(LEAST_TOLERANCE);
+        if lost == 0.0 && queue <= tolerance {
+            return knock_at(carried(tolerance).max(round.base), None);
+        }
+        let carried = carried(queue);
+        let Some(failed) = round.failed else {
+            return knock_at(round.base, Some(carried));
+        };
+        // Twice is no accident; what was more then is nearer to the truth, for accidents only take away.
+        self.capacity = failed.max(carried).max(round.base);
+        self.rate = AFTER_START * self.capacity;
+        self.held_back = seen.now;
+        Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
     }
 
-    fn start(&mut self, seen: &Seen) -> Mode {
-        // A queue alone may be another's, and a lag alone a machine that is busy.
-        let full = seen.push == Some(Push::Loss) || seen.push == Some(Push::Delay) && self.lags(seen);
-        if !full {
-            self.rate *= START_GROWTH.powf(seen.rounds);
-            return Mode::Start;
-        }
+    fn halt(&mut self, seen: &Seen) -> Mode {
         self.capacity = seen.arrives;
         self.rate = self.capacity / 2.0;
         self.held_back = seen.now;
@@ -288,11 +344,16 @@ impl Weir {
 
     fn cruise(&mut self, seen: &Seen, growth: f64, doubt: Option<Doubt>) -> Mode {
         // What was done shows a round trip later; until then the path speaks of what was before.
-        let shown = seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt / 4;
+        let shown = seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt.max(LEAST_ROUND) / 4;
         match (seen.push, doubt) {
             (None, None) => {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
+            }
+            // What goes before anything was done about it can be seen was an accident: a machine that was busy.
+            (None, Some(doubt)) if !shown => {
+                self.rate = self.rate.max(doubt.arrived);
+                Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
             }
             // The path was full, and what arrived then is all it has for us.
             (None, Some(doubt)) => {
@@ -310,9 +371,13 @@ impl Weir {
                 // As much less as lets the queue go in two round trips.
                 let queue = seen.queue.as_secs_f64() / seen.rtt.as_secs_f64();
                 let less = (queue / 2.0).clamp(LEAST_DECREASE, MOST_DECREASE);
-                self.rate = self.rate.min(seen.arrives) * (1.0 - less);
+                if seen.tried {
+                    self.rate = self.rate.min(seen.arrives);
+                }
+                let arrived = self.rate;
+                self.rate *= 1.0 - less;
                 self.held_back = seen.now;
-                let doubt = Doubt { arrived: seen.arrives, less, shown: None, overflowed: push == Push::Loss };
+                let doubt = Doubt { arrived, less, shown: None, overflowed: push == Push::Loss };
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: Some(doubt) }
             }
             (Some(push), Some(doubt)) => {
@@ -336,10 +401,11 @@ impl Weir {
     /// Raises the rate, and gives what growth becomes: ever faster up to what is known, and then from the beginning. Beyond that it gains speed
     /// slowly: the path may have become another.
     fn climb(&mut self, seen: &Seen, growth: f64) -> f64 {
-        if seen.idle {
+        if seen.idle || !seen.tried {
             return LEAST_GROWTH;
         }
-        let known = KNOWN_SHARE * self.capacity;
+        // What is not sure is not known.
+        let known = if self.sure { KNOWN_SHARE * self.capacity } else { f64::MAX };
         let faster = self.rate * (1.0 + growth * seen.rounds);
         let (rate, growth) = if self.rate >= known && seen.now < self.rest_until {
             (self.rate, LEAST_GROWTH)
@@ -359,16 +425,30 @@ impl Weir {
         // Who comes back at once has others on the path that he does not see.
         let soon = seen.now < self.left_shared + SOON_ROUNDS * seen.rtt;
         self.patience = if soon { (2 * self.patience).min(MOST_QUIET_ROUNDS) } else { QUIET_ROUNDS };
-        self.rate = FAIR_SHARE * self.capacity;
+        if self.sure {
+            self.rate = FAIR_SHARE * self.capacity;
+        }
         self.held_back = seen.now;
         Mode::Shared { quiet_since: seen.now }
     }
 
     fn shared(&mut self, seen: &Seen, quiet_since: Duration) -> Mode {
         let fair = FAIR_SHARE * self.capacity;
-        if seen.push == Some(Push::Loss) && seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt / 4 {
+        if seen.push == Some(Push::Loss)
+            && seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt.max(LEAST_ROUND) / 4
+        {
             self.rate = (self.rate * SHARED_DECREASE).max(LEAST_SHARE * self.capacity);
             self.held_back = seen.now;
+        } else if !self.sure {
+            // Who has never had the path does not know what half of it is. Where more brings no more, it is all ours.
+            if seen.tried && seen.arrives < FOLLOWS * self.rate {
+                (self.capacity, self.sure) = (seen.arrives, true);
+                self.rate = (1.0 - LEAST_DECREASE) * self.capacity;
+                self.held_back = seen.now;
+                return Mode::Cruise { growth: LEAST_GROWTH, doubt: None };
+            }
+            self.remember(seen);
+            self.rate *= 1.0 + SHARED_INCREASE * seen.rounds;
         } else {
             self.rate = (self.rate + SHARED_INCREASE * self.capacity * seen.rounds).min(fair);
         }
@@ -385,9 +465,9 @@ impl Weir {
     /// The most the path has carried, slowly forgotten. A machine that was busy with something else hands over in one round what is of two.
     fn remember(&mut self, seen: &Seen) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
-        let Some(before) = self.history.span(seen.rtt, seen.rtt) else { return };
+        let length = seen.rtt.max(LEAST_ROUND);
+        let Some(before) = self.history.span(length, length) else { return };
         let carried = seen.arrives.min(before.delivered / before.seconds);
-        self.sure |= carried >= WITHOUT_OTHERS * self.capacity;
         self.capacity = self.capacity.max(carried);
     }
 }
@@ -405,9 +485,10 @@ struct Seen {
     /// The queue that has stood for half a round trip.
     queue: Duration,
     push: Option<Push>,
-    /// Bytes a second that arrived, and that were sent, in the last round trip.
+    /// Bytes a second that arrived in the last round trip.
     arrives: f64,
-    sent: f64,
+    /// Whether what arrived had been sent at about the rate: else it says nothing of the path.
+    tried: bool,
     /// Bytes.
     under_way: f64,
     idle: bool,
@@ -421,5 +502,5 @@ fn round_trip(sample: &Sample) -> Duration {
 
 /// A queue that may be there without anything being wrong.
 fn tolerance(rtt: Duration) -> Duration {
-    (rtt / 64).max(Duration::from_millis(3))
+    (rtt / 64).max(LEAST_TOLERANCE)
 }

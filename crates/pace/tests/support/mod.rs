@@ -208,7 +208,6 @@ fn hear(flow: &mut Flow, now: f64, held: bool, rtt: f64) {
                 lost: flow.to_resend as u64,
                 rtt: time(srtt),
                 min_rtt: time(least),
-                window_limited: Duration::ZERO,
                 idle: false,
             });
             flow.rate = rate as f64;
