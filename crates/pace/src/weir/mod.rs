@@ -23,6 +23,10 @@ const KNOCK_PART: u32 = 16;
 /// A knock has passed if the queue behind it takes no longer than this share of it: then the path carries at least four times what was sent.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
+/// A knock of fewer segments is none, and the next round so many times as fast, as a receiver's window opens.
+const FEWEST_KNOCKING: f64 = 32.0;
+const BLIND_GROWTH: f64 = 3.0;
+
 /// What is sent after the start of what it found: two measurements of milliseconds are not exact, and left a queue behind.
 const AFTER_START: f64 = 0.95;
 
@@ -300,6 +304,10 @@ impl Weir {
             self.rate = KNOCK * base;
             Mode::Start(Round { base, since: seen.now, knocked: None, failed })
         };
+        if KNOCK * round.base * part.as_secs_f64() < FEWEST_KNOCKING * seen.mss {
+            // Too few packets to tell anything, or to harm anybody.
+            return knock_at(if seen.push == Some(Push::Loss) { round.base } else { BLIND_GROWTH * round.base }, None);
+        }
         if seen.idle || sent < 0.5 * KNOCK * round.base * knock.as_secs_f64() {
             // A window that is not open yet, or nothing to send, says nothing.
             return knock_at(round.base, None);
@@ -312,10 +320,11 @@ impl Weir {
         }
         let carried = carried(queue);
         let Some(failed) = round.failed else {
-            return knock_at(round.base, Some(carried));
+            // Again, after a round in which the queue goes.
+            return knock_at(round.base.min(carried / (KNOCK / 2.0)), Some(carried));
         };
         // Twice is no accident; what was more then is nearer to the truth, for accidents only take away.
-        self.capacity = failed.max(carried).max(round.base);
+        self.capacity = failed.max(carried);
         self.rate = AFTER_START * self.capacity;
         self.held_back = seen.now;
         Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
@@ -404,17 +413,17 @@ impl Weir {
         if seen.idle || !seen.tried {
             return LEAST_GROWTH;
         }
-        // What is not sure is not known.
-        let known = if self.sure { KNOWN_SHARE * self.capacity } else { f64::MAX };
+        let known = KNOWN_SHARE * self.capacity;
         let faster = self.rate * (1.0 + growth * seen.rounds);
-        let (rate, growth) = if self.rate >= known && seen.now < self.rest_until {
-            (self.rate, LEAST_GROWTH)
-        } else if self.rate >= known {
-            (faster, growth * 2.0_f64.powf(seen.rounds / 4.0))
-        } else if faster < known {
-            (faster, growth * 2.0_f64.powf(seen.rounds))
-        } else {
+        let (rate, growth) = if self.rate < known && faster >= known {
             (known, LEAST_GROWTH)
+        } else if self.rate < known {
+            (faster, growth * 2.0_f64.powf(seen.rounds))
+        } else if seen.now < self.rest_until {
+            (self.rate, LEAST_GROWTH)
+        } else {
+            // What was not yet full is tried more boldly than what was.
+            (faster, growth * 2.0_f64.powf(seen.rounds / if self.sure { 4.0 } else { 2.0 }))
         };
         self.rate = rate;
         growth.min(MOST_GROWTH)
