@@ -200,6 +200,20 @@ fn last_number(name: &str) -> Option<usize> {
     text.split_whitespace().next_back()?.parse().ok()
 }
 
+/// Bytes that wait in the send buffer for their first sending, at most: a few milliseconds of the fastest path. What lies there beyond
+/// that does no good, and takes of the memory that the whole machine has for TCP, which shrinks everybody's windows when it runs low.
+pub const MAX_UNSENT: u32 = 16 << 20;
+
+/// Makes a socket ready to send much over a long way: a buffer for what is under way, as large as may be, and no more than
+/// [`MAX_UNSENT`] waiting in it. Gives the bytes it may grow to.
+///
+/// # Errors
+/// The socket is not of TCP.
+pub fn prepare_sender(socket: impl AsFd) -> io::Result<usize> {
+    sys::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &MAX_UNSENT.to_ne_bytes())?;
+    enlarge(socket, Buffer::Send, MAX_BUFFER)
+}
+
 /// Has the kernel control this connection by the congestion control of that name.
 ///
 /// # Errors

@@ -43,7 +43,7 @@ fn it_starts_fast_and_what_that_costs_is_bounded() {
         let rounds = (capacity * rtt / 65_536.0).log(3.0) + 5.0;
         let early = world.run(rounds * rtt)[0];
         let last = world.run(2.0 * rtt)[0] / (2.0 * rtt * capacity);
-        assert!(last > 0.8, "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds");
+        assert!(last > 0.75, "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds");
         assert!(early > 0.5 * capacity * rtt, "{early} B before");
         let lost = world.flows[0].resent / (capacity * rtt);
         assert!(lost < 0.3, "{lost:.2} of what is under way was lost, of {capacity} B/s over {rtt} s, {buffer} B");

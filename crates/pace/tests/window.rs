@@ -103,10 +103,20 @@ fn what_the_kernel_knows_adds_up() {
 
 #[test]
 fn buffers_grow_as_far_as_they_may() {
-    let (to, _from) = pair();
+    let (mut to, from) = pair();
     let got = path::enlarge(&to, Buffer::Send, 64 << 20).unwrap();
     assert!(got > 0 && got <= 64 << 20, "{got}");
-    let most = path::enlarge(&to, Buffer::Receive, usize::MAX).unwrap();
+    path::prepare_sender(&to).unwrap();
+    // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is allowed to wait.
+    to.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let content = vec![1; 1 << 20];
+    let mut written = 0;
+    while let Ok(count) = to.write(&content) {
+        written += count;
+    }
+    let told = Path::of(&to).unwrap();
+    assert!(told.not_sent <= path::MAX_UNSENT + (2 << 20) && written < 128 << 20, "{written}: {told:?}");
+    let most = path::enlarge(&from, Buffer::Receive, usize::MAX).unwrap();
     assert!(most <= path::MAX_BUFFER, "{most}");
 }
 
