@@ -203,6 +203,7 @@ impl Connection {
             delivered: self.delivered.0,
             lost: u64::from(path.lost) * mss,
             rtt: path.rtt,
+            rtt_variation: path.rtt_variation,
             min_rtt: path.min_rtt,
             idle: path.not_sent == 0,
         }

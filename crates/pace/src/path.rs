@@ -75,6 +75,8 @@ pub struct Path {
     pub mss: u32,
     /// Smoothed round-trip time; zero before the first.
     pub rtt: Duration,
+    /// How far round-trip times vary about that.
+    pub rtt_variation: Duration,
     /// The least round-trip time of the kernel's window of some minutes; zero before the first.
     pub min_rtt: Duration,
     /// Congestion window, segments.
@@ -127,6 +129,7 @@ impl Path {
         Ok(Self {
             mss: raw.send_mss,
             rtt: micros(raw.rtt),
+            rtt_variation: micros(raw.rtt_variation),
             // The kernel says "none yet" by all ones.
             min_rtt: if raw.min_rtt == u32::MAX { Duration::ZERO } else { micros(raw.min_rtt) },
             cwnd: raw.cwnd,

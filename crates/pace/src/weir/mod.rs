@@ -100,6 +100,8 @@ pub struct Sample {
     pub lost: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
+    /// How far round-trip times vary about that.
+    pub rtt_variation: Duration,
     /// The least round-trip time.
     pub min_rtt: Duration,
     /// Whether there was less to send than might have been.
@@ -268,7 +270,7 @@ impl Weir {
             arrives = round.delivered / round.seconds;
             if round.lost > FEWEST_LOST * mss && round.lost > CONGESTION_LOSS * round.sent {
                 push = Some(Push::Loss);
-            } else if queue > tolerance(rtt) {
+            } else if queue > tolerance(rtt, sample.rtt_variation) {
                 push = Some(Push::Delay);
             }
         }
@@ -509,7 +511,7 @@ fn round_trip(sample: &Sample) -> Duration {
     known.max(Duration::from_micros(100))
 }
 
-/// A queue that may be there without anything being wrong.
-fn tolerance(rtt: Duration) -> Duration {
-    (rtt / 64).max(LEAST_TOLERANCE)
+/// A queue that may be there without anything being wrong: more where the times vary by themselves, as on a busy machine.
+fn tolerance(rtt: Duration, variation: Duration) -> Duration {
+    (rtt / 64).max(variation.min(rtt / 8)).max(LEAST_TOLERANCE)
 }

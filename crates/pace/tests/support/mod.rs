@@ -207,6 +207,7 @@ fn hear(flow: &mut Flow, now: f64, held: bool, rtt: f64) {
                 delivered: flow.delivered as u64,
                 lost: flow.to_resend as u64,
                 rtt: time(srtt),
+                rtt_variation: Duration::ZERO,
                 min_rtt: time(least),
                 idle: false,
             });
