@@ -1,6 +1,7 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 #![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
+pub(crate) mod doctor;
 mod lab;
 mod lab_up;
 
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Find what holds this machine back.
+    #[command(subcommand)]
+    Doctor(doctor::DoctorCommand),
     /// Print a completion script for a shell.
     Completions(CompletionArgs),
     /// Write man pages into a directory.
@@ -503,6 +507,8 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     Breakdown(BreakdownArgs),
     /// What the network box promises: delay, rate, loss, streams, fairness (needs root).
     Lab(LabBenchArgs),
+    /// The mover through long fat pipes, beside curl, aria2, axel and rclone, BBR and CUBIC (needs root).
+    Flow(LabBenchArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.

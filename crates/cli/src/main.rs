@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 
+use args::doctor::DoctorCommand;
 use args::{BenchCommand, Cli, Command, LabCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Breakdown(args)) => cmd::bench::breakdown(&args),
         Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
         Command::Bench(BenchCommand::Lab(args)) => cmd::bench::lab(&args),
+        Command::Bench(BenchCommand::Flow(args)) => cmd::bench::flow(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Lab(LabCommand::Down(args)) => cmd::lab_up::down(&args),
         Command::Lab(LabCommand::Ls(args)) => cmd::lab_up::ls(&args),
         Command::Lab(LabCommand::Topologies(args)) => cmd::lab_up::topologies(&args),
+        Command::Doctor(DoctorCommand::Net(args)) => cmd::doctor::net(&args),
         Command::Completions(args) => cmd::shell::completions(&args),
         Command::Man(args) => cmd::shell::man(&args),
     };

@@ -27,7 +27,7 @@ use crate::switch::AGEING;
 use serde::Deserialize;
 
 pub use ports::{PortSpec, PortSpecError};
-pub use units::{duration, size};
+pub use units::{duration, rate, size};
 pub use words::{LineWords, Word, WordError, set};
 
 /// A box as it was asked for.
