@@ -1,11 +1,15 @@
 //! Boxes that are asked and changed while they run, over their sockets.
 
+#[path = "support/skip.rs"]
+mod skip;
 mod support;
 
 use proptest::prelude::*;
+use skip::skip;
 use sprat_lab::config::{LineWords, Word, set};
 use sprat_lab::control::{ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Place, Request, Server};
 use sprat_lab::engine::{Engine, Forwarding};
+use sprat_lab::filter::{Compiler, MAX_RULES, RuleWords};
 use sprat_lab::hosts::StateDir;
 use sprat_lab::line::Settings;
 use std::fs;
@@ -122,6 +126,61 @@ fn a_refused_change_changes_nothing_and_says_why() {
         assert!(error.starts_with(told), "{error}");
     }
     assert_eq!(client.settings().expect("it answers"), before);
+}
+
+#[test]
+fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
+    if let Err(error) = Compiler::load() {
+        return skip(&format!("rules that change: {error}"));
+    }
+    let mut test = test("wan");
+    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    let rule = |expression: &str, from: Option<&str>, action: &str| RuleWords {
+        expression: expression.to_owned(),
+        from: from.map(str::to_owned),
+        action: action.to_owned(),
+    };
+    let (all, long) = (rule("ether proto 0x88b5", None, "count"), rule("len > 100", Some("p0"), "drop"));
+    assert_eq!(client.rules().expect("it answers").rules, []);
+    client.add_rule(all.clone(), None).expect("it can be");
+    test.fars[0].send(&numbered(1, 200));
+    test.fars[1].send(&numbered(2, 200));
+    assert_eq!((test.fars[1].number(), test.fars[0].number()), (1, 2));
+    let list = client.add_rule(long.clone(), Some(0)).expect("it can be");
+    assert_eq!(list.rules.iter().map(|state| &state.rule).collect::<Vec<_>>(), [&long, &all]);
+    assert_eq!((list.rules[1].seen.packets, list.removed), (2, vec![]), "of both lanes");
+    test.fars[0].send(&numbered(3, 200));
+    test.fars[0].send(&numbered(4, 90));
+    assert_eq!(test.fars[1].number(), 4, "3 was dropped");
+    let vlan = rule("ip", None, "rewrite:dscp=46,ecn=ce,vlan=7,destination=02:00:00:00:0a:01");
+    let list = client.replace_rules(vec![vlan.clone(), all.clone()]).expect("it can be");
+    assert_eq!((&list.rules[0].rule, list.rules[0].seen.packets), (&vlan, 0));
+    assert_eq!((&list.rules[1].rule, list.rules[1].seen.packets), (&all, 3), "it went on");
+    assert_eq!((&list.removed[0].rule, list.removed[0].seen.packets), (&long, 1));
+    test.fars[0].send(&numbered(5, 200));
+    assert_eq!(test.fars[1].number(), 5);
+    let list = client.remove_rule(0).expect("it is there");
+    assert_eq!((list.rules.len(), list.rules[0].seen.packets), (1, 4));
+    assert_eq!(client.report().expect("it runs").filters, [list.rules[0].seen]);
+
+    let before = client.rules().expect("it answers");
+    for (refused, told) in [
+        (client.add_rule(rule("tcp porto 80", None, "count"), None), "filter \"tcp porto 80\": "),
+        (client.add_rule(rule("tcp", Some("p7"), "count"), None), "from: no such port; the ports are p0, p1"),
+        (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is no action"),
+        (client.add_rule(rule("tcp", None, "mirror:p1"), None), "action: of two ports neither can have"),
+        (client.add_rule(all.clone(), Some(2)), "no rule 2: there are 1, numbered from 0"),
+        (client.remove_rule(1), "no rule 1: there are 1, numbered from 0"),
+        (client.replace_rules(vec![all.clone(); MAX_RULES + 1]), "65 rules; 64 are the limit of a box"),
+    ] {
+        let error = refused.expect_err(told).to_string();
+        assert!(error.starts_with(told), "{error}");
+    }
+    assert_eq!(client.rules().expect("it answers"), before);
+    let full = client.replace_rules(vec![all.clone(); MAX_RULES]).expect("as many as there may be");
+    assert_eq!(full.rules.iter().map(|state| state.seen.packets).sum::<u64>(), 4, "one of them is the old one");
+    let error = client.add_rule(all, None).expect_err("one too many").to_string();
+    assert_eq!(error, "65 rules; 64 are the limit of a box");
 }
 
 #[test]
@@ -294,8 +353,13 @@ proptest! {
     /// A request is what its line says, and no other line makes it panic.
     #[test]
     fn requests_are_what_their_lines_say(port in prop::option::of(".{0,20}"), text in ".{0,60}", bytes: Vec<u8>) {
-        let line = LineWords { delay: Some(Word(text)), ..LineWords::default() };
-        for request in [Request::Report {}, Request::Settings {}, Request::Set { port, line }, Request::Stop {}] {
+        let line = LineWords { delay: Some(Word(text.clone())), ..LineWords::default() };
+        let rule = RuleWords { expression: text, from: port.clone(), action: "count".to_owned() };
+        let rules = vec![rule.clone(); bytes.len() % 4];
+        for request in [
+            Request::Report {}, Request::Settings {}, Request::Set { port, line }, Request::Rules {}, Request::Stop {},
+            Request::AddRule { rule, at: None }, Request::RemoveRule { number: bytes.len() }, Request::ReplaceRules { rules },
+        ] {
             let line = request.line();
             prop_assert!(line.iter().position(|byte| *byte == b'\n') == Some(line.len() - 1));
             prop_assert_eq!(Request::parse(&line).expect("its own"), request);

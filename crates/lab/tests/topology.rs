@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use sprat_lab::config::PortSpec;
 use sprat_lab::engine::Forwarding;
-use sprat_lab::filter::Action;
+use sprat_lab::filter::{Action, RulePlan};
 use sprat_lab::line::Discipline;
-use sprat_lab::topology::{FilterPlan, Lab, READY, Topology, ready};
+use sprat_lab::topology::{Lab, READY, Topology, ready};
 use std::time::Duration;
 
 const PAIR: &str = r#"
@@ -142,7 +142,7 @@ fn hosts_and_boxes_do_as_told() {
     let wan = &lab.boxes[0];
     assert_eq!((wan.memory, wan.ports[2].spec.to_string()), (Some(100_000_000), "packet:eth7".to_owned()));
     assert!(
-        matches!(&wan.filters[..], [FilterPlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
+        matches!(&wan.filters[..], [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
     );
     let capture = wan.capture.as_ref().unwrap();
     assert_eq!((capture.snap, capture.ring), (128, Some((10_000_000, 3))));

@@ -1,9 +1,10 @@
 //! Asking a box.
 
 use super::ControlError;
-use super::words::{BoxState, MAX_ANSWER_BYTES, Request, Set, parse_answer};
+use super::words::{BoxState, MAX_ANSWER_BYTES, Request, RuleList, Set, parse_answer};
 use crate::config::LineWords;
 use crate::engine::Report;
+use crate::filter::RuleWords;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -55,6 +56,38 @@ impl Client {
     /// The box refuses, or has gone.
     pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<Set, ControlError> {
         self.ask(&Request::Set { port: port.map(str::to_owned), line: line.clone() })
+    }
+
+    /// The rules of the box's filter.
+    ///
+    /// # Errors
+    /// The box refuses, or has gone.
+    pub fn rules(&mut self) -> Result<RuleList, ControlError> {
+        self.ask(&Request::Rules {})
+    }
+
+    /// Adds a rule, before that of number `at` (from 0) or behind all.
+    ///
+    /// # Errors
+    /// The rule means nothing, in libpcap's words where they are its; the box refuses, or has gone.
+    pub fn add_rule(&mut self, rule: RuleWords, at: Option<usize>) -> Result<RuleList, ControlError> {
+        self.ask(&Request::AddRule { rule, at })
+    }
+
+    /// Removes the rule of this number, from 0.
+    ///
+    /// # Errors
+    /// The box refuses, or has gone.
+    pub fn remove_rule(&mut self, number: usize) -> Result<RuleList, ControlError> {
+        self.ask(&Request::RemoveRule { number })
+    }
+
+    /// Has the box have these rules and no others. Those that it had already go on counting.
+    ///
+    /// # Errors
+    /// A rule means nothing; the box refuses, or has gone.
+    pub fn replace_rules(&mut self, rules: Vec<RuleWords>) -> Result<RuleList, ControlError> {
+        self.ask(&Request::ReplaceRules { rules })
     }
 
     /// Ends the box and whatever runs it, and waits for that.

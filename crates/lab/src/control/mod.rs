@@ -24,4 +24,6 @@ pub use client::Client;
 pub use error::ControlError;
 pub use place::{Live, MAX_BOXES, Place};
 pub use server::{MAX_CONNECTIONS, STALL, Server};
-pub use words::{BoxState, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PortState, Request, RequestError, Set, VERSION};
+pub use words::{
+    BoxState, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PortState, Request, RequestError, RuleList, RuleState, Set, VERSION,
+};

@@ -1,8 +1,9 @@
 //! What a box does with a request.
 
-use super::words::{BoxState, MAX_ANSWER_BYTES, PortState, Request, Set, answer};
+use super::words::{BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, Set, answer};
 use crate::config::{LineWords, WordError};
-use crate::engine::{EngineError, Forwarding, Handle, Short};
+use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
+use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
 use crate::line::Settings;
 use serde::Serialize;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub(super) struct Served {
     name: String,
     handle: Handle,
     stop: Arc<AtomicBool>,
+    /// Loaded when the first rule comes.
+    compiler: Option<Compiler>,
 }
 
 /// Why a box refuses.
@@ -23,13 +26,22 @@ enum Refusal {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Word(#[from] WordError),
-    #[error("nothing to change was named: {}", "such as delay=50ms or rate=1Gb/s")]
+    #[error("{}: {error}", error.key())]
+    Rule {
+        #[from]
+        error: RuleError,
+    },
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error("no rule {0}: there are {1}, numbered from 0")]
+    NoRule(usize, usize),
+    #[error("nothing to change was named, such as delay=50ms or rate=1Gb/s")]
     Nothing,
 }
 
 impl Served {
     pub(super) fn new(name: &str, handle: Handle, stop: Arc<AtomicBool>) -> Self {
-        Self { name: name.to_owned(), handle, stop }
+        Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
     /// The line that answers this one.
@@ -39,6 +51,10 @@ impl Served {
             Ok(Request::Report {}) => told(self.handle.report()),
             Ok(Request::Settings {}) => told(Ok::<_, Refusal>(self.state())),
             Ok(Request::Set { port, line }) => told(self.set(port.as_deref(), &line)),
+            Ok(Request::Rules {}) => told(self.rules(Vec::new())),
+            Ok(Request::AddRule { rule, at }) => told(self.add_rule(&rule, at)),
+            Ok(Request::RemoveRule { number }) => told(self.remove_rule(number)),
+            Ok(Request::ReplaceRules { rules }) => told(self.replace_rules(&rules)),
             Ok(Request::Stop {}) => {
                 self.stop.store(true, Ordering::Relaxed);
                 told(Ok::<_, Refusal>(serde_json::json!({})))
@@ -67,6 +83,66 @@ impl Served {
         let changed = self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
         let warnings = changed.short.iter().map(warning).collect();
         Ok(Set { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
+    }
+}
+
+impl Served {
+    fn rules(&self, removed: Vec<Seen>) -> Result<RuleList, Refusal> {
+        let ports: Vec<_> = self.handle.ports().iter().map(String::as_str).collect();
+        let state = |(rule, seen): Seen| RuleState { rule: RuleWords::of(&rule, &ports), seen };
+        let rules = self.handle.rules()?.into_iter().map(state).collect();
+        Ok(RuleList { rules, removed: removed.into_iter().map(state).collect() })
+    }
+
+    fn add_rule(&mut self, words: &RuleWords, at: Option<usize>) -> Result<RuleList, Refusal> {
+        let rule = Arc::new(self.compiled(words)?);
+        self.change_rules(|rules| {
+            let at = at.unwrap_or(rules.len());
+            if at > rules.len() {
+                return Err(Refusal::NoRule(at, rules.len()));
+            }
+            rules.insert(at, rule);
+            Ok(())
+        })
+    }
+
+    fn remove_rule(&self, number: usize) -> Result<RuleList, Refusal> {
+        self.change_rules(|rules| match number < rules.len() {
+            true => Ok(drop(rules.remove(number))),
+            false => Err(Refusal::NoRule(number, rules.len())),
+        })
+    }
+
+    fn replace_rules(&mut self, words: &[RuleWords]) -> Result<RuleList, Refusal> {
+        if words.len() > MAX_RULES {
+            return Err(EngineError::Rules(words.len()).into());
+        }
+        let next = words.iter().map(|words| self.compiled(words).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        self.change_rules(|rules| {
+            let mut before = std::mem::take(rules);
+            for rule in next {
+                let same = before.iter().position(|known| *known == rule);
+                rules.push(same.map_or(rule, |at| before.remove(at)));
+            }
+            Ok(())
+        })
+    }
+
+    fn change_rules(
+        &self,
+        change: impl FnOnce(&mut Vec<Arc<Rule>>) -> Result<(), Refusal>,
+    ) -> Result<RuleList, Refusal> {
+        let removed = self.handle.change_rules(change)?;
+        self.rules(removed)
+    }
+
+    fn compiled(&mut self, words: &RuleWords) -> Result<Rule, Refusal> {
+        let ports: Vec<_> = self.handle.ports().iter().map(String::as_str).collect();
+        let plan = words.plan(&ports, self.handle.forwarding() != Forwarding::Cross)?;
+        if self.compiler.is_none() {
+            self.compiler = Some(Compiler::load()?);
+        }
+        Ok(plan.compile(self.compiler.as_ref().expect("loaded above"))?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests and answers, and how they are written.
 
 use crate::config::LineWords;
+use crate::filter::{Counters, RuleWords};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -29,6 +30,27 @@ pub enum Request {
         port: Option<String>,
         /// What changes. Everything else stays.
         line: LineWords,
+    },
+    /// The rules of its filter; the answer is a [`RuleList`].
+    Rules {},
+    /// Add a rule; the answer is a [`RuleList`].
+    AddRule {
+        /// The rule.
+        rule: RuleWords,
+        /// Before that of this number, from 0; none: behind all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<usize>,
+    },
+    /// Remove a rule; the answer is a [`RuleList`].
+    RemoveRule {
+        /// Its number, from 0.
+        number: usize,
+    },
+    /// Have these rules and no others; those that were there before stay as they are, and go on counting. The answer is a
+    /// [`RuleList`].
+    ReplaceRules {
+        /// The rules, in order.
+        rules: Vec<RuleWords>,
     },
     /// End the box, and whatever runs it. The answer comes before that, and the connection ends with the box.
     Stop {},
@@ -65,6 +87,24 @@ pub struct Set {
     pub lines: Vec<PortState>,
     /// What may follow that is not wanted.
     pub warnings: Vec<String>,
+}
+
+/// The rules of a filter.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RuleList {
+    /// Those that there are, in order.
+    pub rules: Vec<RuleState>,
+    /// Those that are no more, with what they had seen.
+    pub removed: Vec<RuleState>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RuleState {
+    /// What it is.
+    pub rule: RuleWords,
+    /// What it has seen.
+    pub seen: Counters,
 }
 
 /// A line that is no request.

@@ -3,6 +3,7 @@
 use super::control::Remote;
 use super::report::Report;
 use super::{EngineError, Forwarding, filled_by};
+use crate::filter::Rules;
 use crate::line::Settings;
 use crate::time::Time;
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ struct Shared {
     started: Instant,
     /// What the line to each port does. Held while a lane is told, so that changes arrive in the order in which they are remembered.
     lines: Mutex<Vec<Settings>>,
+    /// The filter's rules, without what lanes count by them. Held like the lines.
+    rules: Mutex<Rules>,
 }
 
 /// The way to a lane.
@@ -60,12 +63,13 @@ impl Handle {
     pub(super) fn new(
         forwarding: Forwarding,
         ports: Vec<(String, Settings)>,
-        places: Vec<(usize, usize)>,
-        lanes: Vec<Lane>,
+        rules: Rules,
+        (places, lanes): (Vec<(usize, usize)>, Vec<Lane>),
         started: Instant,
     ) -> Self {
         let (names, lines) = ports.into_iter().unzip();
-        Self(Arc::new(Shared { forwarding, names, places, lanes, started, lines: Mutex::new(lines) }))
+        let (lines, rules) = (Mutex::new(lines), Mutex::new(rules));
+        Self(Arc::new(Shared { forwarding, names, places, lanes, started, lines, rules }))
     }
 
     /// The names of its ports, in order.
@@ -136,6 +140,14 @@ impl Handle {
 
     pub(super) fn stop(&self, lane: usize) {
         self.0.lanes[lane].remote.stop();
+    }
+
+    pub(super) fn lanes(&self) -> &[Lane] {
+        &self.0.lanes
+    }
+
+    pub(super) fn lock_rules(&self) -> MutexGuard<'_, Rules> {
+        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner) // whole at every moment
     }
 
     fn position(&self, port: &str) -> Result<usize, EngineError> {

@@ -8,7 +8,9 @@ mod handle;
 mod inspect;
 mod lane;
 mod report;
+mod rules;
 
+use crate::filter::MAX_RULES;
 use crate::line::{Line, Rate, Settings};
 use crate::memory::Memory;
 use crate::port::{Port, PortError};
@@ -25,6 +27,7 @@ use std::time::{Duration, Instant};
 pub use handle::{Changed, Handle, Short};
 pub use inspect::Inspection;
 pub use report::{InputReport, Lateness, LineReport, Report};
+pub use rules::Seen;
 
 /// Most ports of a box.
 pub const MAX_PORTS: usize = 16;
@@ -91,6 +94,9 @@ pub enum EngineError {
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
+    /// More rules than a filter has.
+    #[error("{0} rules; {MAX_RULES} are the limit of a box")]
+    Rules(usize),
     /// A lane has ended.
     #[error("the box has stopped: a lane ended")]
     Stopped,
@@ -130,11 +136,13 @@ impl Engine {
     }
 
     /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. In a box of two ports, the first lane
-    /// is that of the first port's packets.
+    /// is that of the first port's packets. All have the same rules: clones of each other.
     ///
     /// # Errors
     /// See [`EngineError`].
     pub fn start_with(plan: Plan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
+        // Every lane has the same rules.
+        let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
         let mut inspections = inspections.into_iter();
         let count = plan.ports.len();
         let fits = match plan.forwarding {
@@ -172,7 +180,7 @@ impl Engine {
             }
         };
         let (told, threads) = lanes.into_iter().map(|Started { told, thread }| (told, Some(thread))).unzip();
-        Ok(Self { handle: Handle::new(plan.forwarding, named, places, told, started), threads })
+        Ok(Self { handle: Handle::new(plan.forwarding, named, rules, (places, told), started), threads })
     }
 
     /// A way to it for other threads.

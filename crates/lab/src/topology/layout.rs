@@ -5,7 +5,7 @@ use super::words::{AtWords, BoxWords, CaptureWords, HostWords, Topology};
 use crate::capture;
 use crate::config::{self, ConfigError, PortSpec};
 use crate::engine::Forwarding;
-use crate::filter::Action;
+use crate::filter::{RulePlan, RuleWords};
 use crate::hosts::{Cable, End, Host, Interface, Plan, Route, Unfit, is_name};
 use crate::line::Settings;
 use crate::port::{PacketSpec, TapSpec};
@@ -41,20 +41,9 @@ pub struct BoxPlan {
     /// Packet memory of each lane in bytes; none: as much as its lines need.
     pub memory: Option<u64>,
     /// Rules, in order.
-    pub filters: Vec<FilterPlan>,
+    pub filters: Vec<RulePlan>,
     /// What is written down.
     pub capture: Option<CapturePlan>,
-}
-
-/// A rule whose expression is not compiled yet.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct FilterPlan {
-    /// Which packets, in pcap's language.
-    pub expression: String,
-    /// Only those that come in at this port, by its number.
-    pub from: Option<usize>,
-    /// What happens to them.
-    pub action: Action,
 }
 
 /// A port.
@@ -382,33 +371,18 @@ fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addre
     Ok(host)
 }
 
-fn filters(name: &str, words: &BoxWords, forwarding: Forwarding) -> Result<Vec<FilterPlan>, TopologyError> {
+fn filters(name: &str, words: &BoxWords, forwarding: Forwarding) -> Result<Vec<RulePlan>, TopologyError> {
     let ports: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
-    let mut filters = Vec::new();
     if words.filters.len() > crate::filter::MAX_RULES {
         let what = format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
         return at(format!("box.{name}.filters"), what);
     }
-    for (number, filter) in words.filters.iter().enumerate() {
-        let place = format!("box.{name}.filters[{number}]");
-        let from = filter.from.as_deref().map(|from| ports.iter().position(|port| *port == from));
-        if from == Some(None) {
-            return at(format!("{place}.from"), format!("no such port; the ports are {}", ports.join(", ")));
-        }
-        match Action::parse(&filter.action, &ports) {
-            Ok(Action::Mirror(_)) if forwarding == Forwarding::Cross => {
-                return at(
-                    format!("{place}.action"),
-                    "of two ports neither can have another's copy: forward = \"switch\"",
-                );
-            }
-            Ok(action) => {
-                filters.push(FilterPlan { expression: filter.expression.clone(), from: from.flatten(), action })
-            }
-            Err(error) => return at(format!("{place}.action"), error.to_string()),
-        }
-    }
-    Ok(filters)
+    let switch = forwarding != Forwarding::Cross;
+    let plan = |(number, rule): (usize, &RuleWords)| match rule.plan(&ports, switch) {
+        Ok(plan) => Ok(plan),
+        Err(error) => at(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string()),
+    };
+    words.filters.iter().enumerate().map(plan).collect()
 }
 
 fn capture_plan(name: &str, words: &CaptureWords, ports: &[String]) -> Result<CapturePlan, TopologyError> {

@@ -1,11 +1,11 @@
 //! From a lab on paper to one that runs.
 
-use super::layout::{BoxPlan, FilterPlan, Lab, PortPlan};
+use super::layout::{BoxPlan, Lab, PortPlan};
 use crate::capture::{Capture, CaptureError, Summary};
 use crate::config::PortSpec;
 use crate::control::{ControlError, Place, Server};
 use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
-use crate::filter::{CompileError, Compiler, Rule, Rules};
+use crate::filter::{CompileError, Compiler, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
 use crate::port::{PortError, open_packet, open_tap};
 
@@ -91,10 +91,7 @@ impl Raised {
             let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
             let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
             let mut recorders = recorders.into_iter().flatten();
-            let look = |_| Inspection {
-                rules: Rules::new(rules.clone()).expect("the layout has no more than fit"),
-                recorder: recorders.next(),
-            };
+            let look = |_| Inspection { rules: rules.clone(), recorder: recorders.next() };
             let inspections = (0..lanes).map(look).collect();
             let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
             let plan = Plan { ports, forwarding, memory, spin: SPIN };
@@ -157,18 +154,16 @@ impl Raised {
 }
 
 /// Compiles the filters of a box; libpcap is looked for where there are any.
-fn rules(plan: &BoxPlan) -> Result<Vec<Rule>, RaiseError> {
+fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
     if plan.filters.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Rules::default());
     }
-    let compile = || -> Result<Vec<Rule>, CompileError> {
+    let compile = || {
         let compiler = Compiler::load()?;
-        let rule = |FilterPlan { expression, from, action }: &FilterPlan| {
-            Ok(Rule { from: *from, program: compiler.compile(expression)?, action: action.clone() })
-        };
-        plan.filters.iter().map(rule).collect()
+        plan.filters.iter().map(|rule| rule.compile(&compiler)).collect::<Result<_, CompileError>>()
     };
-    compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))
+    let rules = compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))?;
+    Ok(Rules::new(rules).expect("the layout has no more than fit"))
 }
 
 fn open(plan: &PortPlan) -> Result<crate::port::Port, PortError> {

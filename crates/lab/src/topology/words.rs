@@ -2,6 +2,7 @@
 
 use super::TopologyError;
 use crate::config::{LineWords, Word};
+use crate::filter::RuleWords;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -98,22 +99,9 @@ pub struct BoxWords {
     pub to: BTreeMap<String, LineWords>,
     /// Rules, in order.
     #[serde(default)]
-    pub filters: Vec<FilterWords>,
+    pub filters: Vec<RuleWords>,
     /// What is written down.
     pub capture: Option<CaptureWords>,
-}
-
-/// A rule of the packet filter.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FilterWords {
-    /// Which packets, in pcap's language.
-    #[serde(rename = "match")]
-    pub expression: String,
-    /// Only those that come in at this port.
-    pub from: Option<String>,
-    /// `count`, `drop`, `mirror:PORT` or `rewrite:FIELD=VALUE,...`.
-    pub action: String,
 }
 
 /// A capture of all that comes in.
