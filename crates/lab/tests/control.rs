@@ -168,7 +168,7 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
         (client.add_rule(rule("tcp porto 80", None, "count"), None), "filter \"tcp porto 80\": "),
         (client.add_rule(rule("tcp", Some("p7"), "count"), None), "from: no such port; the ports are p0, p1"),
         (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is no action"),
-        (client.add_rule(rule("tcp", None, "mirror:p1"), None), "action: of two ports neither can have"),
+        (client.add_rule(rule("tcp", None, "mirror:p1"), None), "action: of a pair of ports neither can have"),
         (client.add_rule(all.clone(), Some(2)), "no rule 2: there are 1, numbered from 0"),
         (client.remove_rule(1), "no rule 1: there are 1, numbered from 0"),
         (client.replace_rules(vec![all.clone(); MAX_RULES + 1]), "65 rules; 64 are the limit of a box"),

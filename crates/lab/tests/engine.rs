@@ -38,6 +38,28 @@ fn frames_pass_both_ways_in_order() {
 }
 
 #[test]
+fn pairs_are_joined_and_strangers_to_each_other() {
+    let lost = Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() };
+    let lines = [Settings::default(), Settings::default(), lost, Settings::default()];
+    let (engine, mut fars) = running(&lines, Forwarding::Cross, None);
+    for number in 0..50 {
+        fars[0].send(&numbered(number, 60));
+        fars[1].send(&numbered(number + 100, 60));
+        fars[2].send(&numbered(number + 200, 60));
+        fars[3].send(&numbered(number + 300, 60));
+        assert_eq!((fars[1].number(), fars[0].number(), fars[3].number()), (number, number + 100, number + 200));
+    }
+    engine.set("p2", Settings::default()).expect("a port");
+    engine.report().expect("a turn later it is so");
+    fars[3].send(&numbered(999, 60));
+    assert_eq!(fars[2].number(), 999, "what came before was lost, as the line to p2 was to do");
+    let report = engine.stop().expect("it ran");
+    let to = |to: &str| report.lines.iter().find(|line| line.to == to).map(|line| line.counters.left.segments);
+    assert_eq!(["p0", "p1", "p2", "p3"].map(to), [Some(50), Some(50), Some(1), Some(50)]);
+    assert_eq!(report.inputs.iter().map(|input| &input.port[..]).collect::<Vec<_>>(), ["p0", "p1", "p2", "p3"]);
+}
+
+#[test]
 fn nothing_comes_before_its_time() {
     let delay = Duration::from_millis(30);
     let (engine, mut fars) =
@@ -206,6 +228,32 @@ fn a_box_in_words() {
     assert_eq!((to_a.delay, to_a.seed, to_a.rate), (Duration::from_millis(100), 7, None));
     assert_eq!(to_b.rate.map(|rate| rate.bits_per_second()), Some(2_000_000_000));
     assert_eq!(to_b.loss, Loss::Listed(vec![1, 3]));
+}
+
+#[test]
+fn pairs_in_words_are_neighbours() {
+    let ports = ["a", "b", "c", "d"]
+        .map(|name| format!("[[port]]\nopen = \"tap:{name}\"\nline.seed = \"{}\"\n", name.as_bytes()[0]));
+    let text = format!("pairs = [[\"a\", \"d\"], [\"c\", \"b\"]]\n{}", ports.concat());
+    let config = config::BoxWords::from_toml(&text).expect("TOML").check().expect("a box");
+    assert_eq!(config.forwarding, Forwarding::Cross);
+    let order: Vec<_> = config.ports.iter().map(|(spec, line)| (spec.name(), line.seed)).collect();
+    assert_eq!(order, [("a", 97), ("d", 100), ("c", 99), ("b", 98)]);
+    for (pairs, told) in [
+        ("", "4 ports are joined in pairs: say which"),
+        ("pairs = [[\"a\", \"b\"]]\n", "c is in none"),
+        ("pairs = [[\"a\", \"b\"], [\"c\", \"a\"]]\n", "a is named twice"),
+        ("pairs = [[\"a\", \"a\"], [\"c\", \"d\"]]\n", "a is named twice"),
+        ("pairs = [[\"a\", \"e\"], [\"c\", \"d\"]]\n", "no port \"e\"; the ports are a, b, c, d"),
+        ("pairs = [[\"a\"]]\n", "line 2"),
+    ] {
+        let text = format!("forward = \"cross\"\n{pairs}{}", ports.concat());
+        let error = config::BoxWords::from_toml(&text).and_then(|words| words.check()).expect_err(pairs).to_string();
+        assert!(error.contains(told), "{error:?} for {pairs:?}");
+    }
+    let text = text.replace("pairs", "forward = \"switch\"\npairs");
+    let error = config::BoxWords::from_toml(&text).expect("TOML").check().expect_err("no pairs in a switch");
+    assert!(error.to_string().contains("a switch joins every port"), "{error}");
 }
 
 #[test]

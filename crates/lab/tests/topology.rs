@@ -149,6 +149,34 @@ fn hosts_and_boxes_do_as_told() {
 }
 
 #[test]
+fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
+    let text = |pairs: &str| {
+        let hosts = ["a", "b", "c", "d"].map(|host| format!("[host.{host}]\n")).concat();
+        format!(
+            "name = \"pairs\"\n{hosts}[box.wan]\nports = [\"a\", \"b\", \"c\", \"d\"]\n{pairs}to.c = {{ delay = \"7ms\" }}\n\
+             filters = [{{ match = \"ip\", from = \"d\", action = \"count\" }}]\ncapture = {{ file = \"wan.pcapng\" }}\n"
+        )
+    };
+    let lab = lay_out(&text("pairs = [[\"c\", \"a\"], [\"b\", \"d\"]]\n")).unwrap();
+    let [wan] = &lab.boxes[..] else { panic!("{lab:?}") };
+    assert_eq!(wan.forwarding, Forwarding::Cross);
+    let ports: Vec<_> = wan.ports.iter().map(|port| (&port.name[..], port.line.delay.as_millis())).collect();
+    assert_eq!(ports, [("c", 7), ("a", 0), ("b", 0), ("d", 0)]);
+    let interfaces = wan.ports.iter().map(|port| port.spec.to_string());
+    assert!(interfaces.zip(["c", "a", "b", "d"]).all(|(spec, host)| spec == format!("tap:eth0@pairs-{host}")));
+    assert_eq!(wan.filters[0].from, Some(3));
+    assert_eq!(wan.capture.as_ref().unwrap().interfaces, ["c", "a", "b", "d"]);
+    for (pairs, told) in [
+        ("pairs = [[\"a\", \"b\"]]\n", "box.wan: pairs: c is in none"),
+        ("pairs = [[\"a\", \"e\"]]\n", "box.wan: pairs: no port \"e\"; the ports are a, b, c, d"),
+        ("forward = \"cross\"\n", "box.wan: 4 ports are joined in pairs: say which"),
+    ] {
+        let error = lay_out(&text(pairs)).unwrap_err();
+        assert!(error.starts_with(told), "{error}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_said_with_its_place_and_the_mend() {
     let with = |more: &str| lay_out(&format!("{PAIR}\n{more}")).unwrap_err();
     for (more, place, mend) in [

@@ -1,6 +1,6 @@
 //! The wheel: threads that read ports, put packets on lines, and write what has come through.
 //!
-//! A *lane* is one thread with packet memory of its own. Two ports joined to each other are two lanes, one for each direction; a
+//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is two lanes, one for each direction; a
 //! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
 
 mod control;
@@ -48,10 +48,18 @@ pub const LATE: Duration = Duration::from_millis(1);
 /// How a box passes packets on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Forwarding {
-    /// Two ports, each other's far end.
+    /// Pairs of ports: each two that follow each other are each other's far end.
     Cross,
     /// A learning switch that forgets after this time.
     Switch(Duration),
+}
+
+impl Forwarding {
+    /// Whether so many ports can be joined so.
+    #[must_use]
+    pub fn joins(self, ports: usize) -> bool {
+        (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))
+    }
 }
 
 /// What a box is made of.
@@ -73,7 +81,9 @@ pub use lane::SPIN;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A number of ports that cannot be joined so.
-    #[error("{0} ports cannot be joined so: a pair is two, a switch two to {MAX_PORTS}")]
+    #[error(
+        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; {MAX_PORTS} are the limit of both"
+    )]
     Ports(usize),
     /// A port is gone.
     #[error(transparent)]
@@ -126,17 +136,17 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box has: as many inspections it can be started with.
+    /// How many lanes a box of so many ports has: as many inspections it can be started with.
     #[must_use]
-    pub fn lanes(forwarding: Forwarding) -> usize {
+    pub fn lanes(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
-            Forwarding::Cross => 2,
+            Forwarding::Cross => ports,
             Forwarding::Switch(_) => 1,
         }
     }
 
-    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. In a box of two ports, the first lane
-    /// is that of the first port's packets. All have the same rules: clones of each other.
+    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. Without a switch
+    /// each lane is that of one port's packets, in order. All have the same rules: clones of each other.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -145,15 +155,11 @@ impl Engine {
         let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
         let mut inspections = inspections.into_iter();
         let count = plan.ports.len();
-        let fits = match plan.forwarding {
-            Forwarding::Cross => count == 2,
-            Forwarding::Switch(_) => (2..=MAX_PORTS).contains(&count),
-        };
-        if !fits {
+        if !plan.forwarding.joins(count) {
             return Err(EngineError::Ports(count));
         }
         let lines = plan.ports.iter().map(|(_, settings)| settings);
-        let lanes = if plan.forwarding == Forwarding::Cross { 2 } else { 1 };
+        let lanes = Self::lanes(plan.forwarding, count) as u64;
         enough_memory(plan.memory.map_or_else(|| memory_for(lines), |each| each.saturating_mul(lanes)))?;
         let started = Instant::now();
         let named = plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
@@ -167,11 +173,13 @@ impl Engine {
         };
         let places = match plan.forwarding {
             Forwarding::Cross => {
-                for (from, to) in [(0, 1), (1, 0)] {
+                let far_end = |port: usize| port ^ 1;
+                for from in 0..count {
+                    let to = far_end(from);
                     start(from, &[ports[from].0.clone()], &ports[to..=to], Forward::Cross)?;
                 }
                 // The line to a port is with the lane that reads the other.
-                vec![(1, 0), (0, 0)]
+                (0..count).map(|to| (far_end(to), 0)).collect()
             }
             Forwarding::Switch(ageing) => {
                 let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();

@@ -38,7 +38,7 @@ pub enum RuleError {
     #[error("{0}")]
     Action(#[from] ActionError),
     /// Nobody is there to have a copy.
-    #[error("of two ports neither can have another's copy: forward = \"switch\"")]
+    #[error("of a pair of ports neither can have another's copy: forward = \"switch\"")]
     Mirror,
 }
 

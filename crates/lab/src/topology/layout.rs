@@ -268,8 +268,16 @@ impl Topology {
         links: &[Link<'_>],
         trunks: &BTreeMap<(String, String), String>,
     ) -> Result<BoxPlan, TopologyError> {
+        let mut named = words.ports.clone();
+        if !words.pairs.is_empty() {
+            let names: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
+            match config::in_pairs(&words.pairs, &names) {
+                Ok(order) => named = order.into_iter().map(|at| words.ports[at].clone()).collect(),
+                Err(error) => return at(format!("box.{name}"), error.to_string()),
+            }
+        }
         let mut ports = Vec::new();
-        for port in &words.ports {
+        for port in &named {
             let netns = |host: &str| plan.position(host).map(|host| plan.namespace(&plan.hosts[host]));
             let spec = if let Some(interface) = trunks.get(&(name.to_owned(), port.clone())) {
                 PortSpec::Packet(PacketSpec { name: interface.clone(), netns: netns(BOXES), force: false })
@@ -292,9 +300,9 @@ impl Topology {
             ageing: words.ageing.clone(),
             memory: words.memory.clone(),
             line: words.line.clone(),
+            pairs: (0..words.pairs.len()).map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string())).collect(),
             // Where they are was said above; here only how many there are counts, and their lines.
-            ports: words
-                .ports
+            ports: named
                 .iter()
                 .enumerate()
                 .map(|(number, port)| config::PortWords {
@@ -307,11 +315,8 @@ impl Topology {
             Ok(checked) => checked,
             Err(ConfigError::Word { place, error }) => {
                 // The number that stood for the port.
-                let port = place
-                    .rsplit(' ')
-                    .next()
-                    .and_then(|number| number.parse().ok())
-                    .and_then(|at: usize| words.ports.get(at));
+                let port =
+                    place.rsplit(' ').next().and_then(|number| number.parse().ok()).and_then(|at: usize| named.get(at));
                 let place = port.map_or(format!("box.{name} ({place})"), |port| format!("box.{name}.to.{port}"));
                 return at(place, error.to_string());
             }
@@ -322,8 +327,8 @@ impl Topology {
             .zip(checked.ports)
             .map(|((name, spec), (_, line))| PortPlan { name, spec, line })
             .collect();
-        let filters = filters(name, words, checked.forwarding)?;
-        let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &words.ports)).transpose()?;
+        let filters = filters(name, words, &named, checked.forwarding)?;
+        let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &named)).transpose()?;
         let (forwarding, memory) = (checked.forwarding, checked.memory);
         Ok(BoxPlan { name: name.to_owned(), ports, forwarding, memory, filters, capture })
     }
@@ -371,8 +376,13 @@ fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addre
     Ok(host)
 }
 
-fn filters(name: &str, words: &BoxWords, forwarding: Forwarding) -> Result<Vec<RulePlan>, TopologyError> {
-    let ports: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
+fn filters(
+    name: &str,
+    words: &BoxWords,
+    ports: &[String],
+    forwarding: Forwarding,
+) -> Result<Vec<RulePlan>, TopologyError> {
+    let ports: Vec<_> = ports.iter().map(|port| &port[..]).collect();
     if words.filters.len() > crate::filter::MAX_RULES {
         let what = format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
         return at(format!("box.{name}.filters"), what);

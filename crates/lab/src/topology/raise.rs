@@ -87,7 +87,7 @@ impl Raised {
         standing.configure()?;
         let mut boxes = Vec::new();
         for (BoxPlan { name, ports: words, forwarding, memory, capture, .. }, ports, rules) in opened {
-            let lanes = Engine::lanes(forwarding);
+            let lanes = Engine::lanes(forwarding, ports.len());
             let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
             let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
             let mut recorders = recorders.into_iter().flatten();

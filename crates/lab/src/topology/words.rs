@@ -85,8 +85,11 @@ pub struct RouteWords {
 pub struct BoxWords {
     /// Its ports: hosts, boxes, or `packet:INTERFACE[@NAMESPACE]`.
     pub ports: Vec<String>,
-    /// `cross` (for two ports, unless told) or `switch`.
+    /// `cross` (for two ports, or where there are pairs) or `switch`.
     pub forward: Option<Word>,
+    /// Which ports are each other's far end, where there are more than two and no switch.
+    #[serde(default)]
+    pub pairs: Vec<[String; 2]>,
     /// After how long a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each lane, in bytes.
