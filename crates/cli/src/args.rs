@@ -2,6 +2,7 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
 mod lab;
+mod lab_ctl;
 mod lab_up;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use lab::{LabCommand, LabRunArgs};
+pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
