@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use support::far::{Far, PATIENCE, running};
 use support::{Sample, numbered};
 
@@ -302,7 +302,7 @@ fn who_asks_a_box_to_stop_hears_when_it_has() {
     let until = Instant::now() + PATIENCE;
     while !server.stop_asked() {
         assert!(Instant::now() < until, "nobody was told");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::yield_now();
     }
     assert!(!stopper.is_finished(), "it has not ended yet");
     engine.stop().expect("it ran");
@@ -353,7 +353,7 @@ proptest! {
     /// A request is what its line says, and no other line makes it panic.
     #[test]
     fn requests_are_what_their_lines_say(port in prop::option::of(".{0,20}"), text in ".{0,60}", bytes: Vec<u8>) {
-        let line = LineWords { delay: Some(Word(text.clone())), ..LineWords::default() };
+        let line = Box::new(LineWords { delay: Some(Word(text.clone())), ..LineWords::default() });
         let rule = RuleWords { expression: text, from: port.clone(), action: "count".to_owned() };
         let rules = vec![rule.clone(); bytes.len() % 4];
         for request in [

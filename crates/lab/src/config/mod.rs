@@ -98,8 +98,8 @@ pub enum ConfigError {
     Port(#[from] PortSpecError),
     /// A number of ports that cannot be joined so.
     #[error(
-        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\") or pairs of such, or is a switch of 2 \
-         to {MAX_PORTS}; {MAX_PORTS} ports are the limit of both"
+        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or several such pairs, or is a switch: \
+         of 2 to {MAX_PORTS} ports"
     )]
     Ports(usize),
     /// Ports that are no pairs.

@@ -55,7 +55,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or has gone.
     pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<Set, ControlError> {
-        self.ask(&Request::Set { port: port.map(str::to_owned), line: line.clone() })
+        self.ask(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
     }
 
     /// The rules of the box's filter.

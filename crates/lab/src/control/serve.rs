@@ -107,9 +107,12 @@ impl Served {
     }
 
     fn remove_rule(&self, number: usize) -> Result<RuleList, Refusal> {
-        self.change_rules(|rules| match number < rules.len() {
-            true => Ok(drop(rules.remove(number))),
-            false => Err(Refusal::NoRule(number, rules.len())),
+        self.change_rules(|rules| {
+            if number >= rules.len() {
+                return Err(Refusal::NoRule(number, rules.len()));
+            }
+            rules.remove(number);
+            Ok(())
         })
     }
 

@@ -29,7 +29,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<String>,
         /// What changes. Everything else stays.
-        line: LineWords,
+        line: Box<LineWords>,
     },
     /// The rules of its filter; the answer is a [`RuleList`].
     Rules {},

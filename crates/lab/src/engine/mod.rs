@@ -214,7 +214,10 @@ impl Engine {
     /// # Errors
     /// There is no such port, or the box has stopped.
     pub fn set(&self, port: &str, settings: Settings) -> Result<(), EngineError> {
-        let change = |line: &mut Settings| Ok::<_, EngineError>(line.clone_from(&settings));
+        let change = |line: &mut Settings| {
+            line.clone_from(&settings);
+            Ok::<_, EngineError>(())
+        };
         self.handle.change(Some(port), change).map(drop)
     }
 
