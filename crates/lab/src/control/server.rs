@@ -93,8 +93,9 @@ fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
             let events = *events_of.next().expect("one for each");
             !one.stalls(STALL) && turn(one, events, &mut served).is_ok()
         });
-        if !events[1].is_empty() {
-            accept(listening, &mut connections);
+        if !events[1].is_empty() && accept(listening, &mut connections).is_err() {
+            // There are no descriptors, or no memory: asking again at once would only burn the processor.
+            let _ = poll(&mut [PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN)], Some(&LOOK));
         }
     }
 }
@@ -110,9 +111,13 @@ fn turn(one: &mut Connection, events: PollFlags, served: &mut Served) -> std::io
     Ok(())
 }
 
-fn accept(listening: &Listening, connections: &mut Vec<Connection>) {
-    while let Ok((stream, _)) = listening.listener.accept() {
-        let Ok(connection) = Connection::new(stream) else { continue };
+fn accept(listening: &Listening, connections: &mut Vec<Connection>) -> std::io::Result<()> {
+    loop {
+        let connection = match listening.listener.accept() {
+            Ok((stream, _)) => Connection::new(stream)?,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
         if connections.len() == MAX_CONNECTIONS {
             let silent = connections.iter().enumerate().min_by_key(|(_, one)| one.moved()).map(|(at, _)| at);
             connections.remove(silent.expect("there are some"));
