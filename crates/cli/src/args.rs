@@ -3,6 +3,7 @@
 
 pub(crate) mod doctor;
 mod lab;
+mod lab_ctl;
 mod lab_up;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use lab::{LabCommand, LabRunArgs};
+pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
+        Command::Lab(LabCommand::Ctl(args)) => cmd::lab_ctl::ctl(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),
         Command::Lab(LabCommand::Down(args)) => cmd::lab_up::down(&args),
         Command::Lab(LabCommand::Ls(args)) => cmd::lab_up::ls(&args),

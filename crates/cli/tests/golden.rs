@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 41] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -67,6 +67,10 @@ const COMMANDS: [&[&str]; 37] = [
     &["sim"],
     &["lab"],
     &["lab", "run"],
+    &["lab", "ctl"],
+    &["lab", "ctl", "set"],
+    &["lab", "ctl", "filter"],
+    &["lab", "ctl", "filter", "add"],
     &["lab", "up"],
     &["lab", "down"],
     &["lab", "ls"],
@@ -175,7 +179,16 @@ fn mistakes_are_explained() {
         "lab run --port tap:a0 --port tap:b0 --rate 2G",
         "lab run --port tap:a0 --port tap:b0 --to c0:rate=2Gb/s",
         "lab run --port tap:a0 --port tap:b0 --to b0:latency=1ms",
+        "lab run --port tap:a0 --port tap:b0 --pair a0",
+        "lab run --port tap:a0 --port tap:b0 --port tap:c0 --port tap:d0 --forward cross",
+        "lab run --port tap:a0 --port tap:b0 --port tap:c0 --port tap:d0 --pair a0,b0",
         "lab run --config no/such.toml",
+        "lab ctl",
+        "lab ctl show --state no/such/folder",
+        "lab ctl wan show --state no/such/folder",
+        "lab ctl WAN show --state no/such/folder",
+        "lab ctl wan set --state no/such/folder",
+        "lab ctl wan filter add tcp --state no/such/folder",
         "lab up",
         "lab up three-sites",
         "lab up no/such.toml",

@@ -1,6 +1,7 @@
 //! `lab`: the network box.
 
-use super::lab_up::{LabDownArgs, LabLsArgs, LabTopologiesArgs, LabUpArgs};
+use super::lab_ctl::LabCtlArgs;
+use super::lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use clap::{Args, Subcommand};
 use sprat_lab::config::{LineWords, Word};
 use std::path::PathBuf;
@@ -9,11 +10,13 @@ use std::path::PathBuf;
 pub(crate) enum LabCommand {
     /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
     Run(Box<LabRunArgs>),
+    /// Show or change what a running box does.
+    Ctl(LabCtlArgs),
     /// Make the hosts and boxes of a topology, and run commands in them.
     Up(LabUpArgs),
     /// Take a lab down, also what a crash left of it.
     Down(LabDownArgs),
-    /// List the labs that stand.
+    /// List the labs that stand, and the boxes that run.
     Ls(LabLsArgs),
     /// List the topologies that come with the program, or print one.
     Topologies(LabTopologiesArgs),
@@ -30,6 +33,7 @@ pub(crate) enum LabCommand {
       --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
+  sprat lab run --port tap:a --port tap:b --port tap:c --port tap:d --pair a,b --pair c,d
   sprat lab run --config box.toml --duration 10s
 
 A box.toml has the same words:
@@ -54,9 +58,13 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// How the ports are joined: `cross` (two ports, the default for two) or `switch`.
+    /// How the ports are joined: `cross` (the default for two ports, and for pairs) or `switch`.
     #[arg(long, value_name = "HOW")]
     pub(crate) forward: Option<String>,
+
+    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there are two ports, they are.
+    #[arg(long = "pair", value_name = "NAMES")]
+    pub(crate) pairs: Vec<String>,
 
     /// After how long without a frame a switch forgets an address [default: 300s].
     #[arg(long, value_name = "TIME")]
@@ -77,6 +85,13 @@ pub(crate) struct LabRunArgs {
     /// Stop after this time [default: at Ctrl-C].
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
+
+    /// What `sprat lab ctl` knows the box by [default: the names of its ports].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
 
     /// No live line.
     #[arg(short, long)]

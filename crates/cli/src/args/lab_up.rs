@@ -3,11 +3,11 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Where labs are remembered.
+/// Where labs are remembered, and the boxes that run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabState {
-    /// Remember labs here, apart from others [default: /run/sprat/lab].
-    #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE")]
+    /// Remember labs and boxes here, apart from others [default: /run/sprat/lab].
+    #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
 

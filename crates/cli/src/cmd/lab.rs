@@ -1,5 +1,6 @@
 //! `lab run`.
 
+use super::lab_up::dir;
 use super::{BEHIND, print_json, print_line};
 use crate::args::LabRunArgs;
 use anyhow::{Context as _, Result, bail};
@@ -7,7 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set};
+use sprat_lab::control::{ControlError, Place, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report};
+use sprat_lab::hosts::MAX_NAME;
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -29,10 +32,15 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let told = told(&config);
     let signals = signals()?;
     let engine = config.start()?;
+    let control = control(args, &engine)?;
     eprintln!("sprat: {told}");
-    eprintln!("sprat: the box runs; stop with Ctrl-C");
-    watch(&engine, &signals, longest, args.quiet);
+    match &control {
+        Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
+        None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
+    }
+    watch(&engine, control.as_ref(), &signals, longest, args.quiet);
     let report = engine.stop()?;
+    drop(control); // whoever asked for the end hears of it
     if args.json {
         print_json(&serde_json::to_value(&report)?)?;
     } else {
@@ -42,6 +50,28 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         eprintln!("sprat: the box did not keep up: {why}");
     }
     Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
+}
+
+/// Lets the box be asked and changed from outside. A box that nobody named runs without that where it cannot be, and says so.
+fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
+    let place = Place::of(&dir(&args.state));
+    let start = |name: &str| Server::start(&place, name, engine.handle().clone());
+    if let Some(name) = &args.name {
+        return Ok(Some(start(name)?));
+    }
+    let name = name_of(engine.ports());
+    let started = match start(&name) {
+        Err(ControlError::Taken { .. } | ControlError::Name(_)) => start(&format!("box-{}", std::process::id())),
+        started => started,
+    };
+    Ok(started.inspect_err(|error| eprintln!("sprat: `sprat lab ctl` cannot reach this box: {error}")).ok())
+}
+
+/// The name of a box that nobody named: those of its ports, as far as they fit.
+fn name_of(ports: &[String]) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
+    name.trim_matches('-').to_owned()
 }
 
 /// The box that file and flags ask for.
@@ -55,6 +85,10 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     };
     let more = args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
     words.ports.extend(more);
+    for text in &args.pairs {
+        let pair = text.split_once(',').map(|(one, other)| [one.trim(), other.trim()].map(str::to_owned));
+        words.pairs.push(pair.with_context(|| format!("--pair {text:?}: want two ports, such as a0,b0"))?);
+    }
     for (flag, word) in
         [(&args.forward, &mut words.forward), (&args.ageing, &mut words.ageing), (&args.memory, &mut words.memory)]
     {
@@ -88,7 +122,7 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
 }
 
 /// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
-fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
+pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
     let mut all: Vec<(&str, Option<String>)> = Vec::new();
     for part in text.split(',') {
         match (part.split_once('='), all.last_mut()) {
@@ -107,7 +141,7 @@ fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
 fn told(config: &BoxConfig) -> String {
     let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
     match config.forwarding {
-        Forwarding::Cross => names.join(" <-> "),
+        Forwarding::Cross => names.chunks(2).map(|pair| pair.join(" <-> ")).collect::<Vec<_>>().join(", "),
         Forwarding::Switch(_) => format!("a switch of {}", names.join(", ")),
     }
 }
@@ -130,7 +164,7 @@ pub(super) fn signals() -> Result<Receiver<()>> {
 }
 
 /// Waits for the end, and shows meanwhile what passes.
-fn watch(engine: &Engine, signals: &Receiver<()>, longest: Option<Duration>, quiet: bool) {
+fn watch(engine: &Engine, control: Option<&Server>, signals: &Receiver<()>, longest: Option<Duration>, quiet: bool) {
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
     let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
@@ -138,7 +172,7 @@ fn watch(engine: &Engine, signals: &Receiver<()>, longest: Option<Duration>, qui
         let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        if stopped || over || engine.ended() {
+        if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
             bar.finish_and_clear();
             return;
         }

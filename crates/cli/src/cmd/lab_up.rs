@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sprat_lab::capture::Summary;
 use sprat_lab::config::duration;
+use sprat_lab::control::{Live, Place};
 use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
 use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
 use std::io::Write as _;
@@ -69,16 +70,35 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
+    // Everybody may see the labs, and only their owner the boxes.
+    let mut boxes = Place::of(&dir(&args.state)).list().unwrap_or_else(|error| {
+        eprintln!("sprat: boxes are not listed: {error}");
+        Vec::new()
+    });
     for lab in dir(&args.state).list()? {
+        let own = |live: &mut Live| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
+        let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
         if args.json {
-            let namespaces = lab.namespaces;
-            print_json(&json!({ "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": namespaces }))?;
+            print_json(&json!({
+                "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": lab.namespaces, "boxes": own,
+            }))?;
         } else {
             let state = match lab.alive {
-                true => format!("process {}", lab.owner),
+                true => {
+                    format!("process {}{}", lab.owner, own.iter().map(|name| format!("  {name}")).collect::<String>())
+                }
                 false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
             };
             print_line(&format!("{:<24} {:>3} namespaces  {state}", lab.name, lab.namespaces.len()))?;
+        }
+    }
+    // Those of `sprat lab run`.
+    for Live { name, process } in boxes {
+        if args.json {
+            print_json(&json!({ "box": name, "owner": process }))?;
+        } else {
+            let process = process.map_or_else(String::new, |process| format!("process {process}"));
+            print_line(&format!("{name:<24}           a box  {process}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -103,7 +123,7 @@ pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn dir(state: &LabState) -> StateDir {
+pub(super) fn dir(state: &LabState) -> StateDir {
     state.dir.as_ref().map_or_else(StateDir::usual, StateDir::at)
 }
 
@@ -177,7 +197,7 @@ fn watch(
         }
         let said = (0..count).all(|job| commands.is_done(job));
         let done = ended.is_some_and(|ended| said || ended.elapsed() >= LAST_WORDS);
-        if stopped || over || done || raised.boxes().any(|(_, engine)| engine.ended()) {
+        if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
             return Ok(());
         }
     }

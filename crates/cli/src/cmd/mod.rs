@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod lab;
+pub(crate) mod lab_ctl;
 pub(crate) mod lab_up;
 pub(crate) mod objects;
 pub(crate) mod scan;

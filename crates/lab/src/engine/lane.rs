@@ -95,6 +95,10 @@ impl Lane {
                         let now = self.now();
                         self.outputs[line].line.set(*settings, now);
                     }
+                    Command::Rules(mut rules, before) => {
+                        self.inspector.change_rules(&mut rules);
+                        let _ = before.send(rules); // dropped by whoever asked, where nobody waits for packets
+                    }
                     Command::Report(answer) => {
                         let _ = answer.send(self.report()); // whoever asked may have gone
                     }

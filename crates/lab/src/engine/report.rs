@@ -3,7 +3,7 @@
 use crate::filter;
 use crate::line::{Counters, Traffic};
 use crate::switch::SwitchCounters;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Of a hundred thousand segments, how many may leave late before the box counts as too slow. A guest's processor is taken away for
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LATE_PER_100_000: u64 = 1_000;
 
 /// A port's input.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct InputReport {
     /// The port.
     pub port: String,
@@ -28,7 +28,7 @@ pub struct InputReport {
 }
 
 /// The line to a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LineReport {
     /// The port.
     pub to: String,
@@ -40,7 +40,7 @@ pub struct LineReport {
 }
 
 /// How late packets left a box, against when they were due.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
     pub packets: u64,
@@ -72,7 +72,7 @@ pub(super) struct LaneReport {
 }
 
 /// What became of everything.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,

@@ -3,6 +3,7 @@
 //! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum is updated
 //! as RFC 1624 has it.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// VLAN tags that are looked behind.
@@ -63,6 +64,22 @@ impl FromStr for Change {
             })
         };
         parse().ok_or_else(|| ParseChangeError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Destination([a, b, c, d, e, g]) => {
+                write!(f, "destination={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+            }
+            Self::Vlan(vlan) => write!(f, "vlan={vlan}"),
+            Self::Dscp(dscp) => write!(f, "dscp={dscp}"),
+            Self::Ecn(Ecn::NotCapable) => f.write_str("ecn=not-capable"),
+            Self::Ecn(Ecn::Capable0) => f.write_str("ecn=ect0"),
+            Self::Ecn(Ecn::Capable1) => f.write_str("ecn=ect1"),
+            Self::Ecn(Ecn::Congested) => f.write_str("ecn=ce"),
+        }
     }
 }
 
