@@ -1,7 +1,7 @@
 //! The wheel: threads that read ports, put packets on lines, and write what has come through.
 //!
-//! A *lane* is one thread with packet memory of its own. Two ports joined to each other are two lanes, one for each direction; a
-//! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
+//! A *lane* is one thread with packet memory of its own. Two ports joined to each other are two lanes, one for each direction, or one
+//! if either is a device past the kernel, which is for one thread; a switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
 
 mod control;
 mod inspect;
@@ -118,7 +118,7 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box has: as many inspections it can be started with.
+    /// How many lanes a box has at most: as many inspections it can be started with.
     #[must_use]
     pub fn lanes(forwarding: Forwarding) -> usize {
         match forwarding {
@@ -152,6 +152,14 @@ impl Engine {
         match plan.forwarding {
             Forwarding::Cross => {
                 // The line to a port is with the lane that reads the other.
+                if ports.iter().any(|(port, _)| port.is_device()) {
+                    engine.places = vec![(0, 1), (0, 0)];
+                    let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
+                    let outputs: Vec<_> = ports.iter().rev().cloned().collect();
+                    let look = Inspector::new(inspections.next().unwrap_or_default(), 0, started);
+                    engine.lane(&inputs, &outputs, Forward::Cross, plan.memory, plan.spin, look)?;
+                    return Ok(engine);
+                }
                 engine.places = vec![(1, 0), (0, 0)];
                 for (from, to) in [(0, 1), (1, 0)] {
                     let inputs = [ports[from].0.clone()];
@@ -190,6 +198,7 @@ impl Engine {
             inbox,
             spin,
             inspector,
+            moved: Time::ZERO,
         };
         let name = format!("sprat-lane-{}", self.lanes.len());
         let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());

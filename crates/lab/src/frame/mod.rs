@@ -7,11 +7,13 @@ mod checksum;
 mod cut;
 mod packet;
 mod parse;
+mod unmade;
 mod vnet;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub(crate) use checksum::updated;
 pub use packet::{Packet, Received};
 pub use parse::{Malformed, parse};
 pub use vnet::{VNET_BYTES, VnetHeader};

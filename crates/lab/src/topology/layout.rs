@@ -179,13 +179,15 @@ impl Topology {
                     }
                     Some(_) => {}
                     None if self.hosts.contains_key(port) => {}
-                    None if port.starts_with("packet:") => {
+                    None if port.contains(':') => {
                         if let Err(error) = port.parse::<PortSpec>() {
                             return at(place, error.to_string());
                         }
                     }
                     None => {
-                        let what = format!("no host or box {port:?}: add [host.{port}], or name packet:INTERFACE");
+                        let what = format!(
+                            "no host or box {port:?}: add [host.{port}], or name packet:INTERFACE, xdp:INTERFACE or dpdk:DEVICE"
+                        );
                         return at(place, what);
                     }
                 }

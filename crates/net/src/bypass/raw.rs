@@ -62,7 +62,8 @@ pub fn start_devices(devices: &[String]) -> io::Result<()> {
 
 impl RawDevice {
     /// Opens a device, named as in a locator's `dev=`, for packets of up to `mtu` bytes above Ethernet: 1,500 unless told, and
-    /// 9,000 over memory interfaces. An interface of the kernel's is looked for in the network namespace of the calling thread.
+    /// 9,000 over memory interfaces. An interface of the kernel's is looked for in the network namespace of the calling thread,
+    /// and the device is to be dropped in the same.
     ///
     /// # Errors
     /// What the device or DPDK says; packets longer than it carries; `Unsupported` for devices of DPDK's in a build
@@ -221,7 +222,12 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     #[cfg(feature = "dpdk")]
     {
         start_devices(&[device.to_owned()])?;
-        Ok(Port::Dpdk(Dpdk::open(Some(device), None, mtu, Whose::All)?.0))
+        let (dpdk, _) = Dpdk::open(Some(device), None, mtu, Whose::All)?;
+        // A peer may come yet; an interface is there, or what is wrong with it would be tried again from another namespace.
+        match dpdk.state().trouble.filter(|_| dpdk.has_interface()) {
+            Some(trouble) => Err(io::Error::other(trouble)),
+            None => Ok(Port::Dpdk(dpdk)),
+        }
     }
     #[cfg(not(feature = "dpdk"))]
     {

@@ -111,6 +111,11 @@ impl Dpdk {
         self.below.as_ref().is_none_or(Interface::is_up)
     }
 
+    /// Whether it stands on an interface of the kernel's.
+    pub(super) fn has_interface(&self) -> bool {
+        self.below.is_some()
+    }
+
     /// Whether the interface below was removed, as of when this was last tended.
     pub(super) fn is_gone(&self) -> bool {
         self.gone
