@@ -11,7 +11,7 @@ mod talk;
 use hosts::{Host, ip};
 use skip::skip;
 use sprat_lab::config::PortSpec;
-use sprat_lab::engine::{Engine, EngineError, Forwarding, Plan, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Plan, SPIN};
 use sprat_lab::line::Settings;
 use sprat_lab::port::{DpdkSpec, Port, PortError, open_dpdk, open_tap};
 use std::net::UdpSocket;
@@ -42,7 +42,7 @@ fn until(what: &str, mut step: impl FnMut() -> bool) {
     let start = Instant::now();
     while !step() {
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
 }
 
@@ -156,6 +156,7 @@ fn without_dpdk_it_is_said_what_to_build() {
 #[cfg(feature = "dpdk")]
 mod driven {
     use super::*;
+    use sprat_lab::engine::EngineError;
     use sprat_lab::port::{XdpSpec, open_xdp};
 
     /// Hosts with virtual cables to a namespace where a box takes up their other ends, `b1` and so on.

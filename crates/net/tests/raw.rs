@@ -15,7 +15,9 @@ fn open(folder: &Path, role: &str) -> RawDevice {
 }
 
 fn turn(devices: [&mut RawDevice; 2]) {
-    devices.map(|device| device.turn().expect("it stands on nothing that could go"));
+    for device in devices {
+        device.turn().expect("it stands on nothing that could go");
+    }
 }
 
 #[test]
@@ -29,7 +31,6 @@ fn frames_for_anybody_pass_as_they_are() {
     });
     // What opened it need not be what uses it.
     let one = std::thread::spawn(move || {
-        let mut one = one;
         for (number, len) in (1..).zip([14, 60, 1000, 1514]) {
             let frame = frame(number, len);
             let (head, tail) = frame.split_at(len / 3);

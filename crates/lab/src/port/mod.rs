@@ -119,7 +119,7 @@ enum Kind {
     /// One of a pair of sockets.
     Pair(OwnedFd),
     /// A device past the kernel. It is for one thread at a time; the engine sees to it that nobody ever waits here.
-    Device(Mutex<Device>),
+    Device(Box<Mutex<Device>>),
 }
 
 impl Port {

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// Most boxes of a lab.
 pub const MAX_BOXES: usize = 64;
 
+/// How ports begin that are the machine's, and neither host nor box.
+const OF_THE_MACHINE: [&str; 3] = ["packet:", "xdp:", "dpdk:"];
+
 /// The host that the cables between boxes end in.
 const BOXES: &str = "boxes";
 
@@ -179,7 +182,7 @@ impl Topology {
                     }
                     Some(_) => {}
                     None if self.hosts.contains_key(port) => {}
-                    None if port.contains(':') => {
+                    None if OF_THE_MACHINE.iter().any(|kind| port.starts_with(kind)) => {
                         if let Err(error) = port.parse::<PortSpec>() {
                             return at(place, error.to_string());
                         }
