@@ -30,8 +30,9 @@ pub(crate) enum LabCommand {
       --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
-  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself, past the kernel
-  sprat lab run --port tap:a0@left --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
+  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
+  sprat lab run --port tap:a0@left \\
+      --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
   sprat lab run --config box.toml --duration 10s
 
 A box.toml has the same words:

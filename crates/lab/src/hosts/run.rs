@@ -17,7 +17,7 @@ pub const MAX_LINE: u64 = 64 * 1024;
 const QUEUE_LINES: usize = 256;
 
 /// How long the end of a command is held back for its last lines: what it left in the background may keep its output open for ever.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long commands have to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(1);

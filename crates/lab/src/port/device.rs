@@ -121,6 +121,8 @@ fn open(
     interface: Option<&str>,
     (netns, mtu, force): (Option<&str>, Option<u16>, bool),
 ) -> Result<Port, PortError> {
+    // Here, or DPDK's own threads would keep the interface's namespace for as long as the process lives.
+    start_devices(&[device.to_owned()]).map_err(|error| PortError::Device { port: name.to_owned(), error })?;
     super::netns::within(name, netns, |_| {
         if let Some(interface) = interface {
             let refused = |step| move |error: Errno| PortError::Refused { port: name.to_owned(), step, error };
