@@ -205,12 +205,12 @@ pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
 }
 
-/// Hands the parts of a chain to `write`, as the kernel wants them.
-pub(crate) fn gather<R>(head: &Cell, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+/// Hands the parts of a chain to `write`, as the kernel wants them, but for the first `skip` bytes, which the first part has.
+pub(crate) fn gather<R>(head: &Cell, skip: usize, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
     let mut slices = [IoSlice::new(&[]); MAX_CELLS];
-    let mut count = 0;
+    let (mut count, mut skip) = (0, skip);
     for part in parts(head) {
-        slices[count] = IoSlice::new(part);
+        slices[count] = IoSlice::new(&part[std::mem::take(&mut skip)..]);
         count += 1;
     }
     write(&slices[..count])

@@ -120,7 +120,7 @@ fn hosts_and_boxes_do_as_told() {
         routes = [{ to = "0.0.0.0/0", via = "10.64.0.2" }]
         [host.right]
         [box.wan]
-        ports = ["left", "right", "packet:eth7"]
+        ports = ["left", "right", "packet:eth7", "xdp:eth8", "dpdk:net_memif0,role=client"]
         memory = "100MB"
         to.left = { queue = "harmonize", rate = "1Gb/s" }
         [[box.wan.filters]]
@@ -140,6 +140,8 @@ fn hosts_and_boxes_do_as_told() {
     assert_eq!(sysctls, [("ipv4.ip_forward", "1"), ("ipv4.tcp_sack", "0"), ("ipv6.conf.all.forwarding", "1")]);
     assert_eq!((left.run.as_deref(), left.routes.len()), (Some("ip address"), 1));
     let wan = &lab.boxes[0];
+    assert_eq!(wan.ports[3].spec.to_string(), "xdp:eth8");
+    assert_eq!(wan.ports[4].spec.to_string(), "dpdk:net_memif0,role=client");
     assert_eq!((wan.memory, wan.ports[2].spec.to_string()), (Some(100_000_000), "packet:eth7".to_owned()));
     assert!(
         matches!(&wan.filters[..], [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")

@@ -34,6 +34,9 @@ pub(crate) enum LabCommand {
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
   sprat lab run --port tap:a --port tap:b --port tap:c --port tap:d --pair a,b --pair c,d
+  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
+  sprat lab run --port tap:a0@left \\
+      --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
   sprat lab run --config box.toml --duration 10s
 
 A box.toml has the same words:
@@ -50,7 +53,8 @@ bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the 
 are told; exit code 7 means that the box did not keep up, and why is told too. Needs root or
 CAP_NET_ADMIN.")]
 pub(crate) struct LabRunArgs {
-    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES], or packet:NAME[@NAMESPACE] for an interface that exists. Once for each.
+    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
+    /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<String>,
 
@@ -78,7 +82,7 @@ pub(crate) struct LabRunArgs {
     #[arg(long = "to", value_name = "PORT:SETTINGS")]
     pub(crate) to: Vec<String>,
 
-    /// Take interfaces of `packet:` that have addresses or the default route, too.
+    /// Take interfaces that have addresses or the default route, too.
     #[arg(long)]
     pub(crate) force: bool,
 

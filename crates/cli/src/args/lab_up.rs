@@ -26,7 +26,7 @@ A lab.toml:
   [host.right]
   run = \"sleep 1; iperf3 -c $LEFT_V4\"           each host's addresses by its name
   [box.wan]
-  ports = [\"left\", \"right\"]                     hosts, boxes, or packet:INTERFACE
+  ports = [\"left\", \"right\"]                     hosts, boxes, or packet:, xdp: or dpdk: ports
   line = { delay = \"100ms\" }                    as for `sprat lab run`
   to.right = { rate = \"2Gb/s\", buffer = \"64MB\" }
   capture = { file = \"wan.pcapng\" }

@@ -105,20 +105,26 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
         config.force();
     }
     for text in &args.to {
-        let (port, given) = text
-            .split_once(':')
+        let (port, given) = port_in(text, config.ports.iter().map(|(spec, _)| spec.name()))
             .with_context(|| format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s"))?;
+        let (port, given) = (port.to_owned(), given.to_owned());
         let known: Vec<_> = config.ports.iter().map(|(spec, _)| spec.name().to_owned()).collect();
         let line = config.ports.iter_mut().find(|(spec, _)| spec.name() == port);
         let Some((_, settings)) = line else {
             bail!("--to {text:?}: no port {port:?}; the ports are {}", known.join(", "))
         };
-        for (key, value) in settings_in(given) {
+        for (key, value) in settings_in(&given) {
             let value = value.with_context(|| format!("--to {text:?}: {key:?} has no value; want {key}=VALUE"))?;
             set(settings, key, &value).with_context(|| format!("--to {text:?}"))?;
         }
     }
     Ok(config)
+}
+
+/// `PORT:SETTINGS`, where a port's name may have colons of its own, as those of cards have.
+fn port_in<'a>(text: &'a str, ports: impl Iterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
+    let settings = |port: &'a str| Some((port, text.strip_prefix(port)?.strip_prefix(':')?));
+    ports.filter_map(settings).max_by_key(|(port, _)| port.len()).or_else(|| text.split_once(':'))
 }
 
 /// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
@@ -199,7 +205,15 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
 /// The counters, for people.
 pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s", report.seconds)];
-    for LineReport { to, counters, lateness } in &report.lines {
+    for input in report.inputs.iter().filter(|input| input.malformed > 0) {
+        lines.push(format!(
+            "from {}: {} of {} packets were none: cut short, too long for the port, or broken",
+            input.port,
+            input.malformed,
+            input.packets + input.malformed
+        ));
+    }
+    for LineReport { to, counters, lateness, .. } in &report.lines {
         let (left, drops) = (counters.left, counters.drops);
         lines.push(format!(
             "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \

@@ -19,9 +19,6 @@ use std::time::{Duration, Instant};
 /// How often signals and boxes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long output is waited for after the end of the command that wrote it.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let longest = match &args.duration {
         None => None,
@@ -177,7 +174,7 @@ fn watch(
     (longest, signals): (Option<Duration>, &Receiver<()>),
     json: bool,
 ) -> Result<()> {
-    let (began, nothing, mut ended) = (Instant::now(), hosts.is_empty(), None::<Instant>);
+    let (began, nothing) = (Instant::now(), hosts.is_empty());
     loop {
         let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
         // Nothing runs: nothing happens but a signal.
@@ -189,14 +186,8 @@ fn watch(
             }
         };
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        // What was said last comes before the end is taken for the lab's; what was left in the background can hold
-        // that up only so long.
         let count = if asked > 0 { asked } else { hosts.len() };
-        if !nothing && (0..count).all(|job| commands.status(job).is_some()) {
-            ended.get_or_insert_with(Instant::now);
-        }
-        let said = (0..count).all(|job| commands.is_done(job));
-        let done = ended.is_some_and(|ended| said || ended.elapsed() >= LAST_WORDS);
+        let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
         if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
             return Ok(());
         }

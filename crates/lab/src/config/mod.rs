@@ -26,7 +26,6 @@ mod words;
 use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Plan, SPIN};
 use crate::line::Settings;
 use crate::memory::MAX_MEMORY;
-use crate::port::{PortError, open_packet, open_tap};
 use crate::switch::AGEING;
 use serde::Deserialize;
 
@@ -180,9 +179,7 @@ impl BoxConfig {
     /// Takes interfaces that somebody uses as well.
     pub fn force(&mut self) {
         for (spec, _) in &mut self.ports {
-            if let PortSpec::Packet(packet) = spec {
-                packet.force = true;
-            }
+            spec.force();
         }
     }
 
@@ -191,13 +188,8 @@ impl BoxConfig {
     /// # Errors
     /// What the kernel refused.
     pub fn start(self) -> Result<Engine, EngineError> {
-        let open = |(spec, settings): (PortSpec, Settings)| {
-            let port = match spec {
-                PortSpec::Tap(tap) => open_tap(&tap)?,
-                PortSpec::Packet(packet) => open_packet(&packet)?,
-            };
-            Ok::<_, PortError>((port, settings))
-        };
+        PortSpec::prepare(self.ports.iter().map(|(spec, _)| spec))?;
+        let open = |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
         let ports = self.ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Engine::start(Plan { ports, forwarding: self.forwarding, memory: self.memory, spin: SPIN })
     }

@@ -1,7 +1,8 @@
 //! The wheel: threads that read ports, put packets on lines, and write what has come through.
 //!
-//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is two lanes, one for each direction; a
-//! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
+//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is two lanes, one for each direction, or one
+//! if either is a device past the kernel, which is for one thread; a switch is one. What a lane does may be changed, and is told, between
+//! its turns: nobody takes a lock while packets pass.
 
 mod control;
 mod handle;
@@ -136,7 +137,7 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box of so many ports has: as many inspections it can be started with.
+    /// How many lanes a box of so many ports has at most: as many inspections it can be started with.
     #[must_use]
     pub fn lanes(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
@@ -173,13 +174,25 @@ impl Engine {
         };
         let places = match plan.forwarding {
             Forwarding::Cross => {
-                let far_end = |port: usize| port ^ 1;
-                for from in 0..count {
-                    let to = far_end(from);
-                    start(from, &[ports[from].0.clone()], &ports[to..=to], Forward::Cross)?;
-                }
                 // The line to a port is with the lane that reads the other.
-                (0..count).map(|to| (far_end(to), 0)).collect()
+                let mut places = vec![(0, 0); count];
+                let mut made = 0;
+                for first in (0..count).step_by(2) {
+                    let pair = &ports[first..first + 2];
+                    if pair.iter().any(|(port, _)| port.is_device()) {
+                        let inputs: Vec<_> = pair.iter().map(|(port, _)| port.clone()).collect();
+                        let outputs: Vec<_> = pair.iter().rev().cloned().collect();
+                        start(first, &inputs, &outputs, Forward::Cross)?;
+                        (places[first], places[first + 1]) = ((made, 1), (made, 0));
+                        made += 1;
+                    } else {
+                        start(first, &[pair[0].0.clone()], &pair[1..], Forward::Cross)?;
+                        start(first + 1, &[pair[1].0.clone()], &pair[..1], Forward::Cross)?;
+                        (places[first], places[first + 1]) = ((made + 1, 0), (made, 0));
+                        made += 2;
+                    }
+                }
+                places
             }
             Forwarding::Switch(ageing) => {
                 let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
@@ -290,6 +303,7 @@ fn lane(
         inbox,
         spin,
         inspector,
+        moved: Time::ZERO,
     };
     let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());
     let thread = thread.map_err(|error| EngineError::System("cannot start a thread", error))?;

@@ -3,6 +3,7 @@
 //! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum is updated
 //! as RFC 1624 has it.
 
+use crate::frame::updated;
 use std::fmt;
 use std::str::FromStr;
 
@@ -134,15 +135,6 @@ fn change_class(frame: &mut [u8], mask: u8, value: u8) -> bool {
         }
         _ => false,
     }
-}
-
-/// The checksum after a word changed: HC' = ~(~HC + ~m + m'), RFC 1624, equation 3.
-fn updated(sum: u16, old: u16, new: u16) -> u16 {
-    let mut wide = u32::from(!sum) + u32::from(!old) + u32::from(new);
-    while wide >> 16 != 0 {
-        wide = (wide & 0xffff) + (wide >> 16);
-    }
-    !u16::try_from(wide).expect("folded to 16 bits")
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {

@@ -8,8 +8,10 @@ mod cut;
 mod flow;
 mod packet;
 mod parse;
+mod unmade;
 mod vnet;
 
+pub(crate) use checksum::updated;
 pub use flow::{Flow, ParseFlowError};
 pub use packet::{Packet, Received};
 pub use parse::{Malformed, parse};

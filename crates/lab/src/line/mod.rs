@@ -108,13 +108,12 @@ impl Line {
 
     /// The port did not take a packet that had come through.
     pub fn refused(&mut self, packet: &Packet) {
-        let refused = traffic(packet);
-        let flow = self.flows.counters(packet.slot);
-        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
-            left.segments -= refused.segments;
-            left.bytes -= refused.bytes;
-            drops.refused += refused.segments;
-        }
+        self.take_back(packet, |drops| &mut drops.refused);
+    }
+
+    /// There was no memory to cut a packet that had come through into what the port takes.
+    pub fn uncut(&mut self, packet: &Packet) {
+        self.take_back(packet, |drops| &mut drops.memory);
     }
 
     /// No packet comes through before this; none when nothing is on the line. Often the very time of the next.
@@ -189,6 +188,17 @@ impl Line {
             }
         }
         rest
+    }
+
+    /// Counts a packet that had come through among the drops.
+    fn take_back(&mut self, packet: &Packet, reason: fn(&mut Drops) -> &mut u64) {
+        let lost = traffic(packet);
+        let flow = self.flows.counters(packet.slot);
+        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
+            left.segments -= lost.segments;
+            left.bytes -= lost.bytes;
+            *reason(drops) += lost.segments;
+        }
     }
 
     /// There is no memory to cut a packet: it is lost, with all that is behind.

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// Most boxes of a lab.
 pub const MAX_BOXES: usize = 64;
 
+/// How ports begin that are the machine's, and neither host nor box.
+const OF_THE_MACHINE: [&str; 3] = ["packet:", "xdp:", "dpdk:"];
+
 /// The host that the cables between boxes end in.
 const BOXES: &str = "boxes";
 
@@ -168,13 +171,15 @@ impl Topology {
                     }
                     Some(_) => {}
                     None if self.hosts.contains_key(port) => {}
-                    None if port.starts_with("packet:") => {
+                    None if OF_THE_MACHINE.iter().any(|kind| port.starts_with(kind)) => {
                         if let Err(error) = port.parse::<PortSpec>() {
                             return at(place, error.to_string());
                         }
                     }
                     None => {
-                        let what = format!("no host or box {port:?}: add [host.{port}], or name packet:INTERFACE");
+                        let what = format!(
+                            "no host or box {port:?}: add [host.{port}], or name packet:INTERFACE, xdp:INTERFACE or dpdk:DEVICE"
+                        );
                         return at(place, what);
                     }
                 }

@@ -7,7 +7,7 @@ use crate::control::{ControlError, Place, Server};
 use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
 use crate::filter::{CompileError, Compiler, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
-use crate::port::{PortError, open_packet, open_tap};
+use crate::port::{Port, PortError};
 
 /// A lab that runs. Everything of it ends when it is dropped.
 #[derive(Debug)]
@@ -78,6 +78,10 @@ impl Raised {
         let (place, lab_name) = (Place::of(dir), lab.plan.name.clone());
         let mut standing = Standing::make(lab.plan, dir)?;
         let mut opened = Vec::new();
+        for plan in &lab.boxes {
+            let prepared = PortSpec::prepare(plan.ports.iter().map(|port| &port.spec));
+            prepared.map_err(|error| RaiseError::Box(plan.name.clone(), error.into()))?;
+        }
         for (plan, rules) in lab.boxes.into_iter().zip(rules) {
             let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
             let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -166,10 +170,6 @@ fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
     Ok(Rules::new(rules).expect("the layout has no more than fit"))
 }
 
-fn open(plan: &PortPlan) -> Result<crate::port::Port, PortError> {
-    let port = match &plan.spec {
-        PortSpec::Tap(tap) => open_tap(tap)?,
-        PortSpec::Packet(packet) => open_packet(packet)?,
-    };
-    Ok(port.called(&plan.name))
+fn open(plan: &PortPlan) -> Result<Port, PortError> {
+    Ok(plan.spec.open()?.called(&plan.name))
 }
