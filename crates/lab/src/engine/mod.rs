@@ -11,6 +11,7 @@ mod report;
 use crate::line::{Line, Rate, Settings};
 use crate::memory::Memory;
 use crate::port::{Port, PortError};
+use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
 use control::{Inbox, Remote, inbox};
@@ -100,6 +101,8 @@ pub struct Engine {
     lanes: Vec<Running>,
     /// Of each port, the lane that has the line to it, and which of that lane's lines it is.
     places: Vec<(usize, usize)>,
+    /// What its lines time round trips by.
+    stamps: Arc<Stamps>,
     started: Instant,
 }
 
@@ -148,7 +151,7 @@ impl Engine {
         let started = Instant::now();
         let names = plan.ports.iter().map(|(port, _)| port.name().to_owned()).collect();
         let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
-        let mut engine = Self { names, lanes: Vec::new(), places: Vec::new(), started };
+        let mut engine = Self { names, lanes: Vec::new(), places: Vec::new(), stamps: Arc::default(), started };
         match plan.forwarding {
             Forwarding::Cross => {
                 // The line to a port is with the lane that reads the other.
@@ -179,10 +182,11 @@ impl Engine {
         inspector: Inspector,
     ) -> Result<(), EngineError> {
         let memory = memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings)));
+        let line = |to: &Settings| Line::new(to.clone()).timed(self.stamps.clone());
         let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
         let lane = Lane {
             inputs: inputs.iter().cloned().map(Input::new).collect(),
-            outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), Line::new(to.clone()))).collect(),
+            outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), line(to))).collect(),
             forward,
             memory: Memory::new(memory),
             landing: crate::memory::Landing::new(),

@@ -132,6 +132,18 @@ impl Flow {
         destination_port: 0,
     };
 
+    /// The flow of the answers.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+        }
+    }
+
     pub(crate) fn between(network: Network, source: &[u8], destination: &[u8], protocol: u8) -> Self {
         Self { source: address(network, source), destination: address(network, destination), protocol, ..Self::OTHER }
     }
