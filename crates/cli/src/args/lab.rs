@@ -15,6 +15,8 @@ pub(crate) enum LabCommand {
     Down(LabDownArgs),
     /// List the labs that stand.
     Ls(LabLsArgs),
+    /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
+    Report(LabReportArgs),
     /// List the topologies that come with the program, or print one.
     Topologies(LabTopologiesArgs),
 }
@@ -30,7 +32,7 @@ pub(crate) enum LabCommand {
       --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
-  sprat lab run --config box.toml --duration 10s
+  sprat lab run --config box.toml --duration 10s --report box.svg
 
 A box.toml has the same words:
   [line]                                        every line
@@ -87,7 +89,44 @@ pub(crate) struct LabRunArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+
+    #[command(flatten)]
     pub(crate) line: LineArgs,
+}
+
+/// What is written down of the time that a box runs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SeriesArgs {
+    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write them to this file as they come, a JSON value on each line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+
+    /// Time between two samples of `--report` and `--series`, 10ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    pub(crate) every: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --series pipe.jsonl
+  sprat lab report pipe.jsonl --out pipe.svg
+  sprat lab report pipe.jsonl --out pipe.html
+
+Of each line: rates of the flows that carried most, queue, drops, and round trips as the box sees
+them. Longer series are drawn coarser: rates are means then, queues the longest.")]
+pub(crate) struct LabReportArgs {
+    /// What `--series` wrote.
+    #[arg(value_name = "SERIES")]
+    pub(crate) series: PathBuf,
+
+    /// Where to draw it: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 /// What every line does, each way.

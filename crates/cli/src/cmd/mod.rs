@@ -7,6 +7,7 @@ pub(crate) mod distribution;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod lab;
+pub(crate) mod lab_series;
 pub(crate) mod lab_up;
 pub(crate) mod objects;
 pub(crate) mod scan;
