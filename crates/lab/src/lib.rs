@@ -13,6 +13,7 @@
 pub mod capture;
 pub mod chance;
 pub mod config;
+pub mod control;
 pub mod engine;
 pub mod filter;
 pub mod frame;

@@ -91,8 +91,7 @@ impl Memory {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
-        let cells = usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX);
-        Self::of_cells(cells)
+        Self::of_cells(usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX))
     }
 
     /// Memory of exactly so many cells.
@@ -107,6 +106,12 @@ impl Memory {
     #[must_use]
     pub fn total(&self) -> usize {
         self.total
+    }
+
+    /// Bytes of all cells, links included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.total * size_of::<Cell>()) as u64
     }
 
     /// Cells not in use.

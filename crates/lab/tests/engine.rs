@@ -7,67 +7,14 @@ mod support;
 use proptest::prelude::*;
 use sprat_lab::chance::Probability;
 use sprat_lab::engine::{Engine, EngineError, Forwarding, Plan, SPIN};
-use sprat_lab::frame::{Packet, Received, VNET_BYTES};
+use sprat_lab::frame::VNET_BYTES;
 use sprat_lab::line::{Loss, Settings};
-use sprat_lab::memory::{Landing, Memory};
-use sprat_lab::port::{Port, Sent, pair};
+use sprat_lab::port::pair;
 use sprat_lab::switch::{AGEING, MAX_STATIONS, Switch, Way};
 use sprat_lab::{Time, config};
 use std::time::{Duration, Instant};
-use support::{Sample, number_of, numbered, packet};
-
-/// Far longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The far ends of a box's ports.
-struct Far {
-    port: Port,
-    landing: Landing,
-    memory: Memory,
-}
-
-impl Far {
-    fn send(&mut self, bytes: &[u8]) {
-        let packet = packet(bytes, &mut self.memory);
-        let until = Instant::now() + PATIENCE;
-        while self.port.send(&packet) != Sent::Whole {
-            assert!(Instant::now() < until, "the box reads no more");
-            std::thread::yield_now();
-        }
-        packet.free(&mut self.memory);
-    }
-
-    fn receive(&mut self) -> Packet {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match self.port.receive(&mut self.landing, &mut self.memory, || Time::ZERO).expect("the port is there") {
-                Some(Received::Packet(packet)) => return packet,
-                Some(other) => panic!("{other:?}"),
-                None => assert!(Instant::now() < until, "nothing came"),
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    fn number(&mut self) -> u32 {
-        let packet = self.receive();
-        let number = number_of(&packet);
-        packet.free(&mut self.memory);
-        number
-    }
-}
-
-/// A box of so many ports with these lines, and their far ends.
-fn running(lines: &[Settings], forwarding: Forwarding, memory: Option<u64>) -> (Engine, Vec<Far>) {
-    let (mut ports, mut fars) = (Vec::new(), Vec::new());
-    for (at, settings) in lines.iter().enumerate() {
-        let [near, far] = pair([&format!("p{at}"), &format!("far{at}")]).expect("sockets");
-        ports.push((near, settings.clone()));
-        fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
-    }
-    let engine = Engine::start(Plan { ports, forwarding, memory, spin: SPIN }).expect("it starts");
-    (engine, fars)
-}
+use support::far::{PATIENCE, running};
+use support::{Sample, numbered};
 
 #[test]
 fn frames_pass_both_ways_in_order() {

@@ -16,6 +16,7 @@
 //! ```
 
 mod ports;
+mod told;
 mod units;
 mod words;
 

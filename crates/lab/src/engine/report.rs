@@ -4,7 +4,7 @@ use crate::filter;
 use crate::line::{Counters, Traffic};
 use crate::rtt;
 use crate::switch::SwitchCounters;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Of a hundred thousand segments, how many may leave late before the box counts as too slow. A guest's processor is taken away for
@@ -12,7 +12,7 @@ use std::time::Duration;
 const LATE_PER_100_000: u64 = 1_000;
 
 /// A port's input.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct InputReport {
     /// The port.
     pub port: String,
@@ -29,7 +29,7 @@ pub struct InputReport {
 }
 
 /// The line to a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LineReport {
     /// The port.
     pub to: String,
@@ -41,7 +41,7 @@ pub struct LineReport {
 }
 
 /// How late packets left a box, against when they were due.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
     pub packets: u64,
@@ -73,7 +73,7 @@ pub(super) struct LaneReport {
 }
 
 /// What became of everything.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,

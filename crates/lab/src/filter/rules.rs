@@ -1,7 +1,7 @@
 //! The rules of a box, in order.
 
 use super::{Action, Program};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Most rules of a box.
 pub const MAX_RULES: usize = 64;
@@ -21,7 +21,7 @@ pub struct Rule {
 }
 
 /// What a rule has seen.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Packets that matched, each segment of a super-packet counted.
     pub packets: u64,

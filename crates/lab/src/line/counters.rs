@@ -2,11 +2,10 @@
 
 use crate::frame::Flow;
 use crate::rtt::RoundTrips;
-use serde::Serialize;
-use serde::ser::{SerializeSeq as _, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Segments and their Ethernet bytes, headers included.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Traffic {
     /// Frames as a wire would carry them.
     pub segments: u64,
@@ -22,7 +21,7 @@ impl Traffic {
 }
 
 /// Segments that did not arrive, by reason.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Drops {
     /// Lost on the way, as was asked for.
     pub loss: u64,
@@ -56,7 +55,7 @@ impl Drops {
 }
 
 /// What became of a flow on a line.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FlowCounters {
     /// What came.
     pub arrived: Traffic,
@@ -88,7 +87,7 @@ impl FlowCounters {
 /// What became of everything on a line.
 ///
 /// `arrived + duplicated = left + drops.total() + on the line`, in segments.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// What came.
     pub arrived: Traffic,
@@ -109,7 +108,7 @@ pub struct Counters {
     /// Most that ever waited.
     pub queue_max: u64,
     /// The flows that are told apart now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
-    #[serde(serialize_with = "by_name")]
+    #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
     /// All others together: those that came when every place was taken, and those that were idle and gave theirs to another.
     pub other_flows: FlowCounters,
@@ -118,16 +117,27 @@ pub struct Counters {
 }
 
 /// Flows as objects, each with its name.
-fn by_name<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Named<'a> {
+mod named {
+    use super::{Flow, FlowCounters};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize, Serialize)]
+    struct Named {
         flow: String,
         #[serde(flatten)]
-        counters: &'a FlowCounters,
+        counters: FlowCounters,
     }
-    let mut list = serializer.serialize_seq(Some(flows.len()))?;
-    for (flow, counters) in flows {
-        list.serialize_element(&Named { flow: flow.to_string(), counters })?;
+
+    pub(super) fn serialize<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_seq(flows.iter().map(|(flow, counters)| Named { flow: flow.to_string(), counters: *counters }))
     }
-    list.end()
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(Flow, FlowCounters)>, D::Error> {
+        let flows = Vec::<Named>::deserialize(deserializer)?.into_iter();
+        let flow = |Named { flow, counters }| Ok((flow.parse().map_err(serde::de::Error::custom)?, counters));
+        flows.map(flow).collect()
+    }
 }

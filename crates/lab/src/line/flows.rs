@@ -85,7 +85,7 @@ impl Flows {
     /// Finds a place for a newcomer.
     fn place(&mut self, flow: Flow, now: Time) -> u16 {
         // What waits in the shared place may be of this flow, and must not be overtaken.
-        if !self.slots[0].queue.is_empty() {
+        if self.slots[0].counters.queue > 0 {
             return OTHERS;
         }
         let slot = if self.slots.len() <= MAX_FLOWS {

@@ -75,22 +75,16 @@ impl Line {
         &self.settings
     }
 
-    /// Has it do something else from now on. What has been transmitted keeps its time; what waits is under the new rules, but for
-    /// the buffer, which nobody is thrown out of.
+    /// Has it do something else from now on. What has left, and what is being transmitted, keeps its time; what waits is under
+    /// the new rules, but for the buffer, which nobody is thrown out of. Nothing overtakes what is under way: after a shorter delay
+    /// packets come through no sooner than those before them.
     pub fn set(&mut self, settings: Settings, now: Time) {
         self.serve(now);
         self.fates.seed(settings.seed);
-        if settings.rate != self.settings.rate || settings.flow_rate != self.settings.flow_rate {
-            self.clock.rate_changed();
-        }
         let again = settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
         self.settings = settings;
         if again {
-            let waiting = self.queue.drain(&mut self.flows);
-            self.queue = Queue::new(self.settings.queue);
-            for (slot, packet) in waiting {
-                self.queue.push(slot, packet, &mut self.flows, self.settings.overhead);
-            }
+            self.queue.change(self.settings.queue, self.settings.overhead, &mut self.flows);
         }
         self.serve(now);
     }
@@ -158,7 +152,7 @@ impl Line {
 
     /// Bytes on the wire whose last bit has not left the transmitter.
     fn occupancy(&self, now: Time) -> u64 {
-        self.queue.bytes() + self.clock.unsent(now, self.settings.rate)
+        self.queue.bytes() + self.clock.unsent(now)
     }
 
     /// Draws what becomes of the segments up to the first to which something happens, and of that one; gives back those behind.
@@ -278,7 +272,7 @@ fn depart(packet: Packet, end: Time, settings: &Settings, fates: &mut Fates, tra
         due = due + Duration::from_nanos(fates.jitter.below(crate::time::nanos(settings.jitter) + 1));
     }
     match settings.reorder {
-        Some(reorder) if packet.held => transit.hold(packet, due + reorder.by),
+        Some(reorder) if packet.held => transit.hold(packet, due, reorder.by),
         _ => transit.push(packet, due),
     }
 }

@@ -14,7 +14,7 @@ mod tracker;
 
 use crate::frame::Flow;
 use crate::time::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -126,7 +126,7 @@ fn hash(flow: &Flow) -> u64 {
 ///
 /// A half begins when a packet of the other direction comes to the box, and ends when the answer of this flow's sender does: the
 /// line to the sender, the sender, and the way from there.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RoundTrips {
     /// Halves that were seen.
     pub samples: u64,

@@ -3,6 +3,7 @@
 use super::layout::{BoxPlan, FilterPlan, Lab, PortPlan};
 use crate::capture::{Capture, CaptureError, Summary};
 use crate::config::PortSpec;
+use crate::control::{ControlError, Place, Server};
 use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
 use crate::filter::{CompileError, Compiler, Rule, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
@@ -20,6 +21,7 @@ pub struct Raised {
 struct RaisedBox {
     name: String,
     engine: Engine,
+    control: Server,
     capture: Option<Capture>,
 }
 
@@ -35,6 +37,9 @@ pub enum RaiseError {
     /// A filter means nothing, or cannot be compiled here.
     #[error("box.{0}: {1}")]
     Filter(String, CompileError),
+    /// It cannot be asked and changed from outside.
+    #[error("box.{0}: {1}")]
+    Control(String, ControlError),
     /// Nothing can be written down.
     #[error("box.{0}: {1}")]
     Capture(String, CaptureError),
@@ -70,6 +75,7 @@ impl Raised {
     pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
         // What can be wrong without hosts is found before there are any.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
+        let (place, lab_name) = (Place::of(dir), lab.plan.name.clone());
         let mut standing = Standing::make(lab.plan, dir)?;
         let mut opened = Vec::new();
         for (plan, rules) in lab.boxes.into_iter().zip(rules) {
@@ -92,10 +98,10 @@ impl Raised {
             let inspections = (0..lanes).map(look).collect();
             let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
             let plan = Plan { ports, forwarding, memory, spin: SPIN };
-            match Engine::start_with(plan, inspections) {
-                Ok(engine) => boxes.push(RaisedBox { name, engine, capture }),
-                Err(error) => return Err(RaiseError::Box(name, error)),
-            }
+            let engine = Engine::start_with(plan, inspections).map_err(|error| RaiseError::Box(name.clone(), error))?;
+            let control = Server::start(&place, &format!("{lab_name}.{name}"), engine.handle().clone());
+            let control = control.map_err(|error| RaiseError::Control(name.clone(), error))?;
+            boxes.push(RaisedBox { name, engine, control, capture });
         }
         Ok(Self { boxes, standing })
     }
@@ -109,6 +115,12 @@ impl Raised {
     /// Its boxes, with their names.
     pub fn boxes(&self) -> impl Iterator<Item = (&str, &Engine)> {
         self.boxes.iter().map(|raised| (&raised.name[..], &raised.engine))
+    }
+
+    /// Whether somebody asked one of its boxes to stop: the lab ends with it.
+    #[must_use]
+    pub fn stop_asked(&self) -> bool {
+        self.boxes.iter().any(|raised| raised.control.stop_asked())
     }
 
     /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are those of `jobs`, then those of the
@@ -133,8 +145,9 @@ impl Raised {
     /// # Errors
     /// Something does not go; `sprat lab down` can be tried again.
     pub fn down(self) -> Result<Ended, hosts::Error> {
-        let end = |RaisedBox { name, engine, capture }| {
+        let end = |RaisedBox { name, engine, control, capture }| {
             let report = engine.stop();
+            drop(control); // whoever asked for the end hears of it
             // Its recorders ended with the box.
             BoxEnd { name, report, capture: capture.map(Capture::finish) }
         };
