@@ -11,7 +11,7 @@ use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, SeriesArgs};
+pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.

@@ -1,6 +1,6 @@
 //! `lab`: the network box.
 
-use super::lab_up::{LabDownArgs, LabLsArgs, LabTopologiesArgs, LabUpArgs};
+use super::lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use clap::{Args, Subcommand};
 use sprat_lab::config::{LineWords, Word};
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ pub(crate) enum LabCommand {
     Down(LabDownArgs),
     /// List the labs that stand.
     Ls(LabLsArgs),
+    /// Watch a box that runs: rates, queues, drops and round trips, as they are.
+    Watch(LabWatchArgs),
     /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
     Report(LabReportArgs),
     /// List the topologies that come with the program, or print one.
@@ -127,6 +129,37 @@ pub(crate) struct LabReportArgs {
     /// Where to draw it: .svg or .html.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab watch                               the only box that runs
+  sprat lab watch two-sites.wan
+  sprat lab watch wan --once                    one screen, as text
+  sprat lab watch wan --json --every 100ms      a sample on each line, for programs
+
+Keys: q leaves, arrows and tab choose a line, s sorts the flows, p pauses. Of each port: what comes
+in and goes out, what waits and how much of the buffer that is, drops by reason since the box began,
+and how late packets leave. Of the chosen line's flows: rate, what waits, drops, round trip.")]
+pub(crate) struct LabWatchArgs {
+    /// The box: BOX or LAB.BOX [default: the only one that runs].
+    #[arg(value_name = "BOX")]
+    pub(crate) name: Option<String>,
+
+    /// Time between two looks, 100ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) every: String,
+
+    /// Print one screen as text.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) once: bool,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print each sample as JSON, on a line, until the box ends.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What every line does, each way.

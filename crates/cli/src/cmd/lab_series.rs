@@ -40,7 +40,7 @@ pub(super) struct Series {
 impl Series {
     /// None when nothing was asked for. Finds out beforehand what cannot be written.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
-        let every = duration(&args.every).ok().filter(|every| (LEAST..=MOST).contains(every));
+        let every = duration(&args.every).filter(|every| (LEAST..=MOST).contains(every));
         let every = every.with_context(|| format!("--every {:?}: want a time from 10ms to 60s", args.every))?;
         let form = |path: &PathBuf| Ok::<_, anyhow::Error>((Form::of(path).context("--report")?, path.clone()));
         let drawn = args.report.as_ref().map(form).transpose()?;

@@ -117,7 +117,7 @@ pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn dir(state: &LabState) -> StateDir {
+pub(super) fn dir(state: &LabState) -> StateDir {
     state.dir.as_ref().map_or_else(StateDir::usual, StateDir::at)
 }
 

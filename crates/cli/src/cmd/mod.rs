@@ -9,6 +9,7 @@ pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod lab_series;
 pub(crate) mod lab_up;
+pub(crate) mod lab_watch;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;
