@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 39] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -71,6 +71,8 @@ const COMMANDS: [&[&str]; 37] = [
     &["lab", "down"],
     &["lab", "ls"],
     &["lab", "topologies"],
+    &["lab", "watch"],
+    &["lab", "report"],
     &["completions"],
     &["man"],
 ];

@@ -1,6 +1,6 @@
 //! What boxes did over time, as one picture: for each line rate, queue, drops and round trips, one above the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{Result, Write};
 
 use sprat_lab::series::{About, FlowSample, LineAbout, LineSample, Sample};
@@ -26,6 +26,9 @@ const FOOT: f64 = 64.0;
 
 /// Flows with a colour of their own; the others together have the last colour.
 const SHOWN: usize = COLOURS - 1;
+
+/// A flow is one of the others that carried less of its line than this, and whose round trip nobody knows.
+const LEAST_SHARE: f64 = 0.001;
 
 /// Names of flows in a row of the legend, and letters of a name that have room there.
 const LEGEND_COLUMNS: usize = 3;
@@ -69,16 +72,21 @@ fn height_of(line: &Curves<'_>) -> f64 {
 
 /// The flows that carried most, over all the time.
 fn curves<'a>(about: &'a LineAbout, samples: &[&'a Sample]) -> Curves<'a> {
-    let mut carried = HashMap::<&str, f64>::new();
+    let (mut carried, mut timed) = (HashMap::<&str, f64>::new(), HashSet::<&str>::new());
     for sample in samples {
         for flow in of_line(sample, &about.line).map_or(&[][..], |line| &line.flows) {
             *carried.entry(&flow.flow).or_default() += flow.figures.bits_per_second * sample.seconds();
+            if flow.rtt_ms.is_some() {
+                timed.insert(&flow.flow);
+            }
         }
     }
     let mut flows: Vec<_> = carried.into_iter().collect();
     flows.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    let rest = flows.len() > SHOWN;
+    let (all, least) = (flows.len(), flows.iter().map(|flow| flow.1).sum::<f64>() * LEAST_SHARE);
+    flows.retain(|(name, bits)| *bits >= least || timed.contains(name));
     flows.truncate(SHOWN);
+    let rest = flows.len() < all;
     let mut flows: Vec<_> = flows.into_iter().map(|(name, _)| name).collect();
     flows.sort_unstable(); // so that a colour tells more than an order
     Curves { about, flows, rest }

@@ -117,7 +117,7 @@ pub(crate) struct SeriesArgs {
 #[command(after_help = "Examples:
   sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --series pipe.jsonl
   sprat lab report pipe.jsonl --out pipe.svg
-  sprat lab report pipe.jsonl --out pipe.html
+  sprat lab report pipe.jsonl --out pipe.html --line 'to b0'
 
 Of each line: rates of the flows that carried most, queue, drops, and round trips as the box sees
 them. Longer series are drawn coarser: rates are means then, queues the longest.")]
@@ -129,6 +129,10 @@ pub(crate) struct LabReportArgs {
     /// Where to draw it: .svg or .html.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+
+    /// Draw only lines in whose names this stands, such as `to b0`.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) line: Option<String>,
 }
 
 #[derive(Args, Debug)]

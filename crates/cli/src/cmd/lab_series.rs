@@ -19,7 +19,12 @@ const MOST: Duration = Duration::from_secs(60);
 /// Draws what was written down.
 pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
     let form = Form::of(&args.out).context("--out")?;
-    let (about, history) = read(&args.series).with_context(|| args.series.display().to_string())?;
+    let (mut about, history) = read(&args.series).with_context(|| args.series.display().to_string())?;
+    if let Some(part) = &args.line {
+        let names: Vec<_> = about.lines.iter().map(|line| line.line.clone()).collect();
+        about.lines.retain(|line| line.line.contains(&part[..]));
+        ensure!(!about.lines.is_empty(), "--line {part:?}: no such line; the lines are {}", names.join(", "));
+    }
     form.write(&args.out, &about, &history)?;
     eprintln!("sprat: {} samples drawn: {}", history.samples().count(), args.out.display());
     Ok(ExitCode::SUCCESS)
