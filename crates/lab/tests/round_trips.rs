@@ -191,6 +191,21 @@ fn a_pause_is_no_round_trip() {
 }
 
 #[test]
+fn an_echo_on_its_way_back_is_no_whole_round_trip_yet() {
+    let mut way = Way::new(10 * MS, 10 * MS);
+    let ask = Message { kind: Kind::Echo, v6: false, to_right: true, value: 1, echo: 0, payload: 100 };
+    let now = way.pass(ask, Time::ZERO);
+    let said = Message { to_right: false, value: 0, echo: 1, ..ask };
+    let packet = packet_at(&said.bytes(), &mut way.memory, now);
+    way.left.push(packet, now, &mut way.memory);
+    let told = way.told(now)[1];
+    assert_eq!((told.samples, told.whole_ns), (1, None));
+    let back = way.left.next().expect("it is on the line");
+    way.left.pop(back).expect("it comes through").free(&mut way.memory);
+    close(way.told(back)[1].whole_ns.expect("it has come through"), 20 * MS);
+}
+
+#[test]
 fn what_is_sent_again_is_not_timed() {
     let mut way = Way::new(MS, MS);
     let data = |value| Message { kind: Kind::Numbered, v6: false, to_right: true, value, echo: 1, payload: 100 };

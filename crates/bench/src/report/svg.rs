@@ -14,6 +14,9 @@ pub const COLOURS: usize = 8;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 14.0;
+
+/// Where the titles of axes that go up stand.
+const TITLE: f64 = 14.0;
 const BOTTOM: f64 = 48.0;
 
 /// A labelled position on an axis.
@@ -146,10 +149,10 @@ pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[
         let (middle, title) = (f64::midpoint(left, right), escape(&x.title));
         write!(svg, r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{title}</text>"#, bottom + 40.0)?;
     }
-    let (middle, at) = (f64::midpoint(top, bottom), left - 58.0);
+    let middle = f64::midpoint(top, bottom);
     write!(
         svg,
-        r#"<text class="title" transform="translate({at} {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        r#"<text class="title" transform="translate({TITLE} {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
         escape(&y.title)
     )?;
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {

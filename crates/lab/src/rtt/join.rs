@@ -13,7 +13,8 @@ const ECHOED: [u8; 2] = [1, 58];
 struct Known {
     samples: u64,
     half: Duration,
-    passage: Duration,
+    /// None: nothing has come through yet, the first answer is still on the line.
+    passage: Option<Duration>,
 }
 
 /// Finds the whole round trips, of flows of which both directions are known: those of all lines of a box, which may have a flow more
@@ -27,7 +28,8 @@ pub fn join<'a>(flows: impl IntoIterator<Item = &'a mut (Flow, FlowCounters)>) {
     for (flow, counters) in flows.iter().map(|pair| &**pair) {
         let told = counters.round_trips;
         let half = Duration::from_nanos(told.smoothed_ns);
-        let one = Known { samples: told.samples, half, passage: Duration::from_nanos(counters.passage_ns) };
+        let passage = (counters.left.segments > 0).then(|| Duration::from_nanos(counters.passage_ns));
+        let one = Known { samples: told.samples, half, passage };
         // A copy for a mirror may have seen the answers first.
         let known = known.entry(*flow).or_insert(one);
         if one.samples > known.samples {
@@ -38,7 +40,9 @@ pub fn join<'a>(flows: impl IntoIterator<Item = &'a mut (Flow, FlowCounters)>) {
         let halves = [*flow, flow.reversed()].map(|flow| known.get(&flow).filter(|known| known.samples > 0));
         let whole = match halves {
             [Some(one), Some(other)] if !ECHOED.contains(&flow.protocol) => Some(one.half + other.half),
-            [Some(one), _] | [None, Some(one)] if ECHOED.contains(&flow.protocol) => Some(one.half + one.passage),
+            [Some(one), _] | [None, Some(one)] if ECHOED.contains(&flow.protocol) => {
+                one.passage.map(|passage| one.half + passage)
+            }
             _ => None,
         };
         counters.round_trips.whole_ns = whole.map(crate::time::nanos);
