@@ -13,7 +13,7 @@ use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use lab::{LabCommand, LabRunArgs};
+pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 

@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),
         Command::Lab(LabCommand::Down(args)) => cmd::lab_up::down(&args),
         Command::Lab(LabCommand::Ls(args)) => cmd::lab_up::ls(&args),
+        Command::Lab(LabCommand::Watch(args)) => cmd::lab_watch::watch(&args),
+        Command::Lab(LabCommand::Report(args)) => cmd::lab_series::report(&args),
         Command::Lab(LabCommand::Topologies(args)) => cmd::lab_up::topologies(&args),
         Command::Doctor(DoctorCommand::Net(args)) => cmd::doctor::net(&args),
         Command::Completions(args) => cmd::shell::completions(&args),

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 41] = [
+const COMMANDS: [&[&str]; 46] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -61,6 +61,7 @@ const COMMANDS: [&[&str]; 41] = [
     &["bench", "bypass"],
     &["bench", "breakdown"],
     &["bench", "lab"],
+    &["bench", "flow"],
     &["bench", "distribution"],
     &["bench", "jitter"],
     &["demo"],
@@ -75,6 +76,10 @@ const COMMANDS: [&[&str]; 41] = [
     &["lab", "down"],
     &["lab", "ls"],
     &["lab", "topologies"],
+    &["lab", "watch"],
+    &["lab", "report"],
+    &["doctor"],
+    &["doctor", "net"],
     &["completions"],
     &["man"],
 ];

@@ -18,6 +18,10 @@ pub(crate) enum LabCommand {
     Down(LabDownArgs),
     /// List the labs that stand, and the boxes that run.
     Ls(LabLsArgs),
+    /// Watch a box that runs: rates, queues, drops and round trips, as they are.
+    Watch(LabWatchArgs),
+    /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
+    Report(LabReportArgs),
     /// List the topologies that come with the program, or print one.
     Topologies(LabTopologiesArgs),
 }
@@ -37,7 +41,7 @@ pub(crate) enum LabCommand {
   sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
   sprat lab run --port tap:a0@left \\
       --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
-  sprat lab run --config box.toml --duration 10s
+  sprat lab run --config box.toml --duration 10s --report box.svg
 
 A box.toml has the same words:
   [line]                                        every line
@@ -106,7 +110,79 @@ pub(crate) struct LabRunArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+
+    #[command(flatten)]
     pub(crate) line: LineArgs,
+}
+
+/// What is written down of the time that a box runs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SeriesArgs {
+    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write them to this file as they come, a JSON value on each line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+
+    /// Time between two samples of `--report` and `--series`, 10ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    pub(crate) every: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --series pipe.jsonl
+  sprat lab report pipe.jsonl --out pipe.svg
+  sprat lab report pipe.jsonl --out pipe.html --line 'to b0'
+
+Of each line: rates of the flows that carried most, queue, drops, and round trips as the box sees
+them. Longer series are drawn coarser: rates are means then, queues the longest.")]
+pub(crate) struct LabReportArgs {
+    /// What `--series` wrote.
+    #[arg(value_name = "SERIES")]
+    pub(crate) series: PathBuf,
+
+    /// Where to draw it: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+
+    /// Draw only lines in whose names this stands, such as `to b0`.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) line: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab watch                               the only box that runs
+  sprat lab watch two-sites.wan
+  sprat lab watch wan --once                    one screen, as text
+  sprat lab watch wan --json --every 100ms      a sample on each line, for programs
+
+Keys: q leaves, arrows and tab choose a line, s sorts the flows, p pauses. Of each port: what comes
+in and goes out, what waits and how much of the buffer that is, drops by reason since the box began,
+and how late packets leave. Of the chosen line's flows: rate, what waits, drops, round trip.")]
+pub(crate) struct LabWatchArgs {
+    /// The box: BOX or LAB.BOX [default: the only one that runs].
+    #[arg(value_name = "BOX")]
+    pub(crate) name: Option<String>,
+
+    /// Time between two looks, 100ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) every: String,
+
+    /// Print one screen as text.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) once: bool,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print each sample as JSON, on a line, until the box ends.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What every line does, each way.

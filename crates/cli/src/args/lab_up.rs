@@ -1,5 +1,6 @@
 //! `lab up` and what belongs to it: whole labs.
 
+use super::lab::SeriesArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub(crate) struct LabState {
 
   sprat lab up two-sites --in left -- 'ping -c 3 $RIGHT_V4; ping -c 3 $RIGHT_V6'
   sprat lab up lab.toml --duration 60s --json
+  sprat lab up merge --report merge.svg
 
 A lab.toml:
   name = \"pair\"
@@ -53,6 +55,9 @@ pub(crate) struct LabUpArgs {
     /// Take it down after this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
 
     #[command(flatten)]
     pub(crate) state: LabState,

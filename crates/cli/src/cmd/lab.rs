@@ -1,5 +1,6 @@
 //! `lab run`.
 
+use super::lab_series::Series;
 use super::lab_up::dir;
 use super::{BEHIND, print_json, print_line};
 use crate::args::LabRunArgs;
@@ -11,6 +12,7 @@ use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set};
 use sprat_lab::control::{ControlError, Place, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report};
 use sprat_lab::hosts::MAX_NAME;
+use sprat_lab::series::{LineAbout, line_name};
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -30,17 +32,26 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
     };
     let told = told(&config);
+    let mut series = Series::new(&args.series)?;
     let signals = signals()?;
+    let about = config.ports.iter().map(|(spec, line)| LineAbout::new(line_name("", spec.name()), line)).collect();
     let engine = config.start()?;
     let control = control(args, &engine)?;
+    if let Some(series) = &mut series {
+        series.begin(told.clone(), about)?;
+    }
     eprintln!("sprat: {told}");
     match &control {
         Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
         None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
     }
-    watch(&engine, control.as_ref(), &signals, longest, args.quiet);
+    let watched = watch(&engine, control.as_ref(), &signals, longest, args.quiet, series.as_mut());
     let report = engine.stop()?;
     drop(control); // whoever asked for the end hears of it
+    watched?;
+    if let Some(series) = series {
+        series.end(&[(String::new(), report.clone())])?;
+    }
     if args.json {
         print_json(&serde_json::to_value(&report)?)?;
     } else {
@@ -170,17 +181,28 @@ pub(super) fn signals() -> Result<Receiver<()>> {
 }
 
 /// Waits for the end, and shows meanwhile what passes.
-fn watch(engine: &Engine, control: Option<&Server>, signals: &Receiver<()>, longest: Option<Duration>, quiet: bool) {
+fn watch(
+    engine: &Engine,
+    control: Option<&Server>,
+    signals: &Receiver<()>,
+    longest: Option<Duration>,
+    quiet: bool,
+    mut series: Option<&mut Series>,
+) -> Result<()> {
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
     let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
     loop {
-        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
         if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
             bar.finish_and_clear();
-            return;
+            return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(std::iter::once((String::new(), engine)))?;
         }
         if shown.elapsed() >= LIVE && !bar.is_hidden() {
             let since = shown.elapsed().as_secs_f64();
@@ -238,8 +260,15 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
         ));
         for (flow, counted) in &counters.flows {
+            let trips = counted.round_trips;
+            let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+            let trip = match trips.whole_ns {
+                Some(whole) => format!(", round trip {:.3} ms", ms(whole)),
+                None if trips.samples > 0 => format!(", answers after {:.3} ms", ms(trips.smoothed_ns)),
+                None => String::new(),
+            };
             lines.push(format!(
-                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most",
+                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most{trip}",
                 counted.left.segments,
                 megabytes(counted.left.bytes),
                 counted.drops.total(),

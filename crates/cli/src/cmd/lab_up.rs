@@ -1,6 +1,7 @@
 //! `lab up`, `down`, `ls` and `topologies`.
 
 use super::lab::{signals, text};
+use super::lab_series::Series;
 use super::{BEHIND, print_json, print_line};
 use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use anyhow::{Context as _, Result, bail};
@@ -9,6 +10,7 @@ use sprat_lab::capture::Summary;
 use sprat_lab::config::duration;
 use sprat_lab::control::{Live, Place};
 use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::series::{LineAbout, line_name};
 use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
 use std::io::Write as _;
 use std::path::Path;
@@ -30,6 +32,11 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     }
     let lab = topology.lay_out().with_context(|| args.topology.clone())?;
     let asked = asked(args, &lab.plan)?;
+    let mut series = Series::new(&args.series)?;
+    let about = lab.boxes.iter().flat_map(|plan| {
+        plan.ports.iter().map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
+    });
+    let about = about.collect();
     // From here on a signal ends the lab in good order.
     let signals = signals()?;
     let raised = Raised::up(lab, &dir(&args.state))?;
@@ -40,11 +47,18 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     if commands.is_over() {
         eprintln!("sprat: it stands; take it down with Ctrl-C");
     }
-    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json);
+    if let Some(series) = &mut series {
+        series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
+    }
+    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json, series.as_mut());
     let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
     drop(commands);
     let ended = raised.down()?;
     watched?;
+    if let Some(series) = series {
+        let reports = ended.boxes.iter().filter_map(|end| Some((prefix(&end.name), end.report.as_ref().ok()?.clone())));
+        series.end(&reports.collect::<Vec<_>>())?;
+    }
     let kept_up = report(&ended, args.json)?;
     let failed = statuses.iter().flatten().any(|status| !status.success());
     Ok(match statuses.first().copied().flatten() {
@@ -155,6 +169,11 @@ fn asked(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
     Ok(vec![Job { host, command }])
 }
 
+/// What comes before the names of the lines of a box.
+fn prefix(name: &str) -> String {
+    format!("box.{name}: ")
+}
+
 /// What was made, in a line.
 fn told(topology: &Topology, plan: &Plan) -> String {
     let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
@@ -173,10 +192,12 @@ fn watch(
     asked: usize,
     (longest, signals): (Option<Duration>, &Receiver<()>),
     json: bool,
+    mut series: Option<&mut Series>,
 ) -> Result<()> {
     let (began, nothing) = (Instant::now(), hosts.is_empty());
     loop {
-        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         // Nothing runs: nothing happens but a signal.
         let stopped = match nothing {
             true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
@@ -190,6 +211,9 @@ fn watch(
         let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
         if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
             return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(raised.boxes().map(|(name, engine)| (prefix(name), engine)))?;
         }
     }
 }

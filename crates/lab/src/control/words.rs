@@ -12,7 +12,7 @@ pub const VERSION: u64 = 1;
 /// Longest request with the end of its line, in bytes: a list of lost segments with the most numbers fits.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
-/// Longest answer with the end of its line, in bytes: a report of the most ports, each with the most flows, is half of that.
+/// Longest answer with the end of its line, in bytes: a report of the most ports, each with the most flows, is two thirds of that.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// What a box may be asked.

@@ -15,6 +15,7 @@ use crate::filter::MAX_RULES;
 use crate::line::{Line, Rate, Settings};
 use crate::memory::Memory;
 use crate::port::{Port, PortError};
+use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
 use control::{Inbox, Remote, inbox};
@@ -166,10 +167,11 @@ impl Engine {
         let named = plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
         let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
         let mut lanes = Vec::new();
+        let stamps = Arc::new(Stamps::new());
         let mut start = |first: usize, inputs: &[_], outputs: &[_], forward| {
             let look = Inspector::new(inspections.next().unwrap_or_default(), first, started);
             let name = format!("sprat-lane-{}", lanes.len());
-            lanes.push(lane(name, inputs, outputs, forward, (plan.memory, plan.spin, started), look)?);
+            lanes.push(lane(name, inputs, outputs, forward, (plan.memory, plan.spin, started), &stamps, look)?);
             Ok::<_, EngineError>(())
         };
         let places = match plan.forwarding {
@@ -288,14 +290,16 @@ fn lane(
     outputs: &[(Arc<Port>, Settings)],
     forward: Forward,
     (memory, spin, started): (Option<u64>, Duration, Instant),
+    stamps: &Arc<Stamps>,
     inspector: Inspector,
 ) -> Result<Started, EngineError> {
     let memory = Memory::new(memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings))));
     let made = memory.bytes();
+    let line = |to: &Settings| Line::new(to.clone()).timed(stamps.clone());
     let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
     let lane = Lane {
         inputs: inputs.iter().cloned().map(Input::new).collect(),
-        outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), Line::new(to.clone()))).collect(),
+        outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), line(to))).collect(),
         forward,
         memory,
         landing: crate::memory::Landing::new(),

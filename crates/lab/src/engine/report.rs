@@ -2,6 +2,7 @@
 
 use crate::filter;
 use crate::line::{Counters, Traffic};
+use crate::rtt;
 use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -121,6 +122,7 @@ impl Report {
             report.memory_cells += lane.memory_cells;
             report.memory_least_free += lane.memory_least_free;
         }
+        rtt::join(report.lines.iter_mut().flat_map(|line| &mut line.counters.flows));
         report.behind = report.reasons();
         report
     }

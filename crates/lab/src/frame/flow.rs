@@ -31,6 +31,18 @@ impl Flow {
         destination_port: 0,
     };
 
+    /// The flow of the answers.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            ..*self
+        }
+    }
+
     /// Whether the protocol is ICMP as its family of addresses has it.
     fn is_icmp(&self) -> bool {
         let own = if self.source.is_ipv4() { 1 } else { 58 };

@@ -1,6 +1,7 @@
 //! What a line counts. Segments, always: a super-packet counts as the frames that it is on a wire.
 
 use crate::frame::Flow;
+use crate::rtt::RoundTrips;
 use serde::{Deserialize, Serialize};
 
 /// Segments and their Ethernet bytes, headers included.
@@ -33,6 +34,13 @@ pub struct Drops {
 }
 
 impl Drops {
+    fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.buffer += other.buffer;
+        self.memory += other.memory;
+        self.refused += other.refused;
+    }
+
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -59,6 +67,21 @@ pub struct FlowCounters {
     pub queue: u64,
     /// Most that ever waited.
     pub queue_max: u64,
+    /// How long the last packet that left was on the line, in nanoseconds.
+    pub passage_ns: u64,
+    /// How long its sender takes to answer; nothing where flows are counted together.
+    pub round_trips: RoundTrips,
+}
+
+impl FlowCounters {
+    /// Counts a flow that is told apart no more among others.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.arrived.add(other.arrived);
+        self.left.add(other.left);
+        self.drops.add(other.drops);
+        self.queue += other.queue;
+        self.queue_max = self.queue_max.max(other.queue_max);
+    }
 }
 
 /// What became of everything on a line.
@@ -84,11 +107,13 @@ pub struct Counters {
     pub queue: u64,
     /// Most that ever waited.
     pub queue_max: u64,
-    /// Flows, those first that came first; at most the number that a line tells apart.
+    /// The flows that are told apart now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// Flows that came when there were more than that.
+    /// All others together: those that came when every place was taken, and those that were idle and gave theirs to another.
     pub other_flows: FlowCounters,
+    /// How often a flow gave its place to another.
+    pub flows_forgotten: u64,
 }
 
 /// Flows as objects, each with its name.

@@ -17,16 +17,18 @@ mod transit;
 
 use crate::frame::Packet;
 use crate::memory::Memory;
+use crate::rtt::Stamps;
 use crate::time::Time;
 use clock::Clock;
 use fate::Fates;
 use flows::{Flows, traffic};
 use queue::Queue;
+use std::sync::Arc;
 use std::time::Duration;
 use transit::Transit;
 
 pub use counters::{Counters, Drops, FlowCounters, Traffic};
-pub use flows::MAX_FLOWS;
+pub use flows::{IDLE, MAX_FLOWS};
 pub use settings::{
     DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
     Reorder, Settings, Timing,
@@ -42,6 +44,7 @@ pub struct Line {
     transit: Transit,
     flows: Flows,
     counters: Counters,
+    stamps: Option<Arc<Stamps>>,
 }
 
 impl Line {
@@ -56,7 +59,14 @@ impl Line {
             transit: Transit::default(),
             flows: Flows::new(),
             counters: Counters::default(),
+            stamps: None,
         }
+    }
+
+    /// Has it time round trips, together with the lines of the same box that have the same stamps.
+    #[must_use]
+    pub fn timed(self, stamps: Arc<Stamps>) -> Self {
+        Self { stamps: Some(stamps), ..self }
     }
 
     /// What it does.
@@ -82,7 +92,10 @@ impl Line {
     /// Takes a packet that arrives now. Times of calls must not go back.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
-        let slot = self.flows.find(packet.frame().flow);
+        let slot = self.flows.find(packet.frame().flow, now);
+        if let Some(stamps) = &self.stamps {
+            self.flows.time(slot, &packet, now, stamps);
+        }
         let came = traffic(&packet);
         self.counters.arrived.add(came);
         self.flows.counters(slot).arrived.add(came);
@@ -100,13 +113,12 @@ impl Line {
     pub fn pop(&mut self, now: Time) -> Option<Packet> {
         self.serve(now);
         let packet = self.transit.pop(now)?;
-        let left = traffic(&packet);
-        self.counters.left.add(left);
-        self.flows.counters(packet.slot).left.add(left);
+        self.counters.left.add(traffic(&packet));
+        self.flows.leaves(&packet);
         Some(packet)
     }
 
-    /// The port did not take a packet that had come through.
+    /// The port did not take a packet that has come through just now.
     pub fn refused(&mut self, packet: &Packet) {
         self.take_back(packet, |drops| &mut drops.refused);
     }
@@ -132,6 +144,7 @@ impl Line {
             queue: self.occupancy(now),
             flows,
             other_flows,
+            flows_forgotten: self.flows.forgotten(),
             ..self.counters.clone()
         }
     }
@@ -228,6 +241,7 @@ impl Line {
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
+            self.flows.enters(slot);
             return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);
         }
         let (segments, overhead) = (packet.frame().segments, self.settings.overhead);
@@ -240,6 +254,7 @@ impl Line {
             packet.truncate(fitting, memory);
             self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
         }
+        self.flows.enters(slot);
         self.queue.push(slot, packet, &mut self.flows, overhead);
         self.counters.queue_max = self.counters.queue_max.max(self.occupancy(now));
     }
