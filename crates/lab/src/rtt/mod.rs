@@ -93,7 +93,7 @@ impl Default for Stamps {
 }
 
 fn grains(now: Time) -> u64 {
-    now.0 / GRAIN & TIME_MASK
+    (now.0 / GRAIN) & TIME_MASK
 }
 
 /// Which stamp: a flow, and a number in it, as a hash of which some bits say where and others are the tag.
