@@ -7,7 +7,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,6 +102,13 @@ impl FileDisk {
         assert!(self.poll().is_none(), "nothing under way");
         self.engine = Engine::Blocking(VecDeque::new());
         "blocking calls (on request)".clone_into(&mut self.how);
+    }
+}
+
+/// For what concerns the file as such: its length, its name, its attributes. Bytes go through [`Disk`].
+impl AsFd for FileDisk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -1,0 +1,324 @@
+//! One file from the first request to its name.
+
+use super::client::{Client, Reply};
+use super::error::Trouble;
+use super::finish::Ready;
+use super::http::Trust;
+use super::http::answer::Asked;
+use super::lane::{Lane, backoff};
+use super::options::buffers;
+use super::plan::Plan;
+use super::shared::{Shared, State, bytes_of};
+use super::{Address, Copy, Error, Event, NOWHERE, Outcome, unknown};
+use crate::file::{Attributes, Place, PlaceError, Sink};
+use crate::group;
+use crate::journal::{Identity, Journal, boot};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often a file that changes meanwhile is begun anew.
+const MAX_RESTARTS: u32 = 3;
+
+/// Between two tellings of where it is.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Most events that wait to be told.
+const MAX_EVENTS: usize = 64;
+
+/// Makes the copy.
+pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+    let begun = Instant::now();
+    let trust = Trust::new(copy.options.authorities.as_deref(), copy.options.insecure)?;
+    let receive_buffer = copy.options.receive_buffer / copy.options.streams;
+    let client = Client { trust, receive_buffer, patience: copy.options.patience };
+    if copy.options.insecure {
+        tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
+    }
+    for restarts in 0..=MAX_RESTARTS {
+        let job = Job { copy, client: &client, fresh: copy.options.restart || restarts > 0 };
+        match job.once(tell) {
+            Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
+            Err(Trouble::Fatal(error)) => return Err(error),
+            Err(Trouble::Passing(why, _)) => {
+                return Err(Error::Unreachable { source_name: copy.address.to_string(), why });
+            }
+            Err(Trouble::Changed(why)) if restarts == MAX_RESTARTS => {
+                return Err(Error::Changed { source_name: copy.address.to_string(), why });
+            }
+            Err(Trouble::Changed(why)) => tell(&Event::StartsOver { why: format!("the source has changed: {why}") }),
+        }
+    }
+    unreachable!("the last round returns")
+}
+
+/// One attempt at a file in one state.
+pub(super) struct Job<'a> {
+    copy: &'a Copy,
+    client: &'a Client,
+    /// Whether nothing of an earlier attempt is used.
+    fresh: bool,
+}
+
+/// What the first answer told.
+pub(super) struct Found {
+    pub(super) source: Source,
+    /// When the file changed, and its permissions, as told.
+    pub(super) attributes: Attributes,
+    pub(super) reply: Reply,
+    /// Whether the reply has a body, all of the file.
+    pub(super) has_body: bool,
+}
+
+/// Where the bytes come from, and how those of this state of the file are asked for.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) address: Address,
+    pub(super) verified: bool,
+    pub(super) validator: Option<String>,
+}
+
+impl Job<'_> {
+    fn once(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+        let Copy { place, options, cancel, .. } = self.copy;
+        let nowhere = place.target() == Path::new(NOWHERE);
+        let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
+        let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
+        let found = self.open(begun || exists || options.streams > 1, tell)?;
+        if exists {
+            return Ok(unchanged(place, &found)?);
+        }
+        if found.source.address.wants_verified() && !found.source.verified {
+            let why =
+                "does not have the verified form that sprat:// insists on; ask it by http:// or https://".to_owned();
+            return Err(Error::Protocol { source_name: found.source.address.to_string(), why }.into());
+        }
+        let Some(length) = found.reply.start.length else {
+            return unknown::run(self.copy, self.client, found, tell);
+        };
+        let parts = found.reply.head.ranges || found.source.verified;
+        let streams = if parts { options.streams } else { 1 };
+        if streams < options.streams {
+            tell(&Event::Note("the server does not say that it sends parts of files: one stream".to_owned()));
+        }
+        let state = self.state(&found, length, nowhere, tell)?;
+        let resumed = state.values.keys().map(|group| bytes_of(length, *group)).sum();
+        tell(&Event::Opened {
+            source: found.source.address.to_string(),
+            target: place.target().to_owned(),
+            length: Some(length),
+            verified: found.source.verified,
+            resumed,
+            streams,
+            written: state.sink.describe().to_owned(),
+        });
+        let plan = Plan::new(group::count(length), &state.values, streams);
+        let (events, told) = sync_channel(MAX_EVENTS);
+        let shared = Shared::new(length, state, plan, options.limit, cancel.part(), events);
+        let Found { source, attributes, reply, has_body } = found;
+        self.lanes(&shared, &source, has_body.then_some(reply), streams, &told, tell);
+        let (mut state, counters, failure) = shared.into_parts();
+        let ready =
+            Ready { copy: self.copy, source, attributes, length, progress: counters.progress(Some(length)), nowhere };
+        tell(&Event::Progress(ready.progress));
+        match failure {
+            None if state.values.len() as u64 == group::count(length) => Ok(ready.publish(&mut state, tell)?),
+            failure => {
+                ready.keep(&mut state);
+                Err(failure.unwrap_or(Trouble::Fatal(Error::Cancelled)))
+            }
+        }
+    }
+
+    /// The first request: only the head, or the file as well.
+    fn open(&self, head_only: bool, tell: &mut dyn FnMut(&Event)) -> Result<Found, Trouble> {
+        let verified = (!self.copy.options.verify).then_some(false);
+        let asked = Asked { head_only, verified, ..Asked::default() };
+        let mut failures = 0;
+        loop {
+            match self.client.ask_around(&self.copy.address, &asked, &self.copy.cancel) {
+                Ok((address, reply)) => {
+                    let (verified, validator) = (reply.start.verified, reply.head.validator());
+                    let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed() };
+                    let source = Source { address, verified, validator };
+                    return Ok(Found { source, attributes, reply, has_body: !head_only });
+                }
+                // That nobody is there is said at once, unless this worked before.
+                Err(Trouble::Passing(why, pause))
+                    if (pause.is_some() || self.fresh) && failures < self.copy.options.retries =>
+                {
+                    failures += 1;
+                    let pause = pause.unwrap_or_else(|| backoff(failures));
+                    tell(&Event::Retry { why, pause });
+                    if self.copy.cancel.wait(pause) {
+                        return Err(Error::Cancelled.into());
+                    }
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// The destination, and what of it is there.
+    fn state(&self, found: &Found, length: u64, nowhere: bool, tell: &mut dyn FnMut(&Event)) -> Result<State, Trouble> {
+        let Copy { place, options, .. } = self.copy;
+        let buffers = buffers(options.streams);
+        let empty = |sink, journal| State { sink, journal, values: BTreeMap::new(), journal_failed: None };
+        if nowhere {
+            return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
+        }
+        let at_journal = |error| Error::file(place.journal(), error);
+        match place.part().symlink_metadata() {
+            Ok(meta) if !meta.is_file() => {
+                let other = PlaceError::Exists(place.part().to_owned());
+                return Err(Error::from(other).into());
+            }
+            Ok(_) => {}
+            // A journal tells of a part that is gone: to be gone before there is another.
+            Err(_) => place.discard().map_err(Error::from)?,
+        }
+        let sink = Sink::open(place.part(), Some(length), buffers)?;
+        let identity = Identity {
+            source: found.source.address.to_string(),
+            length,
+            validator: found.source.validator.clone().unwrap_or_default(),
+            part: part_id(place.part()),
+            boot: boot(),
+        };
+        if !self.fresh
+            && let Some((journal, parsed)) = Journal::resume(place.journal(), length).map_err(at_journal)?
+        {
+            match differs(&parsed.identity, &identity) {
+                None => {
+                    let same_boot = parsed.identity.boot == identity.boot && !identity.boot.is_empty();
+                    let mut state = State { values: parsed.groups, ..empty(sink, Some(journal)) };
+                    if !same_boot || options.check {
+                        self.reread(&mut state, length, tell)?;
+                    }
+                    return Ok(state);
+                }
+                Some(why) => tell(&Event::StartsOver { why }),
+            }
+        }
+        let journal = if identity.validator.is_empty() {
+            tell(&Event::Note(
+                "the server does not tell one state of the file from another: an interruption will cost all of it"
+                    .to_owned(),
+            ));
+            let _ = std::fs::remove_file(place.journal()); // it would tell of what is overwritten
+            None
+        } else {
+            Some(Journal::begin(place.journal(), &identity).map_err(at_journal)?)
+        };
+        Ok(empty(sink, journal))
+    }
+
+    /// Reads what is there, and keeps what is right.
+    fn reread(&self, state: &mut State, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+        let bytes = state.values.keys().map(|group| bytes_of(length, *group)).sum();
+        tell(&Event::Checking { bytes });
+        let mut wrong: Vec<u64> = Vec::new();
+        let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
+        for (index, value) in &state.values {
+            if self.copy.cancel.is_asked() {
+                return Err(Error::Cancelled.into());
+            }
+            let len = usize::try_from(bytes_of(length, *index)).expect("a group is in memory");
+            state.sink.read(*index, &mut buffer, len)?;
+            if group::value(length, *index, &buffer[..len]) != *value {
+                wrong.push(*index);
+            }
+        }
+        state.sink.recycle(buffer);
+        for index in &wrong {
+            state.values.remove(index);
+        }
+        if !wrong.is_empty() {
+            tell(&Event::Note(format!(
+                "{} of the groups that were here are not what they were: fetched again",
+                wrong.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The streams, and the telling meanwhile.
+    fn lanes(
+        &self,
+        shared: &Shared,
+        source: &Source,
+        mut first: Option<Reply>,
+        streams: usize,
+        told: &Receiver<Event>,
+        tell: &mut dyn FnMut(&Event),
+    ) {
+        let retries = self.copy.options.retries;
+        shared.running.store(streams, Ordering::Release);
+        std::thread::scope(|scope| {
+            for _ in 0..streams {
+                let lane = Lane { shared, client: self.client, source, retries };
+                let first = first.take();
+                scope.spawn(move || lane.run(first));
+            }
+            while shared.running.load(Ordering::Acquire) > 0 {
+                match told.recv_timeout(TELL) {
+                    Ok(event) => tell(&event),
+                    Err(_) => tell(&Event::Progress(shared.counters.progress(Some(shared.length)))),
+                }
+            }
+        });
+        told.try_iter().for_each(|event| tell(&event));
+    }
+}
+
+/// What becomes of a destination that is there: nothing, if it is as long and as old as the source.
+fn unchanged(place: &Place, found: &Found) -> Result<Outcome, Error> {
+    let target = place.target().to_owned();
+    let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
+    let same_time = match (found.attributes.modified, meta.modified()) {
+        (Some(theirs), Ok(ours)) => {
+            // To the second, where the source says no more.
+            let exact = found.reply.head.changed.is_some();
+            if exact { theirs == ours } else { seconds(theirs) == seconds(ours) }
+        }
+        _ => false,
+    };
+    if !meta.is_file() || found.reply.start.length != Some(meta.len()) || !same_time {
+        return Err(PlaceError::Exists(target).into());
+    }
+    let (length, progress) = (meta.len(), super::Progress { length: Some(meta.len()), ..Default::default() });
+    Ok(Outcome { target, length, blake3: None, verified: false, unchanged: true, progress, time: Duration::ZERO })
+}
+
+fn seconds(time: SystemTime) -> Option<u64> {
+    time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// Why a journal is not for this file; none: it is.
+fn differs(had: &Identity, has: &Identity) -> Option<String> {
+    if has.validator.is_empty() {
+        return Some("the server does not tell one state of the file from another".to_owned());
+    }
+    if had.part != has.part {
+        return Some("what is here is not what the journal is about".to_owned());
+    }
+    if had.source != has.source {
+        return Some(format!("what is here came from {}", had.source));
+    }
+    if had.length != has.length || had.validator != has.validator {
+        let (from, to) = ((had.length, &had.validator), (has.length, &has.validator));
+        return Some(format!("the source has changed since: {} B, {} then; {} B, {} now", from.0, from.1, to.0, to.1));
+    }
+    None
+}
+
+/// What tells a part from another file that has come to its name: inode, and when that was made.
+fn part_id(path: &Path) -> String {
+    match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
+        Ok(stat) => format!("{}.{}.{}", stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+        Err(errno) => format!("unknown ({errno})"),
+    }
+}
