@@ -6,7 +6,7 @@ use super::cancel::Cancel;
 use super::error::Trouble;
 use super::http::answer::{Answer, Asked, Start, judge};
 use super::http::head::Head;
-use super::http::{Trust, Wire, connect, fault};
+use super::http::{Fault, Trust, Wire, connect, fault};
 use crate::group::VERIFIED;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -85,7 +85,11 @@ impl Client {
                 return Ok((wire, head));
             }
         }
-        let mut wire = connect(address, &self.trust, self.receive_buffer, self.patience, cancel).map_err(trouble)?;
+        let connected = connect(address, &self.trust, self.receive_buffer, self.patience, cancel);
+        let mut wire = connected.map_err(|error| match error {
+            Fault::Io(error) => Trouble::Nobody(format!("cannot connect: {error}")),
+            other => trouble(other),
+        })?;
         wire.send(request.as_bytes()).map_err(trouble)?;
         let head = wire.head().map_err(trouble)?;
         Ok((wire, head))

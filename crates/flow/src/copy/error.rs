@@ -98,6 +98,8 @@ impl Error {
 pub(crate) enum Trouble {
     /// Of the passing kind; the server may have said when to come back.
     Passing(String, Option<std::time::Duration>),
+    /// Nobody answers there.
+    Nobody(String),
     /// The file is another one now.
     Changed(String),
     /// No use in asking again.

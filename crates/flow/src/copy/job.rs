@@ -43,7 +43,7 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
         match job.once(tell) {
             Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
             Err(Trouble::Fatal(error)) => return Err(error),
-            Err(Trouble::Passing(why, _)) => {
+            Err(Trouble::Passing(why, _) | Trouble::Nobody(why)) => {
                 return Err(Error::Unreachable { source_name: copy.address.to_string(), why });
             }
             Err(Trouble::Changed(why)) if restarts == MAX_RESTARTS => {
@@ -146,10 +146,8 @@ impl Job<'_> {
                     let source = Source { address, verified, validator };
                     return Ok(Found { source, attributes, reply, has_body: !head_only });
                 }
-                // That nobody is there is said at once, unless this worked before.
-                Err(Trouble::Passing(why, pause))
-                    if (pause.is_some() || self.fresh) && failures < self.copy.options.retries =>
-                {
+                // That nobody is there is said at once: a name may be wrong.
+                Err(Trouble::Passing(why, pause)) if failures < self.copy.options.retries => {
                     failures += 1;
                     let pause = pause.unwrap_or_else(|| backoff(failures));
                     tell(&Event::Retry { why, pause });
@@ -180,7 +178,10 @@ impl Job<'_> {
             // A journal tells of a part that is gone: to be gone before there is another.
             Err(_) => place.discard().map_err(Error::from)?,
         }
-        let sink = Sink::open(place.part(), Some(length), buffers)?;
+        let mut sink = Sink::open(place.part(), Some(length), buffers)?;
+        if options.sync_bytes > 0 {
+            sink.sync_every(options.sync_bytes);
+        }
         let identity = Identity {
             source: found.source.address.to_string(),
             length,

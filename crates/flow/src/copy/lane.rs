@@ -56,7 +56,11 @@ impl Lane<'_> {
                     if next > run.start {
                         failures = 0;
                     }
-                    let Trouble::Passing(why, pause) = trouble else { return Err(trouble) };
+                    let (why, pause) = match trouble {
+                        Trouble::Passing(why, pause) => (why, pause),
+                        Trouble::Nobody(why) => (why, None),
+                        other => return Err(other),
+                    };
                     failures += 1;
                     self.pause(failures, why, pause)?;
                 }

@@ -40,6 +40,9 @@ pub struct Options {
     pub verify: bool,
     /// Whether the file gets the permissions that the source tells.
     pub preserve: bool,
+    /// Bytes between two syncs of the file, each of which makes what it covers safe from an interruption; 0: as many as are best for
+    /// the way that it is written.
+    pub sync_bytes: u64,
     /// Bytes a second at most.
     pub limit: Option<u64>,
     /// What the file must be.
@@ -73,6 +76,7 @@ impl Default for Options {
             check: false,
             verify: true,
             preserve: false,
+            sync_bytes: 0,
             limit: None,
             sums: Sums::default(),
             token: None,

@@ -68,7 +68,11 @@ pub(super) fn run(
             Ok(received) => break Ok(received),
             Err(trouble) => trouble,
         };
-        let Trouble::Passing(why, pause) = trouble else { break Err(trouble) };
+        let (why, pause) = match trouble {
+            Trouble::Passing(why, pause) => (why, pause),
+            Trouble::Nobody(why) => (why, None),
+            other => break Err(other),
+        };
         retries += 1;
         if retries > u64::from(copy.options.retries) {
             break Err(Error::Unreachable { source_name: source.address.to_string(), why }.into());

@@ -88,6 +88,8 @@ pub struct Sink {
     /// The length that the file will have, if that is known.
     length: Option<u64>,
     direct: bool,
+    /// Bytes between two syncs.
+    sync_bytes: u64,
     /// Buffers that nobody uses.
     free: Vec<AlignedBuf>,
     /// Buffers there may still be.
@@ -126,7 +128,8 @@ impl Sink {
             return Err(SinkError::at(path, bytes, error));
         }
         let direct = flags.contains(OFlags::DIRECT);
-        Ok(Self { direct, disk: Some(disk), ..Self::nowhere(path, length, buffers) })
+        let sync_bytes = if direct { SYNC_BYTES } else { CACHED_SYNC_BYTES };
+        Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::nowhere(path, length, buffers) })
     }
 
     /// A sink that throws away what it is given: `/dev/null` without the calls.
@@ -141,6 +144,7 @@ impl Sink {
             disk: None,
             length,
             direct: false,
+            sync_bytes: CACHED_SYNC_BYTES,
             free: Vec::new(),
             unmade: buffers.clamp(1, MAX_BUFFERS),
             writing: 0,
@@ -150,6 +154,11 @@ impl Sink {
             last_sync: Instant::now(),
             failed: None,
         }
+    }
+
+    /// Begins a sync whenever so many bytes were written since the one before.
+    pub fn sync_every(&mut self, bytes: u64) {
+        self.sync_bytes = bytes;
     }
 
     /// How bytes reach the device.
@@ -206,8 +215,7 @@ impl Sink {
         disk.submit(group, Op::Write { buffer, len: padded, offset, durable: false });
         self.writing += 1;
         self.collect()?;
-        let due = if self.direct { SYNC_BYTES } else { CACHED_SYNC_BYTES };
-        if self.written.len() as u64 * GROUP_BYTES >= due || self.last_sync.elapsed() >= SYNC_TIME {
+        if self.written.len() as u64 * GROUP_BYTES >= self.sync_bytes || self.last_sync.elapsed() >= SYNC_TIME {
             self.begin_sync();
         }
         Ok(())

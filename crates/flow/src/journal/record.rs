@@ -9,7 +9,7 @@
 //! Numbers are little-endian. The first record that is cut short or has another sum is the journal's end: it was being written when the
 //! machine stopped.
 
-use crate::group::{self, VALUE_BYTES, Value};
+use crate::group::{self, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ impl Parsed {
     fn take(&mut self, count: u64, payload: &[u8]) -> Option<()> {
         let (first, values) = payload.split_first_chunk::<8>()?;
         let first = u64::from_le_bytes(*first);
-        let (values, odd) = values.as_chunks::<{ VALUE_BYTES as usize }>();
+        let (values, odd) = values.as_chunks::<{ size_of::<Value>() }>();
         if !odd.is_empty() || first.checked_add(values.len() as u64)? > count {
             return None;
         }

@@ -274,9 +274,9 @@ pub(crate) fn content(bytes: usize) -> Vec<u8> {
     content
 }
 
-/// Options for tests: no patience, no huge buffers.
+/// Options for tests: little patience, no huge buffers.
 pub(crate) fn options() -> Options {
-    Options { patience: Duration::from_millis(600), receive_buffer: 0, retries: 4, ..Options::default() }
+    Options { patience: Duration::from_secs(2), receive_buffer: 0, retries: 4, ..Options::default() }
 }
 
 /// Copies, with everything that was told.
@@ -297,7 +297,7 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
 
 /// Tells of a test that could not run.
 pub(crate) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
+    eprintln!("SKIPPED: {why}");
     if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
         let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
         writeln!(file, "{why}").unwrap();

@@ -133,7 +133,7 @@ impl<'a> Body<'a> {
 pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
     match fault {
         Fault::Ended => Trouble::Passing("the connection ended in the middle".to_owned(), None),
-        Fault::Silent(seconds) => Trouble::Passing(format!("no byte came for {seconds} s"), None),
+        Fault::Silent(time) => Trouble::Passing(format!("no byte came for {time:?}"), None),
         Fault::Io(error) => Trouble::Passing(format!("the connection broke: {error}"), None),
         Fault::Cancelled => Trouble::Fatal(Error::Cancelled),
         Fault::Wrong(why) => Trouble::Fatal(Error::Protocol { source_name: source_name.to_owned(), why }),

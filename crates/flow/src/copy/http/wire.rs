@@ -17,8 +17,8 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 pub(crate) enum Fault {
     /// It ended where more should come.
     Ended,
-    /// Nothing came for so many seconds.
-    Silent(u64),
+    /// Nothing came for so long.
+    Silent(Duration),
     /// The kernel's word.
     Io(io::Error),
     /// Somebody asked to stop.
@@ -243,5 +243,5 @@ fn check(since: Instant, patience: Duration, cancel: &Cancel) -> Result<(), Faul
     if cancel.is_asked() {
         return Err(Fault::Cancelled);
     }
-    if since.elapsed() >= patience { Err(Fault::Silent(patience.as_secs())) } else { Ok(()) }
+    if since.elapsed() >= patience { Err(Fault::Silent(patience)) } else { Ok(()) }
 }
