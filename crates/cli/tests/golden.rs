@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 38] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -65,6 +65,7 @@ const COMMANDS: [&[&str]; 37] = [
     &["bench", "jitter"],
     &["demo"],
     &["sim"],
+    &["cp"],
     &["lab"],
     &["lab", "run"],
     &["lab", "up"],

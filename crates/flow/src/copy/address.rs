@@ -144,12 +144,22 @@ impl Address {
     /// The last part of the path, decoded: what the file is called. None: the path is of a folder, or the name none that a file can have.
     #[must_use]
     pub fn name(&self) -> Option<String> {
-        let last = self.url.path_segments()?.next_back()?;
-        let bytes: Vec<u8> = percent_encoding::percent_decode_str(last).collect();
-        let name = String::from_utf8(bytes).ok()?;
-        let usable = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
-        usable.then_some(name)
+        usable(self.url.path_segments()?.next_back()?)
     }
+
+    /// The same of a folder, whose path ends with a slash.
+    #[must_use]
+    pub fn folder_name(&self) -> Option<String> {
+        usable(self.url.path_segments()?.nth_back(1)?)
+    }
+}
+
+/// A part of a path as the name of a file here, if it can be one.
+fn usable(part: &str) -> Option<String> {
+    let bytes: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
+    let name = String::from_utf8(bytes).ok()?;
+    let usable = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+    usable.then_some(name)
 }
 
 /// The address as it may be shown and written down: without tokens.

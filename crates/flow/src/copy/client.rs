@@ -68,6 +68,15 @@ impl Client {
         Err(wrong(&address, format!("redirects more than {MAX_REDIRECTS} times")))
     }
 
+    /// A new connection.
+    pub(crate) fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Trouble> {
+        let connected = connect(address, &self.trust, self.receive_buffer, self.patience, cancel);
+        connected.map_err(|error| match error {
+            Fault::Io(error) => Trouble::Nobody(format!("cannot connect: {error}")),
+            other => fault(&address.to_string(), other),
+        })
+    }
+
     fn exchange(
         &self,
         address: &Address,
@@ -85,11 +94,7 @@ impl Client {
                 return Ok((wire, head));
             }
         }
-        let connected = connect(address, &self.trust, self.receive_buffer, self.patience, cancel);
-        let mut wire = connected.map_err(|error| match error {
-            Fault::Io(error) => Trouble::Nobody(format!("cannot connect: {error}")),
-            other => trouble(other),
-        })?;
+        let mut wire = self.connect(address, cancel)?;
         wire.send(request.as_bytes()).map_err(trouble)?;
         let head = wire.head().map_err(trouble)?;
         Ok((wire, head))
@@ -97,7 +102,7 @@ impl Client {
 }
 
 /// The text of a request.
-fn request(address: &Address, asked: &Asked) -> String {
+pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     let method = if asked.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(), address.authority());

@@ -88,6 +88,11 @@ impl Job<'_> {
         let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
         let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
         let found = self.open(begun || exists || options.streams > 1, tell)?;
+        let path = found.source.address.path();
+        if path.ends_with('/') && !self.copy.address.path().ends_with('/') {
+            let why = format!("{}: is a folder; -r copies folders", self.copy.address);
+            return Err(Error::Usage(why).into());
+        }
         if exists {
             return Ok(unchanged(place, &found)?);
         }

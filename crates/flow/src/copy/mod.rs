@@ -26,12 +26,14 @@ mod lane;
 mod options;
 pub mod plan;
 mod shared;
+mod tree;
 mod unknown;
 
 pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 pub use options::{MAX_STREAMS, Options, Sums};
+pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
 use crate::group::Value;
@@ -97,6 +99,13 @@ pub enum Event {
     Checking {
         /// Bytes.
         bytes: u64,
+    },
+    /// A file of a folder could not be copied; the others are.
+    Failed {
+        /// Its name within the folder.
+        name: String,
+        /// Why.
+        why: String,
     },
     /// What the user should know.
     Note(String),

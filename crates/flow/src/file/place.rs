@@ -95,6 +95,15 @@ impl Place {
     /// # Errors
     /// [`PlaceError`]; the part is still there then.
     pub fn publish(&self, force: bool) -> Result<(), PlaceError> {
+        self.name(force)?;
+        sync_directory(folder(&self.target))
+    }
+
+    /// The same without waiting until the name is durable: for many files, before one [`sync_directory`].
+    ///
+    /// # Errors
+    /// [`PlaceError`]; the part is still there then.
+    pub fn name(&self, force: bool) -> Result<(), PlaceError> {
         let failed = |errno: Errno| PlaceError::Io { path: self.target.clone(), source: errno.into() };
         if force {
             rustix::fs::rename(&self.part, &self.target).map_err(failed)?;
@@ -110,7 +119,7 @@ impl Place {
             })?;
         }
         let _ = std::fs::remove_file(&self.journal); // a journal without a part is nothing
-        self.sync_directory().map_err(failed)
+        Ok(())
     }
 
     /// Removes part and journal.
@@ -133,14 +142,23 @@ impl Place {
         rustix::fs::linkat(CWD, &self.part, CWD, &self.target, AtFlags::empty())?;
         rustix::fs::unlink(&self.part)
     }
+}
 
-    fn sync_directory(&self) -> rustix::io::Result<()> {
-        let directory = match self.target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::fsync(rustix::fs::open(directory, flags, Mode::empty())?)
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// [`PlaceError::Io`].
+pub fn sync_directory(directory: &Path) -> Result<(), PlaceError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let synced = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fsync);
+    synced.map_err(|errno| PlaceError::Io { path: directory.to_owned(), source: errno.into() })
+}
+
+/// The directory of a file.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
@@ -165,7 +183,7 @@ impl Attributes {
 }
 
 /// What this process takes from the mode of a new file. Read where the kernel tells it: asking by setting it is for one thread only.
-fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o077)

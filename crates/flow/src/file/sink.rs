@@ -6,7 +6,7 @@
 
 use super::Attributes;
 use crate::group::GROUP_BYTES;
-use rustix::fs::{Advice, FallocateFlags, OFlags};
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Completion, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt};
 use std::collections::BTreeSet;
@@ -61,7 +61,8 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    fn at(path: &Path, bytes: u64, source: io::Error) -> Self {
+    /// An error of the system with the file at `path`, which is to have so many bytes.
+    pub(crate) fn at(path: &Path, bytes: u64, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace { path, bytes, source },
@@ -118,7 +119,6 @@ impl Sink {
             OpenError::Locked(path) => SinkError::Busy(path),
             OpenError::Io { path, source } => SinkError::at(&path, length.unwrap_or(0), source),
         })?;
-        let flags = rustix::fs::fcntl_getfl(&disk).unwrap_or(OFlags::empty());
         if let Some(bytes) = length
             && let Err(error) = reserve(&disk, bytes)
         {
@@ -127,7 +127,7 @@ impl Sink {
             }
             return Err(SinkError::at(path, bytes, error));
         }
-        let direct = flags.contains(OFlags::DIRECT);
+        let direct = disk.access() == Access::Direct;
         let sync_bytes = if direct { SYNC_BYTES } else { CACHED_SYNC_BYTES };
         Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::nowhere(path, length, buffers) })
     }

@@ -160,7 +160,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Seconds since 1970 with nine digits behind a point, perhaps negative.
-fn time(text: &str) -> Option<SystemTime> {
+pub(crate) fn time(text: &str) -> Option<SystemTime> {
     let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));
     let nanos: u32 = format!("{nanos:0<9}").parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
     let seconds: i64 = seconds.parse().ok()?;
