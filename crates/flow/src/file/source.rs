@@ -112,9 +112,9 @@ impl Source {
         }
         let bytes = block_at(self.left.start, self.left.end);
         let idle = self.ahead.as_ref().is_none_or(|ahead| ahead.blocks.is_empty());
-        let start = match idle && self.from_cache(&bytes)? {
+        let start = match idle && self.take_cached(&bytes)? {
             true => 0,
-            false => self.from_device(&bytes)?,
+            false => self.take_read(&bytes)?,
         };
         let end = start + length(&bytes);
         self.left.start = bytes.end;
@@ -147,7 +147,7 @@ impl Source {
     }
 
     /// Takes a block from the page cache: all of it, or false. Small ranges are always there.
-    fn from_cache(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
+    fn take_cached(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
         let length = length(bytes);
         let small = self.ahead.is_none() && self.left.end - self.left.start <= SMALL;
         if !small && !self.tells_cached {
@@ -171,7 +171,7 @@ impl Source {
     }
 
     /// Takes a block from the device, and keeps others coming; gives where in the buffer it begins.
-    fn from_device(&mut self, bytes: &Range<u64>) -> Result<usize, SourceError> {
+    fn take_read(&mut self, bytes: &Range<u64>) -> Result<usize, SourceError> {
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead,
             none => none.insert(Ahead::new(&self.file, &self.path).map_err(|source| SourceError::Io {

@@ -157,7 +157,7 @@ impl Request {
             return Err(Refused::bad("one host is wanted"));
         }
         if let Some(host) = self.field("host")
-            && !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte))
+            && !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte))
         {
             return Err(Refused::bad("the host is none"));
         }

@@ -25,13 +25,13 @@ pub(super) enum Broken {
 }
 
 /// What is sent.
-pub(super) struct Content<'a> {
+pub(super) struct FileContent<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
     pub(super) version: Version,
 }
 
-impl Content<'_> {
+impl FileContent<'_> {
     /// Sends a head and what follows it.
     pub(super) fn send(&self, channel: &mut Channel, head: &[u8], body: &Body, going: &Going) -> Result<(), Broken> {
         let tcp = channel.tcp();
@@ -39,6 +39,7 @@ impl Content<'_> {
         match body {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,
+            Body::Lines => unreachable!("lines are no part of a file"),
             Body::Part(part) => self.send_part(channel, head, part, going)?,
             Body::Verified(part) => self.send_verified(channel, head, part, going)?,
             Body::Parts(parts, end) => {

@@ -1,24 +1,19 @@
 //! One connection: requests in their order, each answered before the next is looked at.
 
-use super::body::{Broken, Content};
-use super::decide::{Body, Decision, decide, text};
-use super::root::{Found, Lost};
+use super::answers::{ALLOWED, Answer, Content, Lines};
+use super::body::{Broken, FileContent};
+use super::chunks::Chunks;
+use super::decide::{Body, Decision};
 use super::socket::Channel;
-use super::version::Version;
 use super::{Event, Shared};
 use crate::http::MAX_HEAD;
 use crate::http::answer::Head;
 use crate::http::request::{Extent, Method, Refused, Request, extent};
-use crate::http::target::{Target, encode};
-use std::fs::File;
+use crate::http::target::Target;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What is done here.
-pub(super) const ALLOWED: &str = "GET, HEAD, OPTIONS";
 
 /// A connection with one peer.
 pub(super) struct Connection {
@@ -44,19 +39,6 @@ enum NoHead {
     /// The peer has gone, or has nothing to say.
     Gone,
     Refused(Refused),
-}
-
-/// What is sent for a target.
-struct Answer {
-    decision: Decision,
-    /// The file of a body that is one's part, and its path below the root.
-    file: Option<(File, Version, PathBuf)>,
-}
-
-impl From<Decision> for Answer {
-    fn from(decision: Decision) -> Self {
-        Self { decision, file: None }
-    }
 }
 
 impl Connection {
@@ -146,59 +128,35 @@ impl Connection {
         if request.length > 0 && request.method != Method::Put {
             return self.refuse(&Refused::bad("no body is taken with this request"));
         }
-        let answer = match &request.target {
-            None => options().into(),
-            Some(target) => self.find(request, target),
-        };
-        let keep = request.keep && request.length == 0 && !self.shared.is_stopping();
+        let answer = self.shared.find(request);
+        // Without a length, and without chunks, the end of the connection is the end of the answer.
+        let unmarked = request.old && answer.decision.body == Body::Lines;
+        let keep = request.keep && request.length == 0 && !unmarked && !self.shared.is_stopping();
         self.send(request, answer, keep, began)
     }
 
-    /// What a request's target leads to.
-    fn find(&self, request: &Request, target: &Target) -> Answer {
-        let refuse = |status, what: &str| Answer::from(text(request, Head::new(status), &format!("{what}\n")));
-        match request.method {
-            Method::Options => return options().into(),
-            Method::Put => {
-                let head = Head::new(405).field("Allow", ALLOWED);
-                return text(request, head, "files are only given here\n").into();
-            }
-            Method::Get | Method::Head => {}
-        }
-        match self.shared.root.find(target.names()) {
-            Ok(Found::File(..)) if target.has_slash() => refuse(404, "that is a file, not a directory"),
-            Ok(Found::File(file, metadata)) => {
-                let version = Version::of(&metadata);
-                let name = target.names().last().map(|name| &name[..]).unwrap_or_default();
-                let save_as = target.parameter("download").map(|_| encode(name));
-                let decision = decide(request, &version, content_type(name), save_as.as_deref());
-                Answer { decision, file: Some((file, version, target.path())) }
-            }
-            Ok(Found::Directory(..)) | Err(Lost::Missing) => refuse(404, "there is no such file"),
-            Err(Lost::Forbidden) => refuse(403, "the server may not read that"),
-            Err(Lost::Busy) => Answer::from(text(request, Head::new(503).field("Retry-After", 1), "try again soon\n")),
-            Err(Lost::Io(error)) => refuse(500, &error.to_string()),
-        }
-    }
-
     fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {
-        let Answer { decision: Decision { head, body }, file } = answer;
+        let Answer { decision: Decision { head, body }, content } = answer;
         let status = head.status();
         let head = head.finish(keep);
         let (length, verified) = (body.length(), matches!(body, Body::Verified(_)));
         let path = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
-        let (sent, error) = match (&body, &file) {
+        let (sent, error) = match (&body, &content) {
             (Body::Empty, _) => (0, self.channel.send(&[&head]).err().map(Broken::from)),
             (Body::Text(text), _) => (length, self.channel.send(&[&head, text]).err().map(Broken::from)),
-            (_, Some((file, version, path_below))) => {
+            (Body::Lines, Content::Lines(lines)) => match self.send_lines(&head, lines, request.old) {
+                Ok(sent) => (sent, None),
+                Err(error) => (0, Some(error.into())),
+            },
+            (_, Content::File(file, version, path_below)) => {
                 let tcp = self.channel.tcp();
                 let mut going = self.shared.transfers.begin(tcp, self.peer, &path, verified, length);
-                let content = Content { file, path: &self.shared.root.path().join(path_below), version: *version };
+                let content = FileContent { file, path: &self.shared.root.path().join(path_below), version: *version };
                 let error = content.send(&mut self.channel, &head, &body, &going).err();
                 going.end(&error.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string));
                 (going.sent(), error)
             }
-            (_, None) => unreachable!("a part has its file"),
+            (_, _) => unreachable!("a part has its file, and lines their directory"),
         };
         let then = match (&error, keep) {
             (Some(_), _) => Then::Abort,
@@ -207,6 +165,14 @@ impl Connection {
         };
         self.tell(Some((request, &path)), status, sent, verified, began, error.map(|error| error.to_string()));
         then
+    }
+
+    fn send_lines(&mut self, head: &[u8], lines: &Lines, plain: bool) -> io::Result<u64> {
+        self.channel.send(&[head])?;
+        let shared = self.shared.clone();
+        let mut chunks = Chunks::new(&mut self.channel, plain);
+        shared.write_lines(lines, &mut chunks)?;
+        chunks.finish()
     }
 
     fn tell(
@@ -229,15 +195,4 @@ impl Connection {
         let path = request.map_or_else(|| "-".to_owned(), |(_, path)| path.to_owned());
         observer(&Event { peer: self.peer, method, path, status, bytes, verified, took: began.elapsed(), error });
     }
-}
-
-fn options() -> Decision {
-    Decision { head: Head::new(204).field("Allow", ALLOWED), body: Body::Empty }
-}
-
-/// The content type that a file's name promises. Scripts in what is shared are nobody's business: `nosniff` holds browsers to it.
-fn content_type(name: &std::ffi::OsStr) -> &'static str {
-    let path = std::path::Path::new(name);
-    let extension = path.extension().and_then(std::ffi::OsStr::to_str).unwrap_or("");
-    mime_guess::from_ext(extension).first_raw().unwrap_or("application/octet-stream")
 }

@@ -25,6 +25,8 @@ pub enum Body {
     Empty,
     /// A text of ours.
     Text(Vec<u8>),
+    /// The entries of a directory, a line each, whose length nobody knows beforehand.
+    Lines,
     /// A part of the file.
     Part(Range<u64>),
     /// A part of the file in verified form: it begins a group, and ends one or the file.
@@ -34,11 +36,11 @@ pub enum Body {
 }
 
 impl Body {
-    /// Bytes.
+    /// Bytes; of lines none are known.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Lines => 0,
             Self::Text(text) => text.len() as u64,
             Self::Part(part) => part.end - part.start,
             Self::Verified(part) => verified_length(part),

@@ -3,15 +3,22 @@
 //! One thread accepts, and one serves each connection. Their number is bounded, in all and for each peer, and so is every wait.
 
 mod accept;
+pub mod access;
+mod answers;
 mod body;
+mod chunks;
 mod connection;
 pub mod decide;
+pub mod listing;
 mod pacing;
+pub mod page;
 mod root;
 mod socket;
+pub mod tls;
 mod transfers;
 mod version;
 
+pub use access::{TokenError, Tokens};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use transfers::{MAX_PAST, MAX_POINTS, Point, STEP, Snapshot, Transfers};
@@ -75,6 +82,8 @@ pub struct Options {
     pub hidden: bool,
     /// Encrypts, with this certificate.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who may see it; without a token everybody.
+    pub tokens: Tokens,
     /// Limits.
     pub limits: Limits,
     /// Told of every answer.
@@ -85,15 +94,23 @@ impl Options {
     /// Shares `root` with everybody, without encryption, at `listen`.
     #[must_use]
     pub fn new(root: PathBuf, listen: Vec<SocketAddr>) -> Self {
-        Self { root, listen, hidden: false, tls: None, limits: Limits::default(), observer: None }
+        Self {
+            root,
+            listen,
+            hidden: false,
+            tls: None,
+            tokens: Tokens::default(),
+            limits: Limits::default(),
+            observer: None,
+        }
     }
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { root, listen, hidden, tls, limits, .. } = self;
+        let Self { root, listen, hidden, tls, tokens, limits, .. } = self;
         let tls = tls.is_some();
-        write!(f, "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {limits:?} }}")
+        write!(f, "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, {limits:?} }}")
     }
 }
 
@@ -158,6 +175,7 @@ pub struct Share {
 struct Shared {
     root: Root,
     tls: Option<Arc<rustls::ServerConfig>>,
+    tokens: Tokens,
     limits: Limits,
     observer: Option<Observer>,
     transfers: Arc<Transfers>,
@@ -180,13 +198,14 @@ impl Share {
     /// # Errors
     /// [`ShareError`].
     pub fn start(options: Options) -> Result<Self, ShareError> {
-        let Options { root: path, listen, hidden, tls, limits, observer } = options;
+        let Options { root: path, listen, hidden, tls, tokens, limits, observer } = options;
         let root = Root::open(&path, hidden).map_err(|source| ShareError::Root { path, source })?;
         let listeners = accept::listen(&listen)?;
         let addresses = listeners.iter().map(|(_, address)| *address).collect();
         let shared = Arc::new(Shared {
             root,
             tls,
+            tokens,
             limits,
             observer,
             transfers: Arc::default(),

@@ -49,7 +49,7 @@ fn one_who_takes_nothing_is_dropped() {
         if let Some(event) = shared.events.lock().unwrap().last() {
             break event.error.clone();
         }
-        std::thread::sleep(Duration::from_millis(20));
+        super::support::wait(20);
     };
     assert!(error.as_deref().is_some_and(|error| error.contains("took nothing")), "{error:?}");
 }
@@ -73,7 +73,7 @@ fn there_is_room_for_so_many() {
     assert_eq!(ask(&mut first), Some(200));
     drop(second);
     let found_room = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
+        super::support::wait(10);
         let mut client = shared.connect();
         client.tcp.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         std::io::Write::write_all(&mut client.tcp, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()

@@ -181,3 +181,18 @@ impl Answer {
         std::str::from_utf8(&self.body).unwrap()
     }
 }
+
+/// Says what could not be tried on this machine.
+pub(super) fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
+        let mut list = std::fs::File::options().create(true).append(true).open(path).unwrap();
+        writeln!(list, "{why}").unwrap();
+    }
+}
+
+/// Waits, in milliseconds.
+#[expect(clippy::disallowed_methods, reason = "a test has no loop that owns waiting")]
+pub(super) fn wait(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
