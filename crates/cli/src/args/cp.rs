@@ -9,7 +9,7 @@ use std::path::PathBuf;
   sprat cp https://example.org/big.iso big.iso --sha256 9f86d081884c7d65...
   sprat cp -r sprat://left.example/photos/ photos    a folder
   sprat cp 'sprat://left.example/photos/*.jpg' .     what matches
-  sprat cp big.iso /mnt/other/                       from disk to disk, verified too
+  sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
   sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
   sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
 

@@ -1,6 +1,5 @@
 //! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
 
-use super::job::Source;
 use super::options::Sums;
 use super::shared::{State, bytes_of};
 use super::{Copy, Error, Event, Outcome, Progress};
@@ -12,12 +11,13 @@ use std::time::Duration;
 /// A transfer whose streams have ended.
 pub(super) struct Ready<'a> {
     pub(super) copy: &'a Copy,
-    pub(super) source: Source,
+    /// Where it came from, to be told.
+    pub(super) source_name: String,
+    /// Whether each group was verified on the way.
+    pub(super) verified: bool,
     pub(super) attributes: Attributes,
     pub(super) length: u64,
     pub(super) progress: Progress,
-    /// Whether nothing is kept.
-    pub(super) nowhere: bool,
 }
 
 impl Ready<'_> {
@@ -32,7 +32,7 @@ impl Ready<'_> {
             target: self.copy.target().to_owned(),
             length: self.length,
             blake3: Some(blake3),
-            verified: self.source.verified || sums.any(),
+            verified: self.verified || sums.any(),
             unchanged: false,
             progress: self.progress,
             time: Duration::ZERO,
@@ -41,7 +41,7 @@ impl Ready<'_> {
 
     /// Keeps what has arrived, if it is of use.
     pub(super) fn keep(self, state: &mut State) {
-        if self.nowhere {
+        if self.copy.is_for_nowhere() {
             return;
         }
         // The reason why this transfer ends is told; a second one is of no use.
@@ -56,13 +56,13 @@ impl Ready<'_> {
     fn hold_against_sums(&self, state: &mut State, blake3: &Value) -> Result<(), Error> {
         let Sums { sha256, .. } = self.copy.options.sums;
         let sha256 = match sha256 {
-            Some(_) if self.nowhere => {
+            Some(_) if self.copy.is_for_nowhere() => {
                 return Err(Error::Usage("--sha256 reads the file again: not of /dev/null".to_owned()));
             }
             Some(_) => Some(self.sha256(state)?),
             None => None,
         };
-        self.copy.options.sums.hold(&self.source.address, blake3, sha256.as_ref()).inspect_err(|_| {
+        self.copy.options.sums.hold(&self.source_name, blake3, sha256.as_ref()).inspect_err(|_| {
             let _ = self.copy.place.discard(); // the error is told
         })
     }
@@ -97,7 +97,7 @@ pub(super) fn finish(
     if let Some(error) = refused {
         tell(&Event::Note(format!("{}: time or permissions cannot be set: {error}", copy.target().display())));
     }
-    if copy.target() != std::path::Path::new(super::NOWHERE) {
+    if !copy.is_for_nowhere() {
         copy.place.publish(copy.options.force)?;
     }
     Ok(())
@@ -109,7 +109,7 @@ impl Sums {
     }
 
     /// Holds what a file has against what it must have.
-    pub(super) fn hold(&self, source: &super::Address, blake3: &Value, sha256: Option<&[u8; 32]>) -> Result<(), Error> {
+    pub(super) fn hold(&self, source_name: &str, blake3: &Value, sha256: Option<&[u8; 32]>) -> Result<(), Error> {
         for (name, want, has) in [("BLAKE3", self.blake3, Some(blake3)), ("SHA-256", self.sha256, sha256)] {
             if let (Some(want), Some(has)) = (want, has)
                 && want != *has
@@ -119,7 +119,7 @@ impl Sums {
                     hex(has),
                     hex(&want)
                 );
-                return Err(Error::Corrupt { source_name: source.to_string(), why });
+                return Err(Error::Corrupt { source_name: source_name.to_owned(), why });
             }
         }
         Ok(())

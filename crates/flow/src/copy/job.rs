@@ -6,16 +6,12 @@ use super::finish::Ready;
 use super::http::Trust;
 use super::http::answer::Asked;
 use super::lane::{Lane, backoff};
-use super::options::buffers;
 use super::plan::Plan;
-use super::shared::{Shared, State, bytes_of};
-use super::{Address, Copy, Error, Event, NOWHERE, Outcome, unknown};
-use crate::file::{Attributes, Place, PlaceError, Sink};
+use super::resume::take_up;
+use super::shared::{Shared, bytes_of};
+use super::{Address, Copy, Error, Event, Origin, Outcome, local, unknown};
+use crate::file::{Attributes, Place, PlaceError};
 use crate::group;
-use crate::journal::{Identity, Journal, boot};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,15 +35,19 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
         tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
     }
     for restarts in 0..=MAX_RESTARTS {
-        let job = Job { copy, client: &client, fresh: copy.options.restart || restarts > 0 };
-        match job.once(tell) {
+        let fresh = copy.options.restart || restarts > 0;
+        let attempt = match &copy.origin {
+            Origin::Server(address) => Job { copy, address, client: &client, fresh }.once(tell),
+            Origin::File(path) => local::once(copy, path, fresh, tell),
+        };
+        match attempt {
             Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
             Err(Trouble::Fatal(error)) => return Err(error),
             Err(Trouble::Passing(why, _) | Trouble::Nobody(why)) => {
-                return Err(Error::Unreachable { source_name: copy.address.to_string(), why });
+                return Err(Error::Unreachable { source_name: copy.origin.to_string(), why });
             }
             Err(Trouble::Changed(why)) if restarts == MAX_RESTARTS => {
-                return Err(Error::Changed { source_name: copy.address.to_string(), why });
+                return Err(Error::Changed { source_name: copy.origin.to_string(), why });
             }
             Err(Trouble::Changed(why)) => tell(&Event::StartsOver { why: format!("the source has changed: {why}") }),
         }
@@ -58,6 +58,7 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
 /// One attempt at a file in one state.
 pub(super) struct Job<'a> {
     copy: &'a Copy,
+    address: &'a Address,
     client: &'a Client,
     /// Whether nothing of an earlier attempt is used.
     fresh: bool,
@@ -84,17 +85,18 @@ pub(super) struct Source {
 impl Job<'_> {
     fn once(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
         let Copy { place, options, cancel, .. } = self.copy;
-        let nowhere = place.target() == Path::new(NOWHERE);
+        let nowhere = self.copy.is_for_nowhere();
         let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
         let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
         let found = self.open(begun || exists || options.streams > 1, tell)?;
         let path = found.source.address.path();
-        if path.ends_with('/') && !self.copy.address.path().ends_with('/') {
-            let why = format!("{}: is a folder; -r copies folders", self.copy.address);
+        if path.ends_with('/') && !self.address.path().ends_with('/') {
+            let why = format!("{}: is a folder; -r copies folders", self.address);
             return Err(Error::Usage(why).into());
         }
         if exists {
-            return Ok(unchanged(place, &found)?);
+            let (modified, exact) = (found.attributes.modified, found.reply.head.changed.is_some());
+            return Ok(unchanged(place, found.reply.start.length, modified, exact)?);
         }
         if found.source.address.wants_verified() && !found.source.verified {
             let why =
@@ -109,7 +111,8 @@ impl Job<'_> {
         if streams < options.streams {
             tell(&Event::Note("the server does not say that it sends parts of files: one stream".to_owned()));
         }
-        let state = self.state(&found, length, nowhere, tell)?;
+        let identity = (found.source.address.to_string(), length, found.source.validator.clone());
+        let state = take_up(self.copy, self.fresh, identity, tell)?;
         let resumed = state.values.keys().map(|group| bytes_of(length, *group)).sum();
         tell(&Event::Opened {
             source: found.source.address.to_string(),
@@ -126,8 +129,14 @@ impl Job<'_> {
         let Found { source, attributes, reply, has_body } = found;
         self.lanes(&shared, &source, has_body.then_some(reply), streams, &told, tell);
         let (mut state, counters, failure) = shared.into_parts();
-        let ready =
-            Ready { copy: self.copy, source, attributes, length, progress: counters.progress(Some(length)), nowhere };
+        let ready = Ready {
+            copy: self.copy,
+            source_name: source.address.to_string(),
+            verified: source.verified,
+            attributes,
+            length,
+            progress: counters.progress(Some(length)),
+        };
         tell(&Event::Progress(ready.progress));
         match failure {
             None if state.values.len() as u64 == group::count(length) => Ok(ready.publish(&mut state, tell)?),
@@ -144,7 +153,7 @@ impl Job<'_> {
         let asked = Asked { head_only, verified, ..Asked::default() };
         let mut failures = 0;
         loop {
-            match self.client.ask_around(&self.copy.address, &asked, &self.copy.cancel) {
+            match self.client.ask_around(self.address, &asked, &self.copy.cancel) {
                 Ok((address, reply)) => {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed() };
@@ -163,92 +172,6 @@ impl Job<'_> {
                 Err(trouble) => return Err(trouble),
             }
         }
-    }
-
-    /// The destination, and what of it is there.
-    fn state(&self, found: &Found, length: u64, nowhere: bool, tell: &mut dyn FnMut(&Event)) -> Result<State, Trouble> {
-        let Copy { place, options, .. } = self.copy;
-        let buffers = buffers(options.streams);
-        let empty = |sink, journal| State { sink, journal, values: BTreeMap::new(), journal_failed: None };
-        if nowhere {
-            return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
-        }
-        let at_journal = |error| Error::file(place.journal(), error);
-        match place.part().symlink_metadata() {
-            Ok(meta) if !meta.is_file() => {
-                let other = PlaceError::Exists(place.part().to_owned());
-                return Err(Error::from(other).into());
-            }
-            Ok(_) => {}
-            // A journal tells of a part that is gone: to be gone before there is another.
-            Err(_) => place.discard().map_err(Error::from)?,
-        }
-        let mut sink = Sink::open(place.part(), Some(length), buffers)?;
-        if options.sync_bytes > 0 {
-            sink.sync_every(options.sync_bytes);
-        }
-        let identity = Identity {
-            source: found.source.address.to_string(),
-            length,
-            validator: found.source.validator.clone().unwrap_or_default(),
-            part: part_id(place.part()),
-            boot: boot(),
-        };
-        if !self.fresh
-            && let Some((journal, parsed)) = Journal::resume(place.journal(), length).map_err(at_journal)?
-        {
-            match differs(&parsed.identity, &identity) {
-                None => {
-                    let same_boot = parsed.identity.boot == identity.boot && !identity.boot.is_empty();
-                    let mut state = State { values: parsed.groups, ..empty(sink, Some(journal)) };
-                    if !same_boot || options.check {
-                        self.reread(&mut state, length, tell)?;
-                    }
-                    return Ok(state);
-                }
-                Some(why) => tell(&Event::StartsOver { why }),
-            }
-        }
-        let journal = if identity.validator.is_empty() {
-            tell(&Event::Note(
-                "the server does not tell one state of the file from another: an interruption will cost all of it"
-                    .to_owned(),
-            ));
-            let _ = std::fs::remove_file(place.journal()); // it would tell of what is overwritten
-            None
-        } else {
-            Some(Journal::begin(place.journal(), &identity).map_err(at_journal)?)
-        };
-        Ok(empty(sink, journal))
-    }
-
-    /// Reads what is there, and keeps what is right.
-    fn reread(&self, state: &mut State, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
-        let bytes = state.values.keys().map(|group| bytes_of(length, *group)).sum();
-        tell(&Event::Checking { bytes });
-        let mut wrong: Vec<u64> = Vec::new();
-        let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
-        for (index, value) in &state.values {
-            if self.copy.cancel.is_asked() {
-                return Err(Error::Cancelled.into());
-            }
-            let len = usize::try_from(bytes_of(length, *index)).expect("a group is in memory");
-            state.sink.read(*index, &mut buffer, len)?;
-            if group::value(length, *index, &buffer[..len]) != *value {
-                wrong.push(*index);
-            }
-        }
-        state.sink.recycle(buffer);
-        for index in &wrong {
-            state.values.remove(index);
-        }
-        if !wrong.is_empty() {
-            tell(&Event::Note(format!(
-                "{} of the groups that were here are not what they were: fetched again",
-                wrong.len()
-            )));
-        }
-        Ok(())
     }
 
     /// The streams, and the telling meanwhile.
@@ -280,19 +203,22 @@ impl Job<'_> {
     }
 }
 
-/// What becomes of a destination that is there: nothing, if it is as long and as old as the source.
-fn unchanged(place: &Place, found: &Found) -> Result<Outcome, Error> {
+/// What becomes of a destination that is there: nothing, if it is as long and as old as the source, to the second where the source
+/// says no more.
+pub(super) fn unchanged(
+    place: &Place,
+    length: Option<u64>,
+    modified: Option<SystemTime>,
+    exact: bool,
+) -> Result<Outcome, Error> {
     let target = place.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
-    let same_time = match (found.attributes.modified, meta.modified()) {
-        (Some(theirs), Ok(ours)) => {
-            // To the second, where the source says no more.
-            let exact = found.reply.head.changed.is_some();
-            if exact { theirs == ours } else { seconds(theirs) == seconds(ours) }
-        }
+    let same_time = match (modified, meta.modified()) {
+        (Some(theirs), Ok(ours)) if exact => theirs == ours,
+        (Some(theirs), Ok(ours)) => seconds(theirs) == seconds(ours),
         _ => false,
     };
-    if !meta.is_file() || found.reply.start.length != Some(meta.len()) || !same_time {
+    if !meta.is_file() || length != Some(meta.len()) || !same_time {
         return Err(PlaceError::Exists(target).into());
     }
     let (length, progress) = (meta.len(), super::Progress { length: Some(meta.len()), ..Default::default() });
@@ -301,30 +227,4 @@ fn unchanged(place: &Place, found: &Found) -> Result<Outcome, Error> {
 
 fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
-}
-
-/// Why a journal is not for this file; none: it is.
-fn differs(had: &Identity, has: &Identity) -> Option<String> {
-    if has.validator.is_empty() {
-        return Some("the server does not tell one state of the file from another".to_owned());
-    }
-    if had.part != has.part {
-        return Some("what is here is not what the journal is about".to_owned());
-    }
-    if had.source != has.source {
-        return Some(format!("what is here came from {}", had.source));
-    }
-    if had.length != has.length || had.validator != has.validator {
-        let (from, to) = ((had.length, &had.validator), (has.length, &has.validator));
-        return Some(format!("the source has changed since: {} B, {} then; {} B, {} now", from.0, from.1, to.0, to.1));
-    }
-    None
-}
-
-/// What tells a part from another file that has come to its name: inode, and when that was made.
-fn part_id(path: &Path) -> String {
-    match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
-        Ok(stat) => format!("{}.{}.{}", stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
-        Err(errno) => format!("unknown ({errno})"),
-    }
 }

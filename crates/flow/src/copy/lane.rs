@@ -9,7 +9,7 @@ use super::http::{Body, Fault, Wire, fault};
 use super::job::Source;
 use super::plan::GROUP_ATTEMPTS;
 use super::shared::{Shared, bytes_of};
-use crate::group::{self, GROUP_BYTES};
+use crate::group::{GROUP_BYTES, Summing};
 use sprat_pace::path::Path;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -24,6 +24,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Groups between two looks at the round-trip time.
 const LOOK: u64 = 64;
+
+/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole chunks of the tree.
+const PIECE: usize = 256 << 10;
 
 /// One stream of a transfer.
 pub(crate) struct Lane<'a> {
@@ -116,19 +119,18 @@ impl Lane<'_> {
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes).expect("a group is in memory");
         let mut told = [0; 32];
-        let received = if start.verified {
-            body.fill_both(&mut buffer[..len], &mut told)
-        } else {
-            match body.fill(&mut buffer[..len]) {
-                Ok(count) if count < len => Err(Fault::Ended),
-                other => other.map(drop),
+        let mut summing = Summing::begin(length, index);
+        for at in (0..len).step_by(PIECE) {
+            let piece = &mut buffer[at..len.min(at + PIECE)];
+            let last = at + piece.len() == len;
+            let told = if last && start.verified { &mut told[..] } else { &mut [] };
+            if let Err(error) = body.fill_both(piece, told) {
+                self.shared.recycle(buffer);
+                return Err(self.trouble(error));
             }
-        };
-        if let Err(error) = received {
-            self.shared.recycle(buffer);
-            return Err(self.trouble(error));
+            summing.add(piece);
         }
-        let value = group::value(length, index, &buffer[..len]);
+        let value = summing.value();
         if !start.verified || value == told {
             return self.shared.arrived(index, buffer, value);
         }

@@ -1,4 +1,4 @@
-//! The copy: a file from a server to here, whole and verified or not at all.
+//! The copy: a file from a server, or another disk, to here, whole and verified or not at all.
 //!
 //! ```no_run
 //! use sprat_flow::copy::{Copy, Event, Options};
@@ -23,8 +23,10 @@ mod finish;
 pub mod http;
 mod job;
 mod lane;
+mod local;
 mod options;
 pub mod plan;
+mod resume;
 mod shared;
 mod tree;
 mod unknown;
@@ -37,19 +39,36 @@ pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
 use crate::group::Value;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where `/dev/null` is: what is copied there is received and verified, and thrown away.
-pub(crate) const NOWHERE: &str = "/dev/null";
+const NOWHERE: &str = "/dev/null";
 
 /// A copy to be made.
 #[derive(Debug)]
 pub struct Copy {
-    address: Address,
+    origin: Origin,
     place: Place,
     options: Options,
     cancel: Cancel,
+}
+
+/// Where a file comes from.
+#[derive(Clone, Debug)]
+enum Origin {
+    Server(Address),
+    File(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => address.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// What happens meanwhile.
@@ -148,15 +167,38 @@ pub struct Outcome {
 }
 
 impl Copy {
-    /// A copy of the file at an address, to `target`: the name that it will have, or a directory in which it keeps its own.
+    /// A copy of the file at an address, or of a local one, to `target`: the name that it will have, or a directory in which it
+    /// keeps its own.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::Place`].
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
-        let address = Address::parse(source)?.with_token(options.token.as_deref());
-        let place = Place::of(&named(&address, target)?)?;
         options.check()?;
-        Ok(Self { address, place, options, cancel: Cancel::default() })
+        let (origin, name) = if source.contains("://") {
+            let address = Address::parse(source)?.with_token(options.token.as_deref());
+            let name = address.name().map(PathBuf::from);
+            (Origin::Server(address), name)
+        } else {
+            let path = PathBuf::from(source);
+            let name = path.file_name().map(PathBuf::from);
+            (Origin::File(path), name)
+        };
+        let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let target = match name {
+            _ if !is_folder => target.to_owned(),
+            Some(name) => target.join(name),
+            None => {
+                return Err(Error::Usage(format!(
+                    "{origin}: has no name at its end; say what the file is to be called"
+                )));
+            }
+        };
+        Ok(Self { origin, place: Place::of(&target)?, options, cancel: Cancel::default() })
+    }
+
+    /// Whether what comes is thrown away.
+    fn is_for_nowhere(&self) -> bool {
+        self.place.target() == Path::new(NOWHERE)
     }
 
     /// The file that will be there.
@@ -183,14 +225,4 @@ impl Copy {
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         job::run(self, tell)
     }
-}
-
-/// The destination's name.
-fn named(address: &Address, target: &Path) -> Result<PathBuf, Error> {
-    let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if !is_folder {
-        return Ok(target.to_owned());
-    }
-    let no_name = || Error::Usage(format!("{address}: has no name at its end; say what the file is to be called"));
-    Ok(target.join(address.name().ok_or_else(no_name)?))
 }

@@ -9,12 +9,11 @@ use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
 use super::shared::State;
-use super::{Copy, Error, Event, NOWHERE, Outcome, Progress};
+use super::{Copy, Error, Event, Outcome, Progress};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use ring::digest::{Context, SHA256};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Between two tellings of where it is.
@@ -35,7 +34,7 @@ pub(super) fn run(
     tell: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Trouble> {
     let Found { source, attributes, reply, has_body } = found;
-    let nowhere = copy.target() == Path::new(NOWHERE);
+    let nowhere = copy.is_for_nowhere();
     let mut sink = if nowhere {
         Sink::discard(copy.target(), None, buffers(1))
     } else {
@@ -64,7 +63,9 @@ pub(super) fn run(
                 client.ask(&source.address, &Asked { verified: Some(false), ..Asked::default() }, None, &copy.cancel)
             }
         };
-        let trouble = match attempt.and_then(|reply| receive(copy, reply, &mut sink, retries, tell)) {
+        let trouble = match attempt
+            .and_then(|reply| receive(copy, &source.address.to_string(), reply, &mut sink, retries, tell))
+        {
             Ok(received) => break Ok(received),
             Err(trouble) => trouble,
         };
@@ -86,7 +87,7 @@ pub(super) fn run(
     let whole = received.and_then(|stream| {
         let sha256 = stream.sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
         let blake3 = *stream.blake3.finalize().as_bytes();
-        copy.options.sums.hold(&source.address, &blake3, Some(&sha256))?;
+        copy.options.sums.hold(&source.address.to_string(), &blake3, Some(&sha256))?;
         Ok((stream.bytes, blake3))
     });
     let (length, blake3) = match whole {
@@ -107,6 +108,7 @@ pub(super) fn run(
 
 fn receive(
     copy: &Copy,
+    source_name: &str,
     reply: Reply,
     sink: &mut Sink,
     retries: u64,
@@ -118,7 +120,7 @@ fn receive(
     let mut told = Instant::now();
     for group in 0.. {
         let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };
-        let count = body.fill(&mut buffer).map_err(|error| fault(&copy.address.to_string(), error))?;
+        let count = body.fill(&mut buffer).map_err(|error| fault(source_name, error))?;
         if count > 0 {
             stream.blake3.update(&buffer[..count]);
             if copy.options.sums.sha256.is_some() {
@@ -136,7 +138,7 @@ fn receive(
         }
         if stream.bytes > MAX_LENGTH {
             return Err(
-                Error::Protocol { source_name: copy.address.to_string(), why: "sends without end".to_owned() }.into()
+                Error::Protocol { source_name: source_name.to_owned(), why: "sends without end".to_owned() }.into()
             );
         }
         if told.elapsed() >= TELL {

@@ -122,3 +122,37 @@ fn ready(trying: &[(Socket, SocketAddr)], wait: Duration) -> Vec<usize> {
 fn at(address: SocketAddr, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{address}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn families_take_turns_and_the_newer_begins() {
+        let all = ["127.0.0.1:1", "127.0.0.2:1", "[::1]:1", "127.0.0.3:1"].map(|text| text.parse().unwrap());
+        let turns: Vec<_> = interleaved(all.to_vec()).iter().map(ToString::to_string).collect();
+        assert_eq!(turns, ["[::1]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]);
+        assert_eq!(interleaved(vec![all[0]; 100]).len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn whoever_answers_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // Nobody listens there; and one whose queue is full does not answer.
+        let deaf = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        deaf.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        deaf.listen(0).unwrap();
+        let silent = deaf.local_addr().unwrap().as_socket().unwrap();
+        let _queue: Vec<_> = (0..3).map(|_| begin(silent, 0).unwrap()).collect();
+        let not: [SocketAddr; 3] = ["[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap(), silent];
+        for place in 0..=not.len() {
+            let mut addresses = not.to_vec();
+            addresses.insert(place, there);
+            let stream = race(&addresses, 0, &Cancel::default()).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+        }
+        assert!(matches!(race(&not[..2], 0, &Cancel::default()), Err(Fault::Io(_))));
+    }
+}

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::error::Trouble;
 use super::http::Trust;
 use super::lane::backoff;
-use super::{Address, Cancel, Copy, Error, Event, Options, Progress};
+use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, SMALL, Task, Worker};
@@ -312,7 +312,12 @@ impl Tree {
     ) -> Result<(), Error> {
         for Task { entry, address, place } in tasks {
             let before = shared.bytes.load(Relaxed);
-            let copy = Copy { address, place, options: self.options.clone(), cancel: self.cancel.clone() };
+            let copy = Copy {
+                origin: Origin::Server(address),
+                place,
+                options: self.options.clone(),
+                cancel: self.cancel.clone(),
+            };
             let copied = copy.run(&mut |event| match event {
                 Event::Opened { .. } => {}
                 Event::Progress(progress) => {
