@@ -1,6 +1,7 @@
 //! The least program that copies, and what that costs: `fetch SRC DST [STREAMS]`; `fetch --share DIR ADDRESS` serves.
 //!
 //! The last line of a copy is its rate, and the processor's time for each gigabyte (user and system), as `getrusage` counts it.
+#![allow(clippy::print_stdout, reason = "an example talks to its user")]
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;

@@ -1,4 +1,5 @@
 //! Interruptions from outside: kills at any time, full disks, places where nobody may write.
+#![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 mod support;
 
@@ -44,21 +45,28 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
         let server = Server::start(content(bytes), verified);
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("file");
-        let streams = 1 + killed % 2;
+        let streams = 1 + whole % 2;
+        let durable = || {
+            let bytes = fs::read(directory.path().join("file.sprat-journal")).ok();
+            bytes.and_then(|bytes| sprat_flow::journal::parse(&bytes)).map_or(0, |parsed| parsed.groups.len())
+        };
         while !target.exists() {
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["--exact", "a_process_that_is_to_be_killed"]);
             child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
             let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
-            let chance = RandomState::new().hash_one(killed) % 500;
-            std::thread::sleep(Duration::from_millis(chance));
+            // Some megabytes later, at whatever it is doing then.
+            let chance = RandomState::new().hash_one(killed);
+            let enough = durable() + usize::try_from(chance % 7).unwrap();
+            while durable() < enough && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_micros(chance / 7 % 30_000));
             let ended = child.try_wait().unwrap().is_some();
             child.kill().unwrap();
             child.wait().unwrap();
             killed += u64::from(!ended);
-            let kept = fs::read(directory.path().join("file.sprat-journal")).ok();
-            resumed +=
-                kept.and_then(|bytes| sprat_flow::journal::parse(&bytes)).map_or(0, |parsed| parsed.groups.len());
+            resumed += durable();
             if killed >= kills {
                 break;
             }
@@ -73,6 +81,7 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
             break;
         }
     }
+    assert!(resumed > 0, "kills found nothing to go on from");
     eprintln!("{killed} kills, {whole} files, {resumed} groups found durable after them");
 }
 

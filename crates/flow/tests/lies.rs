@@ -169,6 +169,18 @@ fn what_there_is_not_or_not_for_us_is_told_so() {
     }
 }
 
+#[test]
+fn a_date_tells_states_apart_only_when_it_is_over() {
+    let head = |fields: &str| Head::parse(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().unwrap().0;
+    let (then, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
+    let modified = format!("Last-Modified: {then}\r\n");
+    assert_eq!(head(&format!("{modified}Date: {later}\r\n")).validator().as_deref(), Some(then));
+    assert_eq!(head(&format!("{modified}Date: {then}\r\n")).validator(), None);
+    assert_eq!(head(&format!("{modified}Date: {then}\r\nETag: \"x\"\r\n")).validator().as_deref(), Some("\"x\""));
+    assert_eq!(head("ETag: W/\"x\"\r\n").validator(), None, "as good as the same is not the same");
+    assert_eq!(head("Last-Modified: yesterday\r\n").validator(), None);
+}
+
 proptest! {
     /// Whatever a head says: if it is taken, it is what was asked for, and the body's length is right for it.
     #[test]

@@ -1,4 +1,5 @@
 //! Our server and our client together: files and folders, encrypted, by token, over both protocols, in many streams.
+#![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
 mod support;
 

@@ -14,13 +14,16 @@ use sprat_pace::path::Path;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause after a first failure; it doubles with each that follows.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a pause goes on at most when there is nothing left to do.
+const STEP: Duration = Duration::from_millis(200);
 
 /// Groups between two looks at the round-trip time.
 const LOOK: u64 = 64;
@@ -156,7 +159,14 @@ impl Lane<'_> {
         let pause = asked.unwrap_or_else(|| backoff(failures));
         self.shared.counters.retries.fetch_add(1, Relaxed);
         self.shared.tell(Event::Retry { why, pause });
-        if self.shared.stop.wait(pause) { Err(Error::Cancelled.into()) } else { Ok(()) }
+        // Meanwhile other streams may fetch the rest.
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.shared.is_complete() {
+            if self.shared.stop.wait(STEP.min(until.saturating_duration_since(Instant::now()))) {
+                return Err(Error::Cancelled.into());
+            }
+        }
+        Ok(())
     }
 
     fn look(&self, body: &mut Body<'_>) {

@@ -108,6 +108,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether all of the file is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.counters.done.load(Relaxed) == self.length
+    }
+
     /// The plan, for a moment.
     pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
         lock(&self.plan)

@@ -100,7 +100,11 @@ pub(super) fn run(
         }
     };
     let mut state = State { sink, journal: None, values: BTreeMap::new(), journal_failed: None };
-    finish(copy, &mut state, length, attributes, tell)?;
+    finish(copy, &mut state, length, attributes, tell).inspect_err(|_| {
+        if !nowhere {
+            let _ = copy.place.discard(); // as above; the error is told
+        }
+    })?;
     let progress = Progress { done: length, received: length, length: Some(length), retries, ..Progress::default() };
     let (target, verified) = (copy.target().to_owned(), copy.options.sums.any());
     Ok(Outcome { target, length, blake3: Some(blake3), verified, unchanged: false, progress, time: Duration::ZERO })

@@ -259,12 +259,13 @@ fn body_of(content: &[u8], part: Range<u64>, verified: bool) -> Vec<u8> {
     let length = content.len() as u64;
     let groups = (0..count(length)).map(|index| (index, range(length, index)));
     let groups = groups.filter(|(_, range)| range.start >= part.start && range.end <= part.end);
-    groups
-        .flat_map(|(index, range)| {
-            let bytes = &content[at(range.start)..at(range.end)];
-            [bytes, &value(length, index, bytes)].concat()
-        })
-        .collect()
+    let mut body = Vec::with_capacity(at(part.end - part.start) + 32 * 64);
+    for (index, range) in groups {
+        let bytes = &content[at(range.start)..at(range.end)];
+        body.extend_from_slice(bytes);
+        body.extend_from_slice(&value(length, index, bytes));
+    }
+    body
 }
 
 /// Bytes that are nowhere the same.

@@ -27,6 +27,8 @@ pub struct Head {
     pub tag: Option<String>,
     /// `Last-Modified`, as it stands.
     pub modified: Option<String>,
+    /// `Date`: when the server said all this.
+    pub date: Option<SystemTime>,
     /// The media type, in lower case, without parameters.
     pub kind: String,
     /// A content coding other than none.
@@ -96,6 +98,7 @@ impl Head {
                 once(&mut self.tag, text.to_owned())?;
             }
             "last-modified" => self.modified = Some(text.to_owned()),
+            "date" => self.date = httpdate::parse_http_date(text).ok(),
             "content-type" => self.kind = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase(),
             "content-encoding" if !text.eq_ignore_ascii_case("identity") => self.coding = Some(text.to_owned()),
             "location" => once(&mut self.location, text.to_owned())?,
@@ -117,10 +120,19 @@ impl Head {
         self.changed.or_else(|| httpdate::parse_http_date(self.modified.as_deref()?).ok())
     }
 
-    /// What tells this state of the file from others, if anything does.
+    /// What tells this state of the file from others, if anything does: its strong tag; or its date, unless that is so late that the file
+    /// may change once more within the same second (RFC 9110, section 8.8.2.2).
     #[must_use]
     pub fn validator(&self) -> Option<String> {
-        self.tag.clone().or_else(|| self.modified.clone())
+        let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());
+        let settled = match (modified, self.date) {
+            (Some(modified), Some(date)) => {
+                date.duration_since(modified).is_ok_and(|since| since >= Duration::from_secs(1))
+            }
+            (modified, None) => modified.is_some(),
+            (None, _) => false,
+        };
+        self.tag.clone().or_else(|| self.modified.clone().filter(|_| settled))
     }
 }
 
