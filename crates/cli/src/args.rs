@@ -1,6 +1,7 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 #![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
+mod cp;
 pub(crate) mod doctor;
 mod lab;
 mod lab_ctl;
@@ -13,6 +14,7 @@ use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use cp::CpArgs;
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run the store in the simulator, faults included, and check every history.
     Sim(SimArgs),
+    /// Copy files from servers, however far, whole and verified.
+    Cp(CpArgs),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 47] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -66,6 +66,7 @@ const COMMANDS: [&[&str]; 46] = [
     &["bench", "jitter"],
     &["demo"],
     &["sim"],
+    &["cp"],
     &["lab"],
     &["lab", "run"],
     &["lab", "ctl"],

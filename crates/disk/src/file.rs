@@ -7,7 +7,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,6 +43,7 @@ pub struct FileDisk {
     path: PathBuf,
     file: Arc<File>,
     engine: Engine,
+    access: Access,
     how: String,
 }
 
@@ -50,6 +51,16 @@ enum Engine {
     Ring(Box<Ring>),
     /// Where io_uring is forbidden: every operation blocks its submitter.
     Blocking(VecDeque<Completion>),
+}
+
+impl Engine {
+    /// The best that is to be had, and its name.
+    fn start(file: &File, separate_sync: bool) -> (Self, String) {
+        match file.try_clone().and_then(|file| Ring::new(file, separate_sync)) {
+            Ok(ring) => (Self::Ring(Box::new(ring)), "io_uring".to_owned()),
+            Err(error) => (Self::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})")),
+        }
+    }
 }
 
 impl FileDisk {
@@ -74,18 +85,38 @@ impl FileDisk {
         let file = File::from(file);
         let durable = access == Access::Direct;
         let separate_sync = durable && (refusal.is_some() || !has_fua(&file));
-        let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let (engine, engine_name) = match Ring::new(file.try_clone().map_err(io)?, separate_sync) {
-            Ok(ring) => (Engine::Ring(Box::new(ring)), "io_uring".to_owned()),
-            Err(error) => (Engine::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})")),
-        };
-        let how = match (refusal, separate_sync) {
+        let (engine, engine_name) = Engine::start(&file, separate_sync);
+        let how = match (&refusal, separate_sync) {
             (None, false) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
             (None, true) => format!("{engine_name}, O_DIRECT, fdatasync (the device has no forced unit access)"),
             (Some(why), true) => format!("{engine_name}, page cache and fdatasync (no O_DIRECT: {why})"),
             (Some(why), false) => format!("{engine_name}, page cache ({why})"),
         };
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, how })
+        let access = if refusal.is_none() { Access::Direct } else { Access::Cached };
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, how })
+    }
+
+    /// Takes a file that is open for reading, without a lock: others may change it meanwhile. `path` is for messages.
+    /// What cannot be had for [`Access::Direct`] is done without and said in [`describe`](Self::describe); a file
+    /// description that others share becomes direct for them too.
+    #[must_use]
+    pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
+        let refusal = match access {
+            Access::Direct => go_direct(&file).err(),
+            Access::Cached => Some("cached on request".to_owned()),
+        };
+        let (engine, engine_name) = Engine::start(&file, false);
+        let (access, how) = match refusal {
+            None => (Access::Direct, format!("{engine_name}, O_DIRECT")),
+            Some(why) => (Access::Cached, format!("{engine_name}, page cache ({why})")),
+        };
+        Self { path: path.to_owned(), file: Arc::new(file), engine, access, how }
+    }
+
+    /// How the file's bytes travel: what was asked for, or what there was.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// How bytes reach the device, for the log: the engine, and what had to be done without and why.
@@ -105,6 +136,13 @@ impl FileDisk {
     }
 }
 
+/// For what concerns the file as such: its length, its name, its attributes. Bytes go through [`Disk`].
+impl AsFd for FileDisk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 /// Makes the file's name durable.
 fn sync_directory(path: &Path) -> rustix::io::Result<()> {
     let parent = match path.parent() {
@@ -116,8 +154,8 @@ fn sync_directory(path: &Path) -> rustix::io::Result<()> {
 }
 
 /// Switches the file to direct I/O; says why when that cannot be.
-fn go_direct(file: &rustix::fd::OwnedFd) -> Result<(), String> {
-    if let Ok(stat) = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+fn go_direct(file: impl AsFd) -> Result<(), String> {
+    if let Ok(stat) = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0
     {
         let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
@@ -128,7 +166,7 @@ fn go_direct(file: &rustix::fd::OwnedFd) -> Result<(), String> {
             return Err(format!("the device wants blocks of {offset} B"));
         }
     }
-    let flags = rustix::fs::fcntl_getfl(file).map_err(|errno| errno.to_string())?;
+    let flags = rustix::fs::fcntl_getfl(&file).map_err(|errno| errno.to_string())?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
 }
 
@@ -150,16 +188,30 @@ fn has_fua(file: &File) -> bool {
 }
 
 /// Does `op` at once.
-fn block_on(file: &File, op: &Op) -> io::Result<()> {
+fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     match op {
         Op::Write { buffer, len, offset, durable } => {
             let flags = if *durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             let mut done = 0;
             while done < *len {
                 let slice = [IoSlice::new(&buffer[done..*len])];
-                match rustix::io::pwritev2(file, &slice, offset + done as u64, flags) {
+                match rustix::io::pwritev2(file, &slice, *offset + done as u64, flags) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(count) => done += count,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Ok(())
+        }
+        Op::Read { buffer, len, wanted, offset } => {
+            let mut done = 0;
+            while done < *wanted {
+                // Direct I/O takes whole blocks: what was cut short in one begins with it again.
+                let from = done / BLOCK_BYTES * BLOCK_BYTES;
+                match rustix::io::pread(file, &mut buffer[from..*len], *offset + from as u64) {
+                    Ok(count) if from + count <= done => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(count) => done = from + count,
                     Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -192,13 +244,13 @@ impl Disk for FileDisk {
         Ok(self.file.metadata()?.len())
     }
 
-    fn submit(&mut self, ticket: u64, op: Op) {
+    fn submit(&mut self, ticket: u64, mut op: Op) {
         check_aligned(&op);
         match &mut self.engine {
             Engine::Ring(ring) => ring.submit(ticket, op),
             Engine::Blocking(done) => {
                 assert!(done.len() < MAX_IN_FLIGHT, "the caller counts");
-                let result = block_on(&self.file, &op);
+                let result = block_on(&self.file, &mut op);
                 done.push_back(complete(ticket, op, result));
             }
         }
@@ -235,7 +287,7 @@ impl Disk for FileDisk {
 
 fn complete(ticket: u64, op: Op, result: io::Result<()>) -> Completion {
     match op {
-        Op::Write { buffer, .. } => Completion { ticket, result, buffer: Some(buffer) },
+        Op::Write { buffer, .. } | Op::Read { buffer, .. } => Completion { ticket, result, buffer: Some(buffer) },
         Op::Sync => Completion { ticket, result, buffer: None },
         Op::Reserve { .. } => Completion { ticket, result: reserved(result), buffer: None },
     }

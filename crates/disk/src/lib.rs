@@ -1,4 +1,4 @@
-//! Durable writes: aligned buffers, io_uring, and the trait the simulator stands in for.
+//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait the simulator stands in for.
 //!
 //! A [`Disk`] is one file, owned by one thread, which takes a bounded number of operations, never
 //! blocks on them but in [`Disk::wait`], and tells their outcome through [`Disk::poll`].
@@ -40,6 +40,19 @@ pub enum Op {
         /// the kernel has them and they survive this process.
         durable: bool,
     },
+    /// Reads from `offset` into the first `len` bytes of `buffer`, of which `wanted` must be there. The file may end behind
+    /// those, in the middle of a block, and what follows in the buffer then means nothing. A file that ends before them is
+    /// `UnexpectedEof`.
+    Read {
+        /// Where the bytes go; comes back with the completion.
+        buffer: AlignedBuf,
+        /// Bytes of `buffer` to read, more than zero.
+        len: usize,
+        /// Bytes without which the read has failed: at most `len`, more than zero, of any alignment.
+        wanted: usize,
+        /// Where in the file, bytes.
+        offset: u64,
+    },
     /// Makes every write that completed before this was submitted durable, with the file's size (`fdatasync`).
     Sync,
     /// Sets disk space aside without changing the file's size, so that lack of it shows early.
@@ -57,9 +70,9 @@ pub enum Op {
 pub struct Completion {
     /// What was passed to [`Disk::submit`].
     pub ticket: u64,
-    /// Whether it was done. After an error any part of a write may have happened.
+    /// Whether it was done. After an error any part of a write, or of a read, may have happened.
     pub result: io::Result<()>,
-    /// The buffer of a write.
+    /// The buffer of a write or a read.
     pub buffer: Option<AlignedBuf>,
 }
 
@@ -117,6 +130,11 @@ fn check_aligned(op: &Op) {
         Op::Write { buffer, len, offset, .. } => {
             assert!(*len > 0 && *len <= buffer.len(), "write of {len} B from a buffer of {}", buffer.len());
             assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block), "write of {len} B at {offset}");
+        }
+        Op::Read { buffer, len, wanted, offset } => {
+            assert!(*len > 0 && *len <= buffer.len(), "read of {len} B into a buffer of {}", buffer.len());
+            assert!((1..=*len).contains(wanted), "read of {len} B, of which {wanted} are wanted");
+            assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block), "read of {len} B at {offset}");
         }
         Op::Sync => {}
         Op::Reserve { offset, len } => {

@@ -121,6 +121,12 @@ impl State {
         let end = match &op {
             Op::Write { len, offset, .. } => offset + *len as u64,
             Op::Reserve { offset, len } => offset + len,
+            Op::Read { wanted, offset, .. } => {
+                if result.is_ok() && offset + *wanted as u64 > self.view.size() {
+                    result = Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                0
+            }
             Op::Sync => 0,
         };
         if end > self.capacity {
@@ -133,6 +139,12 @@ impl State {
                     let write = self.writes.iter_mut().find(|write| write.sequence == sequence).expect("begun");
                     write.completed = true;
                     write.durable = durable;
+                }
+                Some(buffer)
+            }
+            Op::Read { mut buffer, len, offset, .. } => {
+                if result.is_ok() {
+                    self.view.read(offset, &mut buffer[..len]);
                 }
                 Some(buffer)
             }
@@ -339,7 +351,7 @@ impl Disk for MemDisk {
         let durable = match &op {
             Op::Write { durable, .. } => *durable,
             Op::Sync => true,
-            Op::Reserve { .. } => false,
+            Op::Read { .. } | Op::Reserve { .. } => false,
         };
         let extra = if latency.jitter > 0 { state.draw() % latency.jitter } else { 0 };
         let mut due = state.now + latency.base + extra + if durable { latency.durable } else { 0 };

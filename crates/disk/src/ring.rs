@@ -1,7 +1,7 @@
 //! The one place that hands memory to the kernel.
 #![allow(unsafe_code)] // io_uring takes addresses; see each block
 
-use crate::{MAX_IN_FLIGHT, Op};
+use crate::{BLOCK_BYTES, MAX_IN_FLIGHT, Op};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ const SYNC: u64 = 1 << 32;
 struct Slot {
     ticket: u64,
     op: Op,
-    /// Bytes of a write that are done: the kernel may do a part.
+    /// Bytes of a write or a read that are done: the kernel may do a part.
     done: usize,
     /// Answers that are due.
     due: u8,
@@ -45,19 +45,43 @@ impl Slot {
         };
         if sync {
             self.unsynced &= self.parted || self.left() > 0;
-        } else if let Op::Write { len, .. } = &self.op {
-            self.done += count;
-            assert!(self.done <= *len, "the kernel wrote what was there");
-            if count == 0 {
-                self.error.get_or_insert(io::ErrorKind::WriteZero.into());
+            return;
+        }
+        let (before, from) = (self.done, self.from());
+        match &self.op {
+            Op::Write { len, .. } => {
+                self.done = from + count;
+                assert!(self.done <= *len, "the kernel wrote what was there");
+                if self.done == before {
+                    self.error.get_or_insert(io::ErrorKind::WriteZero.into());
+                }
             }
+            Op::Read { len, wanted, .. } => {
+                self.done = from + count;
+                assert!(self.done <= *len, "the kernel read what there was room for");
+                // No further than before: the file ends there.
+                if self.done < *wanted && self.done <= before {
+                    self.error.get_or_insert(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Op::Sync | Op::Reserve { .. } => {}
         }
     }
 
-    /// Bytes of a write that are still to be written.
+    /// Where in the buffer the rest begins. A read that was cut short in a block, as at a file's end, begins with that
+    /// block again, for direct I/O takes whole blocks.
+    fn from(&self) -> usize {
+        match &self.op {
+            Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
+            Op::Write { .. } | Op::Sync | Op::Reserve { .. } => self.done,
+        }
+    }
+
+    /// Bytes that are still to be written, or read.
     fn left(&self) -> usize {
         match &self.op {
             Op::Write { len, .. } => len - self.done,
+            Op::Read { wanted, .. } => wanted.saturating_sub(self.done),
             Op::Sync | Op::Reserve { .. } => 0,
         }
     }
@@ -99,13 +123,14 @@ impl Ring {
         let fd = types::Fd(self.file.as_raw_fd());
         let sync = || opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
         let mut then = None;
-        let entry = match &slot.op {
-            Op::Write { .. } if slot.left() == 0 => sync().user_data(SYNC),
+        let from = slot.from();
+        let entry = match &mut slot.op {
+            Op::Write { len, .. } if from == *len => sync().user_data(SYNC),
             Op::Write { buffer, len, offset, durable } => {
-                let bytes = &buffer[slot.done..*len];
+                let bytes = &buffer[from..*len];
                 let flags = if *durable && !self.separate_sync { dsync_flag() } else { 0 };
                 let length = u32::try_from(bytes.len()).expect("a write under 4 GiB");
-                let write = opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset + slot.done as u64);
+                let write = opcode::Write::new(fd, bytes.as_ptr(), length).offset(*offset + from as u64);
                 let write = write.rw_flags(flags).build();
                 if slot.unsynced {
                     // The kernel begins the sync when the whole write is done, and cancels it otherwise.
@@ -114,6 +139,11 @@ impl Ring {
                 } else {
                     write
                 }
+            }
+            Op::Read { buffer, len, offset, .. } => {
+                let bytes = &mut buffer[from..*len];
+                let length = u32::try_from(bytes.len()).expect("a read under 4 GiB");
+                opcode::Read::new(fd, bytes.as_mut_ptr(), length).offset(*offset + from as u64).build()
             }
             Op::Sync => sync(),
             Op::Reserve { offset, len } => {

@@ -99,3 +99,51 @@ fn a_file_that_cannot_be_opened_is_named() {
     let error = FileDisk::open(std::path::Path::new("/proc/no/such"), Access::Direct).err().unwrap();
     assert!(error.to_string().contains("/proc/no/such"), "{error}");
 }
+
+/// What reads give on every kind of disk: ends of files are in the middle of blocks.
+#[test]
+fn reads_end_where_the_file_does() {
+    let content: Vec<u8> = (0..=250).cycle().take(3 * BLOCK_BYTES + 904).collect();
+    for root in [std::env::temp_dir().as_path(), std::path::Path::new("/dev/shm")] {
+        for access in [Access::Direct, Access::Cached] {
+            for ring in [true, false] {
+                let Ok(directory) = tempfile::tempdir_in(root) else { continue };
+                let path = directory.path().join("file");
+                std::fs::write(&path, &content).unwrap();
+                let mut disk = FileDisk::for_reading(std::fs::File::open(&path).unwrap(), &path, access);
+                if !ring {
+                    disk.without_ring();
+                }
+                let mut read = |len: usize, wanted: usize, offset: u64| {
+                    disk.submit(7, Op::Read { buffer: buffer(8, 0xff), len, wanted, offset });
+                    let completion = loop {
+                        disk.wait().unwrap();
+                        if let Some(completion) = disk.poll() {
+                            break completion;
+                        }
+                    };
+                    assert_eq!(completion.ticket, 7);
+                    let buffer = completion.buffer.expect("buffers come back");
+                    let at = usize::try_from(offset).unwrap();
+                    if completion.result.is_ok() {
+                        assert_eq!(buffer[..wanted], content[at..][..wanted], "{wanted} of {len} B at {offset}");
+                    }
+                    completion.result.map_err(|error| error.kind())
+                };
+                let whole = content.len();
+                let eof = Err(std::io::ErrorKind::UnexpectedEof);
+                assert_eq!(read(4 * BLOCK_BYTES, whole, 0), Ok(()));
+                assert_eq!(read(2 * BLOCK_BYTES, 2 * BLOCK_BYTES, BLOCK_BYTES as u64), Ok(()));
+                assert_eq!(read(8 * BLOCK_BYTES, 904, 3 * BLOCK_BYTES as u64), Ok(()));
+                assert_eq!(read(4 * BLOCK_BYTES, whole + 1, 0), eof);
+                assert_eq!(read(BLOCK_BYTES, 905, 3 * BLOCK_BYTES as u64), eof);
+                assert_eq!(read(BLOCK_BYTES, 1, 4 * BLOCK_BYTES as u64), eof);
+                // Cut short between two reads.
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                file.set_len(2 * BLOCK_BYTES as u64).unwrap();
+                assert_eq!(read(4 * BLOCK_BYTES, whole, 0), eof);
+                assert_eq!(read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0), Ok(()));
+            }
+        }
+    }
+}

@@ -144,3 +144,23 @@ fn only_one_opener_at_a_time_and_readers_see_the_file() {
     drop(disk);
     assert!(control.open().is_some());
 }
+
+#[test]
+fn reads_are_operations_too() {
+    let control = MemControl::new(1);
+    let mut disk = control.open().unwrap();
+    write(&mut disk, 1, 1, 9, false);
+    disk.poll().unwrap();
+    control.fail(3, Fault::Io);
+    let mut read = |len: usize, wanted: usize, offset: u64| {
+        disk.submit(2, Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset });
+        let completion = disk.poll().unwrap();
+        (completion.result.map_err(|error| error.kind()), completion.buffer.expect("it comes back"))
+    };
+    let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);
+    assert!(result.is_ok() && buffer[BLOCK_BYTES - 1] == 0 && buffer[BLOCK_BYTES] == 9);
+    assert_eq!(read(BLOCK_BYTES, 1, 2 * BLOCK_BYTES as u64).0, Err(std::io::ErrorKind::UnexpectedEof));
+    assert!(read(BLOCK_BYTES, BLOCK_BYTES, 0).0.is_ok());
+    let error = std::io::Error::from_raw_os_error(5).kind();
+    assert_eq!(read(BLOCK_BYTES, BLOCK_BYTES, 0).0, Err(error));
+}

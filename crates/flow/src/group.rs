@@ -42,15 +42,51 @@ pub fn range(bytes: u64, index: u64) -> Range<u64> {
 /// When that group has another length.
 #[must_use]
 pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
-    let range = range(bytes, index);
-    assert_eq!(content.len() as u64, range.end - range.start, "group {index} of a file of {bytes} B");
-    if bytes <= GROUP_BYTES {
-        return *blake3::hash(content).as_bytes();
+    let mut summing = Summing::begin(bytes, index);
+    summing.add(content);
+    summing.value()
+}
+
+/// The value of a group, from its bytes as they come: small parts are summed while they are still in the processor's cache.
+#[derive(Debug)]
+pub struct Summing {
+    hasher: blake3::Hasher,
+    /// Bytes that are still to come.
+    left: u64,
+    /// Whether the group is the whole file.
+    only: bool,
+}
+
+impl Summing {
+    /// Begins with group `index` in a file of `bytes`.
+    ///
+    /// # Panics
+    /// When the file has no such group.
+    #[must_use]
+    pub fn begin(bytes: u64, index: u64) -> Self {
+        let range = range(bytes, index);
+        let (mut hasher, only) = (blake3::Hasher::new(), bytes <= GROUP_BYTES);
+        if !only {
+            hasher.set_input_offset(range.start);
+        }
+        Self { hasher, left: range.end - range.start, only }
     }
-    let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(range.start);
-    hasher.update(content);
-    hasher.finalize_non_root()
+
+    /// Takes the next bytes.
+    pub fn add(&mut self, content: &[u8]) {
+        self.hasher.update(content);
+        self.left = self.left.wrapping_sub(content.len() as u64);
+    }
+
+    /// The value.
+    ///
+    /// # Panics
+    /// When not exactly the group's bytes were taken.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        assert_eq!(self.left, 0, "a group is summed whole");
+        if self.only { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
+    }
 }
 
 /// The hash of the file whose groups have these values, in order; of an empty file when there are none.

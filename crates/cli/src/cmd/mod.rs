@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod distribution;
 pub(crate) mod doctor;
@@ -41,8 +42,26 @@ pub(crate) const INCOMPLETE: u8 = 6;
 /// Exit code: done, but the network box did not keep up.
 pub(crate) const BEHIND: u8 = 7;
 
+/// Exit code: the other end does not give it to us, or we cannot know who it is.
+pub(crate) const DENIED: u8 = 8;
+
+/// Exit code: the source changes while it is fetched.
+pub(crate) const CHANGED: u8 = 9;
+
+/// Exit code: what comes is not what was sent, or makes no sense.
+pub(crate) const CORRUPT: u8 = 10;
+
+/// Exit code: the destination cannot be written: the disk is full, or nobody may.
+pub(crate) const UNWRITABLE: u8 = 11;
+
+/// Exit code: interrupted, as of a process that Ctrl-C ends.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// What the process ends with after an error: 1, unless a program may want to tell it apart.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<sprat_flow::copy::Error>() {
+        return cp::exit_code(error);
+    }
     match error.downcast_ref::<Error>() {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
         Some(Error::Conflict { .. }) => CONFLICT,

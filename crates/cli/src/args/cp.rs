@@ -1,0 +1,156 @@
+//! `cp`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat cp sprat://left.example/big.iso .            from `sprat share`: each megabyte is verified
+  sprat cp https://example.org/big.iso big.iso --sha256 9f86d081884c7d65...
+  sprat cp -r sprat://left.example/photos/ photos    a folder
+  sprat cp 'sprat://left.example/photos/*.jpg' .     what matches
+  sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
+  sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
+  sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
+
+SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will do),
+sprats:// (the same with TLS); or a local file. A file is written as NAME.sprat-part and gets its name
+when all of it is right and on disk, with the time that the source tells. After any interruption,
+kill -9 and power cuts too, the same command goes on from NAME.sprat-journal. A file that is as long and as old
+as the source stays as it is; any other of that name is replaced with --force only.
+
+Exit codes: 0 done; 1 other errors; 2 wrong usage; 3 no such file; 4 the destination exists;
+5 nobody there, or not for long enough; 6 some files of a folder could not be copied; 8 not for us, or the other end
+is not who it should be; 9 the source keeps changing; 10 what comes is not right; 11 the destination cannot
+be written; 130 interrupted: run the same command to go on.")]
+pub(crate) struct CpArgs {
+    /// Where from: addresses or local files; * and ? stand for what matches in the last part.
+    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    pub(crate) sources: Vec<String>,
+
+    /// Where to: a file, or a directory, in which names stay what they are.
+    #[arg(value_name = "DST", required = true)]
+    pub(crate) target: PathBuf,
+
+    /// Copy folders, with all that is in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) streams: u8,
+
+    /// Replace files that are there.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+
+    /// Keep permissions too, as far as the source tells them.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+
+    /// Throw away what an interrupted copy left, and begin anew.
+    #[arg(long)]
+    pub(crate) restart: bool,
+
+    /// Read and verify what an interrupted copy left, even where nothing speaks against it.
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Do without verification on the way.
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    /// At most this rate: bits a second, with k, M, G.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) limit: Option<u64>,
+
+    /// The BLAKE3 hash that the file must have, as `b3sum` prints it.
+    #[arg(long, value_name = "HEX", value_parser = sum)]
+    pub(crate) blake3: Option<[u8; 32]>,
+
+    /// The SHA-256 hash that it must have, as `sha256sum` prints it.
+    #[arg(long, value_name = "HEX", value_parser = sum)]
+    pub(crate) sha256: Option<[u8; 32]>,
+
+    /// A file whose first line is the token that says who we are.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Trust the certificates in this file (PEM), in place of this machine's authorities.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// Trust any certificate: anybody may pretend to be the source.
+    #[arg(long, conflicts_with = "cacert")]
+    pub(crate) insecure: bool,
+
+    /// Give up after this many failures one after the other.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) retries: u32,
+
+    /// Give a connection up when nothing comes for this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+
+    /// Bytes of the receive buffers; 0: as the kernel would; default: what the fattest pipe needs.
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
+    pub(crate) receive_buffer: Option<u64>,
+
+    /// Print what happens as JSON, a value on each line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No progress bar, and no word if all is well.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// A rate in bytes a second.
+fn rate(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a rate; write 500M or 2Gb/s, say");
+    let short = text.strip_suffix("b/s").or_else(|| text.strip_suffix("bit/s")).unwrap_or(text);
+    let (digits, scale) = match short.char_indices().last().ok_or_else(wrong)? {
+        (at, 'k' | 'K') => (&short[..at], 1e3),
+        (at, 'm' | 'M') => (&short[..at], 1e6),
+        (at, 'g' | 'G') => (&short[..at], 1e9),
+        _ => (short, 1.0),
+    };
+    let bits = digits.parse::<f64>().map_err(|_| wrong())? * scale;
+    if !(8.0..=1e12).contains(&bits) {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds above")]
+    Ok((bits / 8.0) as u64)
+}
+
+/// Sixty-four hexadecimal digits.
+fn sum(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || "want 64 hexadecimal digits".to_owned();
+    if text.len() != 64 || !text.is_ascii() {
+        return Err(wrong());
+    }
+    let mut bytes = [0; 32];
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = str::from_utf8(digits).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_sums_are_read_or_refused() {
+        assert_eq!(rate("2Gb/s"), Ok(250_000_000));
+        assert_eq!(rate("1.6k"), Ok(200));
+        for text in ["", "b/s", "-5M", "0", "nan", "9e99G"] {
+            assert!(rate(text).is_err(), "{text:?}");
+        }
+        assert_eq!(sum(&"0f".repeat(32)), Ok([15; 32]));
+        for text in ["", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {
+            assert!(sum(text).is_err(), "{text:?}");
+        }
+    }
+}

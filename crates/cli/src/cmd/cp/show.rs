@@ -1,0 +1,238 @@
+//! What a copy shows: a bar and a line for people, a value on each line for programs.
+
+use crate::cmd::print_json;
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Over how long a rate is taken.
+const RATE_TIME: Duration = Duration::from_secs(2);
+
+/// Between two tellings of where it is, for programs.
+const JSON_TIME: Duration = Duration::from_millis(500);
+
+/// Most moments that a rate is taken over.
+const MAX_MOMENTS: usize = 64;
+
+/// Shows one copy after the other.
+pub(super) struct Show {
+    json: bool,
+    quiet: bool,
+    bar: ProgressBar,
+    /// When so many bytes had come.
+    moments: VecDeque<(Instant, u64)>,
+    told: Instant,
+    /// Why printing failed: a reader that went away does not end a copy.
+    broken: bool,
+}
+
+impl Show {
+    pub(super) fn new(json: bool, quiet: bool) -> Self {
+        let bar = if quiet || json { ProgressBar::hidden() } else { ProgressBar::no_length() };
+        Self { json, quiet, bar, moments: VecDeque::new(), told: Instant::now(), broken: false }
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        if self.json {
+            self.print(event);
+            return;
+        }
+        match event {
+            Event::Opened { length, resumed, streams, verified, written, .. } => {
+                self.begin(*length, *resumed);
+                let form = if *verified { "verified" } else { "as it comes" };
+                let streams = if *streams == 1 { String::new() } else { format!(", {streams} streams") };
+                self.bar.set_prefix(format!("{form}{streams}"));
+                if *resumed > 0 {
+                    self.say(&format!("goes on: {} are here", size(*resumed)));
+                }
+                let _ = written; // for programs: it is nothing that people would act on
+            }
+            Event::Progress(progress) => self.progress(progress),
+            Event::Wrong { offset, bytes, times } => {
+                self.say(&format!("{bytes} B at {offset} arrived wrong (time {times}): fetched again"));
+            }
+            Event::Retry { why, pause } => self.say(&format!("{why}; tries again in {:.1} s", pause.as_secs_f64())),
+            Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
+            Event::Checking { bytes } => self.say(&format!("reads and verifies the {} that are here", size(*bytes))),
+            Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
+            Event::Note(text) => self.say(text),
+        }
+    }
+
+    /// A file is done.
+    pub(super) fn done(&mut self, outcome: &Outcome) -> Result<()> {
+        self.clear();
+        let seconds = outcome.time.as_secs_f64();
+        let blake3 = outcome.blake3.map(hex);
+        if self.json {
+            return print_json(&json!({
+                "event": "done", "target": outcome.target.display().to_string(), "bytes": outcome.length, "blake3": blake3,
+                "verified": outcome.verified, "unchanged": outcome.unchanged, "received": outcome.progress.received,
+                "retries": outcome.progress.retries, "wrong_groups": outcome.progress.wrong, "seconds": seconds,
+            }));
+        }
+        if self.quiet {
+            return Ok(());
+        }
+        let target = outcome.target.display();
+        if outcome.unchanged {
+            eprintln!("{target}: is there already, as long and as old as the source");
+            return Ok(());
+        }
+        let mut text = format!("{target}: {} in {seconds:.1} s", size(outcome.length));
+        if outcome.progress.received > 0 {
+            text += &format!(", {}", rate(outcome.progress.received, seconds));
+        }
+        if !outcome.verified {
+            text += "; nothing to verify it against";
+        }
+        eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
+        Ok(())
+    }
+
+    /// A folder is done.
+    pub(super) fn tree_done(&mut self, outcome: &TreeOutcome) -> Result<()> {
+        self.clear();
+        let seconds = outcome.time.as_secs_f64();
+        if self.json {
+            return print_json(&json!({
+                "event": "done", "target": outcome.target.display().to_string(), "files": outcome.files,
+                "unchanged": outcome.unchanged, "directories": outcome.directories, "bytes": outcome.bytes,
+                "failed": outcome.failed, "left_out": outcome.left_out, "verified": outcome.verified, "seconds": seconds,
+            }));
+        }
+        for why in &outcome.left_out {
+            eprintln!("left out: {why}");
+        }
+        if !self.quiet {
+            eprintln!(
+                "{}: {} files, {} in {seconds:.1} s, {}; {} were there already, {} failed",
+                outcome.target.display(),
+                outcome.files,
+                size(outcome.bytes),
+                rate(outcome.bytes, seconds),
+                outcome.unchanged,
+                outcome.failed,
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn begin(&mut self, length: Option<u64>, here: u64) {
+        self.moments.clear();
+        let template = match length {
+            Some(_) => "{bar:32} {bytes}/{total_bytes}  {msg}  {prefix}",
+            None => "{spinner} {bytes}  {msg}  {prefix}",
+        };
+        self.bar.set_style(ProgressStyle::with_template(template).expect("a constant template"));
+        match length {
+            Some(length) => self.bar.set_length(length),
+            None => self.bar.unset_length(),
+        }
+        self.bar.reset();
+        self.bar.set_position(here);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.bar.set_position(progress.done);
+        if let Some(length) = progress.length {
+            self.bar.set_length(length);
+        }
+        let per_second = self.per_second(progress);
+        let mut text = rate(per_second, 1.0);
+        if !progress.rtt.is_zero() {
+            text += &format!("  RTT {:.1} ms", progress.rtt.as_secs_f64() * 1e3);
+        }
+        if let Some(left) =
+            progress.length.and_then(|length| length.saturating_sub(progress.done).checked_div(per_second))
+        {
+            text += &format!("  {} left", indicatif::HumanDuration(Duration::from_secs(left)));
+        }
+        if progress.retries > 0 {
+            text += &format!("  {} retries", progress.retries);
+        }
+        if progress.wrong > 0 {
+            text += &format!("  {} wrong", progress.wrong);
+        }
+        self.bar.set_message(text);
+    }
+
+    /// Bytes a second, of late.
+    fn per_second(&mut self, progress: &Progress) -> u64 {
+        let now = Instant::now();
+        self.moments.push_back((now, progress.received));
+        let old = |(at, _): &(Instant, u64)| now.duration_since(*at) > RATE_TIME;
+        while self.moments.len() > 2 && (self.moments.len() > MAX_MOMENTS || self.moments.front().is_some_and(old)) {
+            self.moments.pop_front();
+        }
+        let (at, had) = self.moments[0];
+        let micros = u64::try_from(now.duration_since(at).as_micros()).unwrap_or(u64::MAX);
+        let bytes = progress.received.saturating_sub(had);
+        bytes.saturating_mul(1_000_000).checked_div(micros).unwrap_or(0)
+    }
+
+    /// A line above the bar.
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("sprat: {text}"));
+    }
+
+    fn print(&mut self, event: &Event) {
+        if matches!(event, Event::Progress(_)) && self.told.elapsed() < JSON_TIME {
+            return;
+        }
+        self.told = Instant::now();
+        if !self.broken {
+            let value = self.value(event);
+            self.broken = print_json(&value).is_err();
+        }
+    }
+
+    fn value(&mut self, event: &Event) -> Value {
+        match event {
+            Event::Opened { source, target, length, verified, resumed, streams, written } => {
+                self.moments.clear();
+                json!({
+                    "event": "opened", "source": source, "target": target.display().to_string(), "bytes": length,
+                    "verified": verified, "resumed": resumed, "streams": streams, "written": written,
+                })
+            }
+            Event::Progress(progress) => json!({
+                "event": "progress", "done": progress.done, "bytes": progress.length, "received": progress.received,
+                "bytes_per_second": self.per_second(progress), "rtt_us": u64::try_from(progress.rtt.as_micros()).ok(),
+                "retries": progress.retries, "wrong_groups": progress.wrong,
+            }),
+            Event::Wrong { offset, bytes, times } => {
+                json!({ "event": "wrong", "offset": offset, "bytes": bytes, "times": times })
+            }
+            Event::Retry { why, pause } => json!({ "event": "retry", "why": why, "seconds": pause.as_secs_f64() }),
+            Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
+            Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
+            Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
+            Event::Note(text) => json!({ "event": "note", "text": text }),
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    indicatif::DecimalBytes(bytes).to_string()
+}
+
+/// Bits a second, as links are sold.
+fn rate(bytes: u64, seconds: f64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
+    let bits = bytes as f64 * 8.0 / seconds.max(1e-6);
+    if bits >= 1e9 { format!("{:.2} Gb/s", bits / 1e9) } else { format!("{:.1} Mb/s", bits / 1e6) }
+}
+
+fn hex(bytes: [u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

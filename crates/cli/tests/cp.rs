@@ -1,0 +1,95 @@
+//! `sprat cp` as people and programs meet it: what it prints, what it ends with, and what Ctrl-C leaves.
+
+mod support;
+
+use serde_json::Value;
+use sprat_flow::share::{Options, Share};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use support::sprat;
+
+fn share(directory: &Path) -> (Share, String) {
+    let options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+    let share = Share::start(options).unwrap();
+    let url = format!("sprat://{}", share.addresses()[0]);
+    (share, url)
+}
+
+fn cp(arguments: &[&str]) -> Output {
+    sprat().arg("cp").args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn programs_read_what_happens_and_how_it_ended() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let content = vec![7; (3 << 20) + 5];
+    fs::write(source.path().join("file"), &content).unwrap();
+    let (_share, url) = share(source.path());
+    let to = target.path().to_str().unwrap();
+    let output = cp(&["--json", &format!("{url}/file"), to]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let lines: Vec<Value> = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    assert_eq!((&lines[0]["event"], &lines[0]["verified"]), (&"opened".into(), &true.into()));
+    let done = lines.last().unwrap();
+    assert_eq!((&done["event"], &done["bytes"]), (&"done".into(), &content.len().into()));
+    assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
+    // Again: nothing to do; another of that name: stays; and what there is not.
+    let again = cp(&[&format!("{url}/file"), to]);
+    assert!(again.status.success() && told(&again).contains("is there already"), "{}", told(&again));
+    fs::write(target.path().join("file"), "mine").unwrap();
+    for (source, code) in [
+        (format!("{url}/file"), 4),
+        (format!("{url}/no such"), 3),
+        ("sprat://127.0.0.1:1/x".to_owned(), 5),
+        ("gopher://127.0.0.1/x".to_owned(), 2),
+        (format!("{url}/"), 2),
+    ] {
+        let output = cp(&[&source, to]);
+        assert_eq!(output.status.code(), Some(code), "{source}: {}", told(&output));
+    }
+    let wrong = cp(&["--blake3", &"0".repeat(64), &format!("{url}/file"), target.path().join("new").to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(10), "{}", told(&wrong));
+    let nowhere = cp(&[&format!("{url}/file"), "/proc/no/where"]);
+    assert_eq!(nowhere.status.code(), Some(11), "{}", told(&nowhere));
+    assert_eq!(fs::read(target.path().join("file")).unwrap(), b"mine");
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let content: Vec<u8> = (0..40 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
+    fs::write(source.path().join("file"), &content).unwrap();
+    let (_share, url) = share(source.path());
+    let (from, to) = (format!("{url}/file"), target.path().join("file"));
+    let mut child = sprat();
+    child.args(["cp", "--json", "--limit", "200M", &from]).arg(&to).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let some = lines.map_while(Result::ok).any(|line| {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        line["event"] == "progress" && line["done"].as_u64() > Some(4 << 20)
+    });
+    assert!(some, "it got somewhere");
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert!(told(&output).contains("the same command"), "{}", told(&output));
+    assert!(!to.exists());
+    let output = cp(&["--json", &from, to.to_str().unwrap()]);
+    let first = output.stdout.split(|byte| *byte == b'\n').next().unwrap();
+    let opened: Value = serde_json::from_slice(first).unwrap();
+    assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
+    assert_eq!(fs::read(&to).unwrap(), content);
+}

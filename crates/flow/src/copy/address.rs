@@ -1,0 +1,208 @@
+//! Where a file comes from.
+
+use super::Error;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::fmt;
+use url::Url;
+
+/// The port of `sprat share`, unless told.
+pub const SHARE_PORT: u16 = 8040;
+
+/// The parameter by which a browser hands over a token; it is not shown.
+const TOKEN: &str = "token";
+
+/// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same on port 8040 and
+/// insist on the verified form.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Address {
+    url: Url,
+    verified: bool,
+    authorization: Option<String>,
+}
+
+impl Address {
+    /// Whether `text` is an address, not the name of a local file.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        text.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "http" | "https" | "sprat" | "sprats"))
+    }
+
+    /// Reads an address. A name and a password in it become the authorization.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with what is wrong.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = |why: &dyn fmt::Display| {
+            Error::Usage(format!("{}: {why}; want http://HOST/PATH or sprat://HOST/PATH", shown_of(text)))
+        };
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong(&"not an address"))?;
+        let (plain, ours) = match scheme {
+            "http" | "https" => (scheme, false),
+            "sprat" => ("http", true),
+            "sprats" => ("https", true),
+            _ => return Err(wrong(&format!("scheme {scheme:?} is not known"))),
+        };
+        let mut url = Url::parse(&format!("{plain}://{rest}")).map_err(|error| wrong(&error))?;
+        if ours {
+            // The other scheme has no port of its own, so that any that is given is seen.
+            let given = Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
+            url.set_port(Some(given.unwrap_or(SHARE_PORT))).map_err(|()| wrong(&"no host"))?;
+        }
+        Ok(Self { verified: ours, authorization: basic(&mut url), url: without_fragment(url) })
+    }
+
+    /// Where a redirect leads. Who we are is told to nobody but the host that we were told to tell.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when it leads nowhere, or from TLS to plain text.
+    pub fn redirected(&self, location: &str) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Protocol { source_name: self.to_string(), why };
+        let url = self.url.join(location).map_err(|error| wrong(format!("redirects to no address: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(wrong(format!("redirects to {:?}, which is not HTTP", url.scheme())));
+        }
+        if self.is_tls() && url.scheme() == "http" {
+            return Err(wrong("redirects from https to http".to_owned()));
+        }
+        let mut url = without_fragment(url);
+        basic(&mut url); // another's idea of who we are
+        let same = url.host() == self.url.host() && url.port_or_known_default() == self.url.port_or_known_default();
+        let authorization = if same { self.authorization.clone() } else { None };
+        Ok(Self { url, verified: self.verified, authorization })
+    }
+
+    /// The same with a token that says who we are.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<&str>) -> Self {
+        if let Some(token) = token {
+            self.authorization = Some(format!("Bearer {token}"));
+        }
+        self
+    }
+
+    /// Another path on the same server, with a query.
+    #[must_use]
+    pub fn with_path(&self, path: &str, query: Option<&str>) -> Self {
+        let mut other = self.clone();
+        other.url.set_path(path);
+        other.url.set_query(query);
+        other
+    }
+
+    /// The path, percent-encoded.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.url.path()
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
+    /// Whether only the verified form will do.
+    #[must_use]
+    pub fn wants_verified(&self) -> bool {
+        self.verified
+    }
+
+    /// The host: a name, or an address without brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let host = self.url.host_str().unwrap_or_default();
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or(80)
+    }
+
+    /// What the `Host` field says.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// What a request asks for: path and query.
+    #[must_use]
+    pub fn target(&self) -> String {
+        let path = self.url.path();
+        self.url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
+    }
+
+    /// What the `Authorization` field says, if we are somebody.
+    #[must_use]
+    pub fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    /// The last part of the path, decoded: what the file is called. None: the path is of a folder, or the name none that a file can have.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        usable(self.url.path_segments()?.next_back()?)
+    }
+
+    /// The same of a folder, whose path ends with a slash.
+    #[must_use]
+    pub fn folder_name(&self) -> Option<String> {
+        usable(self.url.path_segments()?.nth_back(1)?)
+    }
+}
+
+/// A part of a path as the name of a file here, if it can be one.
+fn usable(part: &str) -> Option<String> {
+    let bytes: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
+    let name = String::from_utf8(bytes).ok()?;
+    let usable = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+    usable.then_some(name)
+}
+
+/// The address as it may be shown and written down: without tokens.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.url.clone();
+        if url.query_pairs().any(|(name, _)| name == TOKEN) {
+            let kept: Vec<_> = url
+                .query_pairs()
+                .filter(|(name, _)| name != TOKEN)
+                .map(|(a, b)| (a.into_owned(), b.into_owned()))
+                .collect();
+            url.set_query(None);
+            if !kept.is_empty() {
+                url.query_pairs_mut().extend_pairs(kept);
+            }
+        }
+        f.write_str(url.as_str())
+    }
+}
+
+/// Takes name and password out of an address.
+fn basic(url: &mut Url) -> Option<String> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();
+    let mut text = decoded(url.username());
+    text.push(b':');
+    text.extend(decoded(url.password().unwrap_or_default()));
+    url.set_username("").and_then(|()| url.set_password(None)).ok()?;
+    Some(format!("Basic {}", STANDARD.encode(text)))
+}
+
+fn without_fragment(mut url: Url) -> Url {
+    url.set_fragment(None);
+    url
+}
+
+/// A text that may be an address with a password, without that.
+fn shown_of(text: &str) -> String {
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://{rest}"),
+        None => text.to_owned(),
+    }
+}

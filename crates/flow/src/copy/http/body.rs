@@ -1,0 +1,142 @@
+//! The body of an answer: where it ends, and its bytes without what marks that.
+
+use super::wire::{Fault, Wire};
+use crate::copy::Error;
+use crate::copy::error::Trouble;
+
+/// Most bytes of the line that begins a chunk, its extensions too.
+const MAX_CHUNK_LINE: usize = 256;
+
+/// Most bytes of the fields behind the last chunk.
+const MAX_TRAILER: usize = 4096;
+
+/// How the end of a body is told.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Framing {
+    /// By its length, bytes.
+    Length(u64),
+    /// By a chunk of nothing.
+    Chunked,
+    /// By the end of the connection.
+    Close,
+}
+
+/// A body that is being received.
+#[derive(Debug)]
+pub(crate) struct Body<'a> {
+    wire: &'a mut Wire,
+    framing: Framing,
+    /// Bytes that are left of the body, or of the chunk.
+    left: u64,
+    /// Whether a chunk was read whose end is not.
+    in_chunk: bool,
+    ended: bool,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn new(wire: &'a mut Wire, framing: Framing) -> Self {
+        let left = if let Framing::Length(length) = framing { length } else { 0 };
+        Self { wire, framing, left, in_chunk: false, ended: false }
+    }
+
+    /// Fills `group` and `value`, in one call of the system where that can be. For bodies whose length is known, and holds this much.
+    pub(crate) fn fill_both(&mut self, group: &mut [u8], value: &mut [u8]) -> Result<(), Fault> {
+        let bytes = (group.len() + value.len()) as u64;
+        if let Framing::Length(_) = self.framing {
+            self.left = self.left.checked_sub(bytes).ok_or(Fault::Ended)?;
+            return self.wire.fill(group, value);
+        }
+        for part in [group, value] {
+            if self.fill(part)? < part.len() {
+                return Err(Fault::Ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `into`; gives fewer bytes only where the body ends.
+    pub(crate) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        let mut done = 0;
+        while done < into.len() && !self.ended {
+            let rest = &mut into[done..];
+            match self.framing {
+                Framing::Length(_) => {
+                    let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    self.wire.fill(&mut rest[..count], &mut [])?;
+                    self.left -= count as u64;
+                    done += count;
+                    self.ended = self.left == 0;
+                }
+                Framing::Close => {
+                    let count = self.wire.some(rest)?;
+                    done += count;
+                    self.ended = count == 0;
+                }
+                Framing::Chunked => {
+                    if self.left == 0 {
+                        self.next_chunk()?;
+                        continue;
+                    }
+                    let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    self.wire.fill(&mut rest[..count], &mut [])?;
+                    self.left -= count as u64;
+                    done += count;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// The socket it comes from.
+    pub(crate) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.wire.socket()
+    }
+
+    /// Whether all of it was read, so that the connection can take another request.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.framing {
+            Framing::Length(_) => self.left == 0,
+            Framing::Chunked => self.ended,
+            Framing::Close => false,
+        }
+    }
+
+    fn next_chunk(&mut self) -> Result<(), Fault> {
+        if self.in_chunk {
+            let mut end = [0; 2];
+            self.wire.fill(&mut end, &mut [])?;
+            if end != *b"\r\n" {
+                return Err(Fault::Wrong("a chunk does not end where it should".to_owned()));
+            }
+        }
+        let line = self.wire.line(MAX_CHUNK_LINE)?;
+        let Ok(httparse::Status::Complete((_, size))) = httparse::parse_chunk_size(&line) else {
+            return Err(Fault::Wrong("a chunk has no length".to_owned()));
+        };
+        (self.left, self.in_chunk) = (size, true);
+        if size == 0 {
+            let mut trailer = 0;
+            loop {
+                let line = self.wire.line(MAX_TRAILER - trailer)?;
+                if line == b"\r\n" {
+                    break;
+                }
+                trailer += line.len();
+            }
+            self.ended = true;
+        }
+        Ok(())
+    }
+}
+
+/// What a fault on the way means for the transfer.
+pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
+    match fault {
+        Fault::Ended => Trouble::Passing("the connection ended in the middle".to_owned(), None),
+        Fault::Silent(time) => Trouble::Passing(format!("no byte came for {time:?}"), None),
+        Fault::Io(error) => Trouble::Passing(format!("the connection broke: {error}"), None),
+        Fault::Cancelled => Trouble::Fatal(Error::Cancelled),
+        Fault::Wrong(why) => Trouble::Fatal(Error::Protocol { source_name: source_name.to_owned(), why }),
+        Fault::Untrusted(why) => Trouble::Fatal(Error::Untrusted { source_name: source_name.to_owned(), why }),
+    }
+}

@@ -1,0 +1,158 @@
+//! Connections, to whichever of a host's addresses answers first (RFC 8305).
+
+use super::tls::Trust;
+use super::wire::{Fault, TICK, Wire};
+use crate::copy::address::Address;
+use crate::copy::cancel::Cancel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+use sprat_pace::path::{Buffer, enlarge};
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+/// How long an address is tried alone before the next one is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// How long connecting may take in all.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// Most addresses of a host that are tried.
+const MAX_ADDRESSES: usize = 16;
+
+/// Connects to the server of an address.
+pub(crate) fn connect(
+    address: &Address,
+    trust: &Trust,
+    receive_buffer: usize,
+    patience: Duration,
+    cancel: &Cancel,
+) -> Result<Wire, Fault> {
+    let found = (address.host(), address.port()).to_socket_addrs().map_err(Fault::Io)?;
+    let stream = race(&interleaved(found.collect()), receive_buffer, cancel)?;
+    if !address.is_tls() {
+        return Wire::plain(stream, patience, cancel.clone()).map_err(Fault::Io);
+    }
+    let session = trust.session(address.host())?;
+    Wire::tls(stream, session, patience, cancel.clone())
+}
+
+/// Addresses of both families by turns, the newer first, in the order of the resolver within each.
+fn interleaved(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let (v6, v4): (Vec<_>, Vec<_>) = all.into_iter().partition(SocketAddr::is_ipv6);
+    let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
+    let mut turns = Vec::new();
+    loop {
+        let before = turns.len();
+        turns.extend(v6.next());
+        turns.extend(v4.next());
+        if turns.len() == before || turns.len() >= MAX_ADDRESSES {
+            turns.truncate(MAX_ADDRESSES);
+            return turns;
+        }
+    }
+}
+
+/// Tries the addresses, each a little after the one before, or when that fails; the first that answers is taken.
+fn race(addresses: &[SocketAddr], receive_buffer: usize, cancel: &Cancel) -> Result<TcpStream, Fault> {
+    let begun = Instant::now();
+    let mut waiting = addresses.iter();
+    let mut trying: Vec<(Socket, SocketAddr)> = Vec::new();
+    let mut next_at = begun;
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        if cancel.is_asked() {
+            return Err(Fault::Cancelled);
+        }
+        if Instant::now() >= next_at
+            && let Some(address) = waiting.next()
+        {
+            next_at = Instant::now() + STAGGER;
+            match begin(*address, receive_buffer) {
+                Ok(socket) => trying.push((socket, *address)),
+                Err(failed) => (error, next_at) = (at(*address, failed), Instant::now()),
+            }
+        }
+        if trying.is_empty() && waiting.len() == 0 {
+            return Err(Fault::Io(error));
+        }
+        if begun.elapsed() > CONNECT {
+            let why = format!("no answer within {} s", CONNECT.as_secs());
+            return Err(Fault::Io(io::Error::new(io::ErrorKind::TimedOut, why)));
+        }
+        let until = if waiting.len() > 0 { next_at.saturating_duration_since(Instant::now()) } else { TICK };
+        for index in ready(&trying, until.min(TICK)).into_iter().rev() {
+            let (socket, address) = trying.swap_remove(index);
+            match socket.take_error().map_err(Fault::Io)? {
+                None => {
+                    socket.set_nonblocking(false).map_err(Fault::Io)?;
+                    return Ok(socket.into());
+                }
+                Some(failed) => (error, next_at) = (at(address, failed), Instant::now()),
+            }
+        }
+    }
+}
+
+/// Begins to connect.
+fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if receive_buffer > 0 {
+        // Before connecting: the scale of the window is agreed then, for good.
+        enlarge(&socket, Buffer::Receive, receive_buffer)?;
+    }
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(socket),
+        Err(error) => Err(error),
+        Ok(()) => Ok(socket),
+    }
+}
+
+/// Which of the sockets have come to an end with connecting, well or not.
+fn ready(trying: &[(Socket, SocketAddr)], wait: Duration) -> Vec<usize> {
+    let mut polled: Vec<_> = trying.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::OUT)).collect();
+    let timeout = Timespec::try_from(wait).ok();
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(1..) => (0..polled.len()).filter(|index| !polled[*index].revents().is_empty()).collect(),
+        _ => Vec::new(), // nobody yet, or interrupted: the caller comes again
+    }
+}
+
+fn at(address: SocketAddr, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{address}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn families_take_turns_and_the_newer_begins() {
+        let all = ["127.0.0.1:1", "127.0.0.2:1", "[::1]:1", "127.0.0.3:1"].map(|text| text.parse().unwrap());
+        let turns: Vec<_> = interleaved(all.to_vec()).iter().map(ToString::to_string).collect();
+        assert_eq!(turns, ["[::1]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]);
+        assert_eq!(interleaved(vec![all[0]; 100]).len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn whoever_answers_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // Nobody listens there; and one whose queue is full does not answer.
+        let deaf = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        deaf.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        deaf.listen(0).unwrap();
+        let silent = deaf.local_addr().unwrap().as_socket().unwrap();
+        let _queue: Vec<_> = (0..3).map(|_| begin(silent, 0).unwrap()).collect();
+        let not: [SocketAddr; 3] = ["[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap(), silent];
+        for place in 0..=not.len() {
+            let mut addresses = not.to_vec();
+            addresses.insert(place, there);
+            let stream = race(&addresses, 0, &Cancel::default()).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+        }
+        assert!(matches!(race(&not[..2], 0, &Cancel::default()), Err(Fault::Io(_))));
+    }
+}

@@ -1,0 +1,182 @@
+//! The head of an answer: parsed by a library, once, into what matters.
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most bytes of a head; a server that says more is not listened to.
+pub const MAX_HEAD: usize = 16 << 10;
+
+/// Most fields of a head.
+const MAX_FIELDS: usize = 100;
+
+/// Longest pause that a server may ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+
+/// What a server said before the body. Fields that are there and make no sense are errors, not absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Head {
+    /// The status code.
+    pub status: u16,
+    /// Bytes of the body as it is sent.
+    pub length: Option<u64>,
+    /// Whether the body comes in chunks.
+    pub chunked: bool,
+    /// The part of the file that this is, and the length of all of it, as far as told.
+    pub range: Option<ContentRange>,
+    /// The strong entity tag, quotes and all.
+    pub tag: Option<String>,
+    /// `Last-Modified`, as it stands.
+    pub modified: Option<String>,
+    /// `Date`: when the server said all this.
+    pub date: Option<SystemTime>,
+    /// The media type, in lower case, without parameters.
+    pub kind: String,
+    /// A content coding other than none.
+    pub coding: Option<String>,
+    /// Where a redirect leads.
+    pub location: Option<String>,
+    /// Whether parts can be asked for.
+    pub ranges: bool,
+    /// When to ask again.
+    pub pause: Option<Duration>,
+    /// Whether the connection ends with this answer.
+    pub close: bool,
+    /// Permission bits of the file, from a server of ours.
+    pub mode: Option<u32>,
+    /// When the file changed, to the nanosecond, from a server of ours.
+    pub changed: Option<SystemTime>,
+}
+
+/// `Content-Range`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ContentRange {
+    /// First and last byte; none in an answer that refuses a range.
+    pub bytes: Option<RangeInclusive<u64>>,
+    /// Bytes of the whole file.
+    pub total: Option<u64>,
+}
+
+impl Head {
+    /// Parses the head at the beginning of `bytes`. None: it is not all there. With it, its length.
+    ///
+    /// # Errors
+    /// What is wrong, to be told.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let used = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(used)) => used,
+            Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => {
+                return Err(format!("its answer begins with more than {MAX_HEAD} B of fields"));
+            }
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(error) => return Err(format!("its answer is not HTTP: {error}")),
+        };
+        let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
+        head.close = response.version == Some(0);
+        for field in response.headers.iter() {
+            let text = std::str::from_utf8(field.value).map(str::trim).unwrap_or("\u{fffd}");
+            head.take(&field.name.to_ascii_lowercase(), text)
+                .map_err(|why| format!("its answer says {}: {text:?}: {why}", field.name))?;
+        }
+        if head.chunked && head.length.is_some() {
+            return Err("its answer has a length and chunks, so that nobody knows where it ends".to_owned());
+        }
+        Ok(Some((head, used)))
+    }
+
+    fn take(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
+        match name {
+            "content-length" => once(&mut self.length, number(text).ok_or("want one number")?)?,
+            "transfer-encoding" => {
+                let known = text.eq_ignore_ascii_case("chunked") && !self.chunked;
+                self.chunked = known.then_some(true).ok_or("want chunked, once, and nothing else")?;
+            }
+            "content-range" => once(&mut self.range, ContentRange::parse(text).ok_or("want bytes FIRST-LAST/ALL")?)?,
+            // A weak tag says "as good as the same": not good enough for bytes.
+            "etag" if text.starts_with('"') && text.len() >= 2 && text.ends_with('"') => {
+                once(&mut self.tag, text.to_owned())?;
+            }
+            "last-modified" => self.modified = Some(text.to_owned()),
+            "date" => self.date = httpdate::parse_http_date(text).ok(),
+            "content-type" => self.kind = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase(),
+            "content-encoding" if !text.eq_ignore_ascii_case("identity") => self.coding = Some(text.to_owned()),
+            "location" => once(&mut self.location, text.to_owned())?,
+            "accept-ranges" => self.ranges = text.split(',').any(|word| word.trim().eq_ignore_ascii_case("bytes")),
+            "retry-after" => self.pause = number(text).map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE)),
+            "connection" => {
+                self.close |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
+            }
+            "sprat-mode" => self.mode = u32::from_str_radix(text, 8).ok(),
+            "sprat-mtime" => self.changed = time(text),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// When the file changed last, as exactly as it is told.
+    #[must_use]
+    pub fn changed(&self) -> Option<SystemTime> {
+        self.changed.or_else(|| httpdate::parse_http_date(self.modified.as_deref()?).ok())
+    }
+
+    /// What tells this state of the file from others, if anything does: its strong tag; or its date, unless that is so late that the file
+    /// may change once more within the same second (RFC 9110, section 8.8.2.2).
+    #[must_use]
+    pub fn validator(&self) -> Option<String> {
+        let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());
+        let settled = match (modified, self.date) {
+            (Some(modified), Some(date)) => {
+                date.duration_since(modified).is_ok_and(|since| since >= Duration::from_secs(1))
+            }
+            (modified, None) => modified.is_some(),
+            (None, _) => false,
+        };
+        self.tag.clone().or_else(|| self.modified.clone().filter(|_| settled))
+    }
+}
+
+impl ContentRange {
+    fn parse(text: &str) -> Option<Self> {
+        let (unit, rest) = text.split_once(' ')?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (bytes, total) = rest.trim().split_once('/')?;
+        let total = if total == "*" { None } else { Some(number(total)?) };
+        let bytes = if bytes == "*" {
+            None
+        } else {
+            let (first, last) = bytes.split_once('-')?;
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || total.is_some_and(|total| last >= total) {
+                return None;
+            }
+            Some(first..=last)
+        };
+        Some(Self { bytes, total })
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), &'static str> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err("said twice"),
+    }
+}
+
+/// A number of digits and nothing else: not even a sign, which the library's parser would take.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+/// Seconds since 1970 with nine digits behind a point, perhaps negative.
+pub(crate) fn time(text: &str) -> Option<SystemTime> {
+    let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));
+    let nanos: u32 = format!("{nanos:0<9}").parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    let seconds: i64 = seconds.parse().ok()?;
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole)? } else { UNIX_EPOCH.checked_add(whole)? };
+    base.checked_add(Duration::from_nanos(nanos.into()))
+}

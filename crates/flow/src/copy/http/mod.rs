@@ -1,0 +1,14 @@
+//! The client's half of HTTP/1.1: connections, requests, and answers that are held to what was asked.
+
+pub mod answer;
+mod body;
+mod connect;
+pub mod head;
+mod tls;
+mod wire;
+
+pub use body::Framing;
+pub(crate) use body::{Body, fault};
+pub(crate) use connect::connect;
+pub(crate) use tls::Trust;
+pub(crate) use wire::{Fault, Wire};

@@ -1,0 +1,116 @@
+//! TLS: whom we trust.
+
+use super::wire::Fault;
+use crate::copy::Error;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Whom we trust to be who they say; read when the first server asks to be trusted.
+pub(crate) struct Trust {
+    authorities: Option<PathBuf>,
+    anybody: bool,
+    config: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trust({:?}, anybody: {})", self.authorities, self.anybody)
+    }
+}
+
+impl Trust {
+    /// Those whom the authorities in a file (PEM) vouch for, or else this machine's; or anybody at all.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn new(authorities: Option<&Path>, anybody: bool) -> Result<Self, Error> {
+        if let Some(path) = authorities {
+            std::fs::File::open(path).map_err(|error| Error::file(path, error))?;
+        }
+        Ok(Self { authorities: authorities.map(Path::to_owned), anybody, config: OnceLock::new() })
+    }
+
+    /// A session with a host.
+    pub(super) fn session(&self, host: &str) -> Result<ClientConnection, Fault> {
+        let config = self.config.get_or_init(|| self.config()).clone().map_err(Fault::Untrusted)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| Fault::Untrusted(error.to_string()))?;
+        ClientConnection::new(config, name).map_err(|error| Fault::Untrusted(error.to_string()))
+    }
+
+    fn config(&self) -> Result<Arc<ClientConfig>, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let mut config = if self.anybody {
+            let anybody = Arc::new(Anybody(provider));
+            builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
+        } else {
+            builder.with_root_certificates(self.roots()?).with_no_client_auth()
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        let Some(path) = &self.authorities else {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+                return Err(format!("this machine trusts nobody{why}"));
+            }
+            return Ok(roots);
+        };
+        let told = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| told(&error))? {
+            roots.add(certificate.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
+        }
+        if roots.is_empty() { Err(told(&"no certificate in it")) } else { Ok(roots) }
+    }
+}
+
+/// Trusts anybody, because the user said so.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,247 @@
+//! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being stopped.
+
+use super::head::{Head, MAX_HEAD};
+use crate::copy::cancel::Cancel;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{self, ErrorKind, IoSliceMut, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// How long one wait of the kernel's takes at most: then it is looked whether to stop.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+
+/// What goes wrong on a connection.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// It ended where more should come.
+    Ended,
+    /// Nothing came for so long.
+    Silent(Duration),
+    /// The kernel's word.
+    Io(io::Error),
+    /// Somebody asked to stop.
+    Cancelled,
+    /// What came is not HTTP.
+    Wrong(String),
+    /// The other end is not who it should be.
+    Untrusted(String),
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// A connection to a server.
+pub(crate) struct Wire {
+    stream: Stream,
+    /// What came with a head, and is not of it.
+    early: Vec<u8>,
+    taken: usize,
+    patience: Duration,
+    cancel: Cancel,
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wire")
+    }
+}
+
+impl Wire {
+    /// A connection that gives up when nothing comes for `patience`.
+    pub(super) fn plain(stream: TcpStream, patience: Duration, cancel: Cancel) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(patience))?;
+        Ok(Self { stream: Stream::Plain(stream), early: Vec::new(), taken: 0, patience, cancel })
+    }
+
+    /// The same after a handshake.
+    pub(super) fn tls(
+        stream: TcpStream,
+        session: ClientConnection,
+        patience: Duration,
+        cancel: Cancel,
+    ) -> Result<Self, Fault> {
+        let mut wire = Self::plain(stream, patience, cancel).map_err(Fault::Io)?;
+        let Stream::Plain(stream) = wire.stream else { unreachable!("just made") };
+        let mut stream = StreamOwned::new(session, stream);
+        let begun = Instant::now();
+        while stream.conn.is_handshaking() {
+            match stream.conn.complete_io(&mut stream.sock) {
+                Ok(_) => {}
+                Err(error) if waits(&error) => check(begun, wire.patience, &wire.cancel)?,
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    return Err(Fault::Untrusted(error.to_string()));
+                }
+                Err(error) => return Err(Fault::Io(error)),
+            }
+        }
+        wire.stream = Stream::Tls(Box::new(stream));
+        Ok(wire)
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(request),
+            Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
+        }
+        .map_err(Fault::Io)
+    }
+
+    /// Receives the head of an answer; those that only say "go on" are passed over.
+    pub(crate) fn head(&mut self) -> Result<Head, Fault> {
+        for _ in 0..8 {
+            let head = self.one_head()?;
+            if !(100..200).contains(&head.status) {
+                return Ok(head);
+            }
+        }
+        Err(Fault::Wrong("it says \"go on\" again and again".to_owned()))
+    }
+
+    fn one_head(&mut self) -> Result<Head, Fault> {
+        let mut bytes = self.early.split_off(self.taken);
+        (self.early, self.taken) = (Vec::new(), 0);
+        loop {
+            if let Some((head, used)) = Head::parse(&bytes).map_err(Fault::Wrong)? {
+                self.early = bytes.split_off(used);
+                return Ok(head);
+            }
+            let had = bytes.len();
+            bytes.resize(had + (MAX_HEAD - had).min(4096), 0);
+            let count = self.receive(&mut bytes[had..])?;
+            bytes.truncate(had + count);
+            if count == 0 {
+                return Err(Fault::Ended);
+            }
+        }
+    }
+
+    /// A line with its end, at most so many bytes.
+    pub(super) fn line(&mut self, most: usize) -> Result<Vec<u8>, Fault> {
+        let mut line = Vec::new();
+        loop {
+            let early = &self.early[self.taken..];
+            let end = early.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            line.extend(&early[..end.unwrap_or(early.len())]);
+            self.taken += end.unwrap_or(early.len());
+            if line.len() > most {
+                return Err(Fault::Wrong("a line between chunks has no end".to_owned()));
+            }
+            if end.is_some() {
+                return Ok(line);
+            }
+            let mut more = vec![0; 4096];
+            let count = self.receive(&mut more)?;
+            if count == 0 {
+                return Err(Fault::Ended);
+            }
+            more.truncate(count);
+            (self.early, self.taken) = (more, 0);
+        }
+    }
+
+    /// Fills both.
+    pub(super) fn fill(&mut self, first: &mut [u8], second: &mut [u8]) -> Result<(), Fault> {
+        let mut done = self.take_early(first);
+        if done == first.len() {
+            done += self.take_early(second);
+        }
+        let mut last = Instant::now();
+        while done < first.len() + second.len() {
+            self.stop()?;
+            let split = done.min(first.len());
+            let (head, tail) = (&mut first[split..], &mut second[done - split..]);
+            match self.stream.receive(head, tail) {
+                Ok(0) => return Err(Fault::Ended),
+                Ok(count) => {
+                    done += count;
+                    last = Instant::now();
+                }
+                Err(error) if waits(&error) => check(last, self.patience, &self.cancel)?,
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Some bytes; none at the end of the connection.
+    pub(super) fn some(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        match self.take_early(into) {
+            0 => self.receive(into),
+            early => Ok(early),
+        }
+    }
+
+    /// The socket, for what the kernel knows of it.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        match &self.stream {
+            Stream::Plain(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.sock.as_fd(),
+        }
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        let begun = Instant::now();
+        loop {
+            self.stop()?;
+            let received = match &mut self.stream {
+                Stream::Plain(stream) => stream.read(into),
+                Stream::Tls(stream) => stream.read(into),
+            };
+            match received {
+                Err(error) if waits(&error) => check(begun, self.patience, &self.cancel)?,
+                Err(error) => return Err(ended(error)),
+                Ok(count) => return Ok(count),
+            }
+        }
+    }
+
+    fn take_early(&mut self, into: &mut [u8]) -> usize {
+        let early = &self.early[self.taken..];
+        let count = early.len().min(into.len());
+        into[..count].copy_from_slice(&early[..count]);
+        self.taken += count;
+        count
+    }
+
+    fn stop(&self) -> Result<(), Fault> {
+        if self.cancel.is_asked() { Err(Fault::Cancelled) } else { Ok(()) }
+    }
+}
+
+impl Stream {
+    /// Waits for all of both, or what there is within a tick.
+    fn receive(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => {
+                let mut parts = [IoSliceMut::new(first), IoSliceMut::new(second)];
+                let received = recvmsg(stream, &mut parts, &mut RecvAncillaryBuffer::default(), RecvFlags::WAITALL)?;
+                Ok(received.bytes)
+            }
+            Self::Tls(stream) => stream.read(if first.is_empty() { second } else { first }),
+        }
+    }
+}
+
+/// Whether an error only means that a tick has passed.
+fn waits(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// TLS tells an end without its farewell as an error of its own: somebody may have cut what follows.
+fn ended(error: io::Error) -> Fault {
+    if error.kind() == ErrorKind::UnexpectedEof { Fault::Ended } else { Fault::Io(error) }
+}
+
+fn check(since: Instant, patience: Duration, cancel: &Cancel) -> Result<(), Fault> {
+    if cancel.is_asked() {
+        return Err(Fault::Cancelled);
+    }
+    if since.elapsed() >= patience { Err(Fault::Silent(patience)) } else { Ok(()) }
+}

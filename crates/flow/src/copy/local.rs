@@ -1,0 +1,120 @@
+//! A copy from another disk: the same way, past both page caches, with the same journal.
+
+use super::error::Trouble;
+use super::finish::Ready;
+use super::job::unchanged;
+use super::resume::take_up;
+use super::shared::{State, bytes_of};
+use super::{Copy, Error, Event, Outcome, Progress};
+use crate::file::{Attributes, Source, SourceError};
+use crate::group::{self, GROUP_BYTES};
+use std::fs::{File, Metadata};
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Between two tellings of where it is.
+const TELL: Duration = Duration::from_millis(100);
+
+/// One attempt at the file at `path`.
+pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+    let source_name = path.display().to_string();
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Error::Usage(format!("{source_name}: there is no such file")),
+        _ => Error::file(path, error),
+    };
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
+        return Err(Error::Usage(format!("{source_name}: is no regular file; cp copies what it is")).into());
+    }
+    let (length, place) = (meta.len(), &copy.place);
+    if place.target().metadata().is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino())) {
+        return Err(Error::Usage(format!("{source_name}: source and destination are the same file")).into());
+    }
+    if !copy.options.force && !copy.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
+        return Ok(unchanged(place, Some(length), meta.modified().ok(), true)?);
+    }
+    let mut state = take_up(copy, fresh, (source_name.clone(), length, Some(validator(&meta))), tell)?;
+    let resumed: u64 = state.values.keys().map(|group| bytes_of(length, *group)).sum();
+    tell(&Event::Opened {
+        source: source_name.clone(),
+        target: place.target().to_owned(),
+        length: Some(length),
+        verified: false,
+        resumed,
+        streams: 1,
+        written: state.sink.describe().to_owned(),
+    });
+    let mut progress = Progress { done: resumed, length: Some(length), ..Progress::default() };
+    let copied = missing(&state, group::count(length)).into_iter().try_for_each(|run| {
+        let bytes = run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES);
+        let again = file.try_clone().map_err(failed)?;
+        groups(copy, Source::new(again, path, bytes), run, &mut state, &mut progress, tell)
+    });
+    // A file that changed while it was read is not one that ever was.
+    let now = file.metadata().map_err(failed)?;
+    let same = validator(&now) == validator(&meta);
+    let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok() };
+    let ready = Ready { copy, source_name, verified: false, attributes, length, progress };
+    match copied {
+        Ok(()) if same => Ok(ready.publish(&mut state, tell)?),
+        Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),
+        Err(trouble) => {
+            ready.keep(&mut state);
+            Err(trouble)
+        }
+    }
+}
+
+/// Copies a run of groups.
+fn groups(
+    copy: &Copy,
+    mut source: Source,
+    run: Range<u64>,
+    state: &mut State,
+    progress: &mut Progress,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<(), Trouble> {
+    let mut told = Instant::now();
+    for index in run {
+        if copy.cancel.is_asked() {
+            return Err(Error::Cancelled.into());
+        }
+        let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
+        let block = source.next_block().map_err(|error| match error {
+            SourceError::Short { .. } => Trouble::Changed(error.to_string()),
+            SourceError::Io { path, source, .. } => Error::file(path, source).into(),
+        })?;
+        let block = block.expect("a block for each group of the range");
+        buffer[..block.len()].copy_from_slice(block);
+        let (bytes, len) = (block.len() as u64, block.len());
+        let length = progress.length.expect("a file has a length");
+        state.values.insert(index, group::value(length, index, &buffer[..len]));
+        state.sink.write(index, buffer, len)?;
+        state.write_down();
+        if let Some(why) = state.journal_failed.take() {
+            tell(&Event::Note(why));
+        }
+        (progress.done, progress.received) = (progress.done + bytes, progress.received + bytes);
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            tell(&Event::Progress(*progress));
+        }
+    }
+    Ok(())
+}
+
+/// The groups that are not there, in runs.
+fn missing(state: &State, count: u64) -> Vec<Range<u64>> {
+    let mut plan = super::plan::Plan::new(count, &state.values, 1);
+    std::iter::from_fn(|| plan.take()).collect()
+}
+
+/// What tells this state of a file from others.
+fn validator(meta: &Metadata) -> String {
+    let times = (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+    format!("{}.{}.{}.{times:?}", meta.dev(), meta.ino(), meta.len())
+}

@@ -1,0 +1,228 @@
+//! The copy: a file from a server, or another disk, to here, whole and verified or not at all.
+//!
+//! ```no_run
+//! use sprat_flow::copy::{Copy, Event, Options};
+//! let copy = Copy::new("sprat://left.example/big.iso", "big.iso".as_ref(), Options::default())?;
+//! let outcome = copy.run(&mut |event| {
+//!     if let Event::Progress(progress) = event {
+//!         eprintln!("{} B are here", progress.done);
+//!     }
+//! })?;
+//! assert!(outcome.verified);
+//! # Ok::<(), sprat_flow::copy::Error>(())
+//! ```
+//!
+//! The caller's thread waits and tells; each stream has a thread of its own, which receives, checks, and hands groups to one
+//! [`Sink`](crate::file::Sink).
+
+pub mod address;
+mod cancel;
+mod client;
+mod error;
+mod finish;
+pub mod http;
+mod job;
+mod lane;
+mod local;
+mod options;
+pub mod plan;
+mod resume;
+mod shared;
+mod tree;
+mod unknown;
+
+pub use address::Address;
+pub use cancel::Cancel;
+pub use error::Error;
+pub use options::{MAX_STREAMS, Options, Sums};
+pub use tree::{Tree, TreeOutcome};
+
+use crate::file::Place;
+use crate::group::Value;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where `/dev/null` is: what is copied there is received and verified, and thrown away.
+const NOWHERE: &str = "/dev/null";
+
+/// A copy to be made.
+#[derive(Debug)]
+pub struct Copy {
+    origin: Origin,
+    place: Place,
+    options: Options,
+    cancel: Cancel,
+}
+
+/// Where a file comes from.
+#[derive(Clone, Debug)]
+enum Origin {
+    Server(Address),
+    File(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => address.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The source has answered.
+    Opened {
+        /// Where from.
+        source: String,
+        /// Where to.
+        target: PathBuf,
+        /// Bytes of the file, if they are known.
+        length: Option<u64>,
+        /// Whether what comes is verified on the way.
+        verified: bool,
+        /// Bytes that were here already.
+        resumed: u64,
+        /// Streams.
+        streams: usize,
+        /// How the file is written.
+        written: String,
+    },
+    /// Where it is; some ten times a second.
+    Progress(Progress),
+    /// A group arrived wrong and is fetched again.
+    Wrong {
+        /// Where in the file, bytes.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+        /// How often it arrived wrong so far.
+        times: u32,
+    },
+    /// A connection failed; another is tried.
+    Retry {
+        /// Why.
+        why: String,
+        /// After which pause.
+        pause: Duration,
+    },
+    /// What is here cannot be used, and everything is fetched.
+    StartsOver {
+        /// Why.
+        why: String,
+    },
+    /// What is here is read and verified.
+    Checking {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// A file of a folder could not be copied; the others are.
+    Failed {
+        /// Its name within the folder.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// What the user should know.
+    Note(String),
+}
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Bytes of the file that are here, and right as far as can be known.
+    pub done: u64,
+    /// Bytes of those that came in this run.
+    pub received: u64,
+    /// Bytes of the file, if they are known.
+    pub length: Option<u64>,
+    /// The round-trip time as a stream saw it last; zero when not known.
+    pub rtt: Duration,
+    /// Connections that failed and were tried again.
+    pub retries: u64,
+    /// Groups that arrived wrong.
+    pub wrong: u64,
+}
+
+/// What came of a copy.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The file.
+    pub target: PathBuf,
+    /// Its length, bytes.
+    pub length: u64,
+    /// Its BLAKE3 hash; none when it was there already.
+    pub blake3: Option<Value>,
+    /// Whether every group was verified against the source's value, or the whole against a sum that was given.
+    pub verified: bool,
+    /// Whether it was there already, as long and as old as the source, and nothing was done.
+    pub unchanged: bool,
+    /// How it went.
+    pub progress: Progress,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl Copy {
+    /// A copy of the file at an address, or of a local one, to `target`: the name that it will have, or a directory in which it
+    /// keeps its own.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], [`Error::Place`].
+    pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
+        options.check()?;
+        let (origin, name) = if source.contains("://") {
+            let address = Address::parse(source)?.with_token(options.token.as_deref());
+            let name = address.name().map(PathBuf::from);
+            (Origin::Server(address), name)
+        } else {
+            let path = PathBuf::from(source);
+            let name = path.file_name().map(PathBuf::from);
+            (Origin::File(path), name)
+        };
+        let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let target = match name {
+            _ if !is_folder => target.to_owned(),
+            Some(name) => target.join(name),
+            None => {
+                return Err(Error::Usage(format!(
+                    "{origin}: has no name at its end; say what the file is to be called"
+                )));
+            }
+        };
+        Ok(Self { origin, place: Place::of(&target)?, options, cancel: Cancel::default() })
+    }
+
+    /// Whether what comes is thrown away.
+    fn is_for_nowhere(&self) -> bool {
+        self.place.target() == Path::new(NOWHERE)
+    }
+
+    /// The file that will be there.
+    #[must_use]
+    pub fn target(&self) -> &Path {
+        self.place.target()
+    }
+
+    /// A handle that stops it.
+    #[must_use]
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// Stops when this handle says so, which others may share.
+    pub fn stop_with(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// Makes the copy, telling how it goes.
+    ///
+    /// # Errors
+    /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is of no use.
+    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+        job::run(self, tell)
+    }
+}

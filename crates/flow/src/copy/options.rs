@@ -1,0 +1,104 @@
+//! How a copy is made.
+
+use super::Error;
+use crate::file::MAX_BUFFERS;
+use crate::group::Value;
+use sprat_pace::path::MAX_BUFFER;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most streams of one file.
+pub const MAX_STREAMS: usize = 16;
+
+/// Groups that the disk works on while streams fill others.
+const WRITES: usize = 8;
+const _: () = assert!(buffers(MAX_STREAMS) <= MAX_BUFFERS);
+
+/// Groups in memory for so many streams.
+pub(crate) const fn buffers(streams: usize) -> usize {
+    WRITES + 2 * streams
+}
+
+/// How a copy is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// TCP streams, at most [`MAX_STREAMS`].
+    pub streams: usize,
+    /// Attempts that may fail one after the other, without a byte between them.
+    pub retries: u32,
+    /// How long nothing may come before a connection is given up.
+    pub patience: Duration,
+    /// Bytes of all receive buffers together; 0: the kernel's choice.
+    pub receive_buffer: usize,
+    /// Whether a file of the destination's name is replaced.
+    pub force: bool,
+    /// Whether what an earlier attempt left is thrown away.
+    pub restart: bool,
+    /// Whether what an earlier attempt left is read and verified even if nothing speaks against it.
+    pub check: bool,
+    /// Whether the verified form is asked for.
+    pub verify: bool,
+    /// Whether the file gets the permissions that the source tells.
+    pub preserve: bool,
+    /// Bytes between two syncs of the file, each of which makes what it covers safe from an interruption; 0: as many as are best for
+    /// the way that it is written.
+    pub sync_bytes: u64,
+    /// Bytes a second at most.
+    pub limit: Option<u64>,
+    /// What the file must be.
+    pub sums: Sums,
+    /// Who we are: sent as a bearer token.
+    pub token: Option<String>,
+    /// Whose certificates are trusted (PEM), in place of this machine's authorities.
+    pub authorities: Option<PathBuf>,
+    /// Whether any certificate is.
+    pub insecure: bool,
+}
+
+/// Sums that a file must have, if somebody knows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// BLAKE3.
+    pub blake3: Option<Value>,
+    /// SHA-256.
+    pub sha256: Option<[u8; 32]>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            streams: 1,
+            retries: 10,
+            patience: Duration::from_secs(60),
+            receive_buffer: MAX_BUFFER,
+            force: false,
+            restart: false,
+            check: false,
+            verify: true,
+            preserve: false,
+            sync_bytes: 0,
+            limit: None,
+            sums: Sums::default(),
+            token: None,
+            authorities: None,
+            insecure: false,
+        }
+    }
+}
+
+impl Options {
+    /// What makes no sense.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.streams == 0 || self.streams > MAX_STREAMS {
+            return Err(Error::Usage(format!("{} streams: want 1 to {MAX_STREAMS}", self.streams)));
+        }
+        if let Some(token) = &self.token
+            && (token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
+            return Err(Error::Usage(
+                "the token has characters that no header can have; want visible ASCII".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! What the streams of one transfer share.
+
+use super::cancel::Cancel;
+use super::error::{Error, Trouble};
+use super::plan::Plan;
+use super::{Event, Progress};
+use crate::file::Sink;
+use crate::group::{Value, range};
+use crate::journal::Journal;
+use sprat_disk::AlignedBuf;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A transfer, as its streams see it.
+pub(crate) struct Shared {
+    /// Bytes of the file.
+    pub(crate) length: u64,
+    state: Mutex<State>,
+    plan: Mutex<Plan>,
+    pub(crate) counters: Counters,
+    /// Streams that have not ended.
+    pub(crate) running: AtomicUsize,
+    limit: Option<Mutex<Limit>>,
+    /// Stops all streams.
+    pub(crate) stop: Cancel,
+    events: SyncSender<Event>,
+    failure: Mutex<Option<Trouble>>,
+}
+
+/// What has arrived.
+pub(crate) struct State {
+    pub(crate) sink: Sink,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) values: BTreeMap<u64, Value>,
+    /// Why the journal could not be written any more: told once.
+    pub(crate) journal_failed: Option<String>,
+}
+
+/// What is counted, across all streams.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Bytes of the file that are here.
+    pub(crate) done: AtomicU64,
+    /// Bytes of the file that came in this run.
+    pub(crate) received: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) wrong: AtomicU64,
+    /// The last round-trip time that a stream saw, microseconds.
+    pub(crate) rtt: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn progress(&self, length: Option<u64>) -> Progress {
+        Progress {
+            done: self.done.load(Relaxed),
+            received: self.received.load(Relaxed),
+            length,
+            rtt: Duration::from_micros(self.rtt.load(Relaxed)),
+            retries: self.retries.load(Relaxed),
+            wrong: self.wrong.load(Relaxed),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        length: u64,
+        state: State,
+        plan: Plan,
+        limit: Option<u64>,
+        stop: Cancel,
+        events: SyncSender<Event>,
+    ) -> Self {
+        let done = state.values.keys().map(|group| bytes_of(length, *group)).sum::<u64>();
+        let counters = Counters { done: done.into(), ..Counters::default() };
+        let limit = limit.map(|rate| Mutex::new(Limit::new(rate)));
+        let (state, plan, failure) = (Mutex::new(state), Mutex::new(plan), Mutex::new(None));
+        Self { length, state, plan, counters, running: AtomicUsize::new(0), limit, stop, events, failure }
+    }
+
+    /// A buffer to receive a group into.
+    pub(crate) fn buffer(&self) -> Result<AlignedBuf, Trouble> {
+        Ok(lock(&self.state).sink.buffer()?.expect("there are more buffers than streams"))
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn recycle(&self, buffer: AlignedBuf) {
+        lock(&self.state).sink.recycle(buffer);
+    }
+
+    /// Takes a group that is right.
+    pub(crate) fn arrived(&self, group: u64, buffer: AlignedBuf, value: Value) -> Result<(), Trouble> {
+        let bytes = bytes_of(self.length, group);
+        let len = usize::try_from(bytes).expect("a group is in memory");
+        let mut state = lock(&self.state);
+        state.values.insert(group, value);
+        state.sink.write(group, buffer, len)?;
+        state.write_down();
+        if let Some(why) = state.journal_failed.take() {
+            self.tell(Event::Note(why));
+        }
+        drop(state);
+        self.counters.done.fetch_add(bytes, Relaxed);
+        self.counters.received.fetch_add(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Whether all of the file is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.counters.done.load(Relaxed) == self.length
+    }
+
+    /// The plan, for a moment.
+    pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
+        lock(&self.plan)
+    }
+
+    /// Waits as the limit of the rate asks, before so many bytes.
+    pub(crate) fn hold_back(&self, bytes: u64) {
+        if let Some(limit) = &self.limit {
+            let pause = lock(limit).take(bytes);
+            self.stop.wait(pause);
+        }
+    }
+
+    /// Tells who watches; one who does not listen misses it.
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.events.try_send(event);
+    }
+
+    /// A stream has ended: who waits for that is woken.
+    pub(crate) fn ended(&self) {
+        self.running.fetch_sub(1, Ordering::Release);
+        self.tell(Event::Progress(self.counters.progress(Some(self.length))));
+    }
+
+    /// A stream fails for good: all end, and the first one's reason is the transfer's.
+    pub(crate) fn fail(&self, trouble: Trouble) {
+        let mut failure = lock(&self.failure);
+        if failure.is_none() && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled))) {
+            *failure = Some(trouble);
+        }
+        self.stop.ask();
+    }
+
+    /// What arrived, and why the rest did not.
+    pub(crate) fn into_parts(self) -> (State, Counters, Option<Trouble>) {
+        let inner = |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (state, self.counters, inner(self.failure))
+    }
+}
+
+impl State {
+    /// Writes groups down that have become durable. A journal that cannot be written costs time after an interruption, no more.
+    pub(crate) fn write_down(&mut self) {
+        let durable = self.sink.take_durable();
+        let Some(journal) = self.journal.as_mut().filter(|_| !durable.is_empty()) else { return };
+        let groups = durable.into_iter().filter_map(|group| Some((group, *self.values.get(&group)?))).collect();
+        if let Err(error) = journal.append(&groups) {
+            self.journal = None;
+            self.journal_failed = Some(format!(
+                "the journal cannot be written ({error}): an interruption would cost what comes from here on"
+            ));
+        }
+    }
+}
+
+/// Bytes of a group.
+pub(crate) fn bytes_of(length: u64, group: u64) -> u64 {
+    let range = range(length, group);
+    range.end - range.start
+}
+
+/// A rate that is not passed, over a second or so.
+struct Limit {
+    rate: f64,
+    /// When all that was taken will have been due.
+    due: Instant,
+}
+
+impl Limit {
+    fn new(rate: u64) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+        Self { rate: rate.max(1) as f64, due: Instant::now() }
+    }
+
+    /// How long to wait before so many bytes.
+    fn take(&mut self, bytes: u64) -> Duration {
+        let now = Instant::now();
+        let due = self.due.max(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));
+        #[expect(clippy::cast_precision_loss, reason = "a group is small")]
+        let cost = Duration::from_secs_f64((bytes as f64 / self.rate).min(3600.0));
+        self.due = due + cost;
+        self.due.saturating_duration_since(now)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A stream that panicked takes the transfer with it; what it held is only read for the report.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

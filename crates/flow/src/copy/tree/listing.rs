@@ -1,0 +1,178 @@
+//! What a folder on a server has, as the server lists it: a line of JSON for each entry, and one that says that it is the end.
+
+use crate::copy::client::{Client, Reply, wrong};
+use crate::copy::error::Trouble;
+use crate::copy::http::answer::Asked;
+use crate::copy::http::{Body, fault, head};
+use crate::copy::{Address, Cancel};
+use crate::file::Attributes;
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+/// Most entries of a folder with all that is in it.
+const MAX_ENTRIES: usize = 4_000_000;
+
+/// Most bytes of a line.
+const MAX_LINE: usize = 64 << 10;
+
+/// The media type of a listing.
+const LINES: &str = "application/jsonl";
+
+/// A line, as it comes: an entry, or the end.
+#[derive(Deserialize)]
+struct Line {
+    href: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    size: u64,
+    mtime: Option<String>,
+    mode: Option<String>,
+    etag: Option<String>,
+    #[serde(default)]
+    end: bool,
+    #[serde(default)]
+    left_out: Vec<String>,
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    /// Its path, percent-encoded, from the folder on.
+    pub(super) href: String,
+    /// Its path here, from the folder on.
+    pub(super) path: PathBuf,
+    pub(super) is_folder: bool,
+    pub(super) bytes: u64,
+    pub(super) attributes: Attributes,
+    pub(super) tag: Option<String>,
+}
+
+/// What a folder has.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) entries: Vec<Entry>,
+    /// What the server could not list.
+    pub(super) left_out: Vec<String>,
+}
+
+/// Asks for what the folder at an address has; gives the address as it is after redirects.
+pub(super) fn fetch(
+    client: &Client,
+    folder: &Address,
+    recursive: bool,
+    cancel: &Cancel,
+) -> Result<(Address, Listing), Trouble> {
+    let query = if recursive { "format=jsonl&recursive=1" } else { "format=jsonl" };
+    let asked = Asked { verified: Some(false), ..Asked::default() };
+    let (address, reply) = client.ask_around(&folder.with_path(folder.path(), Some(query)), &asked, cancel)?;
+    let Reply { mut wire, head, start } = reply;
+    if head.kind != LINES {
+        let why = format!(
+            "does not list folders as a server of ours does: it sends {:?}; name the files one by one",
+            head.kind
+        );
+        return Err(wrong(folder, why));
+    }
+    let mut body = Body::new(&mut wire, start.framing);
+    let mut listing = Listing::default();
+    let mut text = Vec::new();
+    let mut block = vec![0; 256 << 10];
+    loop {
+        let count = body.fill(&mut block).map_err(|error| fault(&folder.to_string(), error))?;
+        text.extend(&block[..count]);
+        let mut begun = 0;
+        while let Some(length) = text[begun..].iter().position(|byte| *byte == b'\n') {
+            let line = &text[begun..begun + length];
+            begun += length + 1;
+            if listing.take(line).map_err(|why| wrong(folder, why))? {
+                return Ok((address.with_path(address.path(), None), listing));
+            }
+        }
+        text.drain(..begun);
+        if text.len() > MAX_LINE {
+            return Err(wrong(folder, format!("lists something in more than {MAX_LINE} B")));
+        }
+        if count < block.len() {
+            return Err(Trouble::Passing("the listing ended in the middle".to_owned(), None));
+        }
+    }
+}
+
+impl Listing {
+    /// Takes a line; gives whether it is the last one.
+    fn take(&mut self, line: &[u8]) -> Result<bool, String> {
+        let line: Line =
+            serde_json::from_slice(line).map_err(|error| format!("its listing is not what it should be: {error}"))?;
+        if line.end {
+            self.left_out.extend(line.left_out);
+            return Ok(true);
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            return Err(format!("has more than {MAX_ENTRIES} entries; copy its folders one by one"));
+        }
+        let href = line.href.ok_or("it lists something without an address")?;
+        let is_folder = line.kind.as_deref() == Some("directory");
+        let Some(path) = local(href.strip_suffix('/').filter(|_| is_folder).unwrap_or(&href)) else {
+            return Err(format!("lists {href:?}, which is no name in a folder"));
+        };
+        let mode = line.mode.and_then(|text| u32::from_str_radix(&text, 8).ok());
+        let modified = line.mtime.as_deref().and_then(head::time);
+        let attributes = Attributes { mode, modified };
+        self.entries.push(Entry { href, path, is_folder, bytes: line.size, attributes, tag: line.etag });
+        Ok(false)
+    }
+}
+
+/// A path in an address as one here: parts that are names, and nothing that leads out.
+fn local(href: &str) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in href.split('/') {
+        let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
+        if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+            return None;
+        }
+        path.push(OsStr::from_bytes(&name));
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_lists_stays_in_its_folder() {
+        for (href, path) in
+            [("a/b%20c", "a/b c"), ("%2e%2ehidden", "..hidden"), ("caf%C3%A9", "café"), ("a%0Ab", "a\nb")]
+        {
+            assert_eq!(local(href), Some(PathBuf::from(path)));
+        }
+        for href in ["", "/etc/passwd", "..", "a/../b", "%2e%2e/x", "a//b", "a%2Fb", "%2Fetc", "a%00b", ".", "a/"] {
+            assert_eq!(local(href), None, "{href:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_is_refused() {
+        let mut listing = Listing::default();
+        for line in [
+            "",
+            "7",
+            "{}",
+            r#"{"kind":"file","size":1}"#,
+            r#"{"href":"../x","kind":"file"}"#,
+            r#"{"href":"x","size":-1}"#,
+        ] {
+            assert!(listing.take(line.as_bytes()).is_err(), "{line}");
+        }
+        let line =
+            r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","mode":"0640","etag":"\"t\"","new":1}"#;
+        assert_eq!(listing.take(line.as_bytes()), Ok(false));
+        assert_eq!(listing.take(br#"{"end":true,"entries":1,"left_out":["y"]}"#), Ok(true));
+        let entry = &listing.entries[0];
+        assert_eq!((entry.bytes, entry.attributes.mode, entry.is_folder), (9, Some(0o640), false));
+        assert_eq!(listing.left_out, ["y"]);
+    }
+}

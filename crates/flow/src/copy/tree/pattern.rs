@@ -1,0 +1,54 @@
+//! Names with `*` and `?`.
+
+/// Whether a text has what stands for others.
+pub(super) fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
+/// Whether `name` is one that `pattern` stands for: `*` for any characters, also none, `?` for one. A name that begins with a dot is
+/// only meant by a pattern that does.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut at, mut of) = (0, 0);
+    // Where the last star was, and how far what it stands for went.
+    let mut star = None;
+    while at < name.len() {
+        match pattern.get(of) {
+            Some('*') => {
+                star = Some((of, at));
+                of += 1;
+            }
+            Some(one) if *one == '?' || *one == name[at] => (at, of) = (at + 1, of + 1),
+            _ => match star {
+                Some((begun, until)) => {
+                    star = Some((begun, until + 1));
+                    (at, of) = (until + 1, begun + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[of..].iter().all(|one| *one == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn stars_stand_for_anything_and_question_marks_for_one() {
+        for (pattern, name) in
+            [("*", "a"), ("*.jpg", "a.b.jpg"), ("a?c", "aéc"), ("a*b*c", "a-b-b-c"), ("**", ""), (".*", ".x")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("*.jpg", "a.jpeg"), ("a?c", "ac"), ("", "a"), ("*", ".hidden"), ("a*b", "a"), ("?", "")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A file of which nobody knows how long it is before it ends: one stream, from the beginning, every time.
+
+use super::client::{Client, Reply};
+use super::error::Trouble;
+use super::finish::finish;
+use super::http::answer::{Asked, MAX_LENGTH};
+use super::http::{Body, Framing, fault};
+use super::job::Found;
+use super::lane::backoff;
+use super::options::buffers;
+use super::shared::State;
+use super::{Copy, Error, Event, Outcome, Progress};
+use crate::file::Sink;
+use crate::group::GROUP_BYTES;
+use ring::digest::{Context, SHA256};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Between two tellings of where it is.
+const TELL: Duration = Duration::from_millis(100);
+
+/// What has come of such a file.
+struct Stream {
+    blake3: blake3::Hasher,
+    sha256: Context,
+    bytes: u64,
+}
+
+/// Receives the file whose first answer is in `found`.
+pub(super) fn run(
+    copy: &Copy,
+    client: &Client,
+    found: Found,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<Outcome, Trouble> {
+    let Found { source, attributes, reply, has_body } = found;
+    let nowhere = copy.is_for_nowhere();
+    let mut sink = if nowhere {
+        Sink::discard(copy.target(), None, buffers(1))
+    } else {
+        copy.place.discard().map_err(Error::from)?;
+        Sink::open(copy.place.part(), None, buffers(1))?
+    };
+    tell(&Event::Opened {
+        source: source.address.to_string(),
+        target: copy.target().to_owned(),
+        length: None,
+        verified: false,
+        resumed: 0,
+        streams: 1,
+        written: sink.describe().to_owned(),
+    });
+    tell(&Event::Note("the server does not say how long the file is: an interruption will cost all of it".to_owned()));
+    if matches!(reply.start.framing, Framing::Close) {
+        tell(&Event::Note("nor does it mark its end: that it is whole cannot be known without a sum".to_owned()));
+    }
+    let mut reply = Some(reply).filter(|_| has_body);
+    let mut retries = 0;
+    let received = loop {
+        let attempt = match reply.take() {
+            Some(reply) => Ok(reply),
+            None => {
+                client.ask(&source.address, &Asked { verified: Some(false), ..Asked::default() }, None, &copy.cancel)
+            }
+        };
+        let trouble = match attempt
+            .and_then(|reply| receive(copy, &source.address.to_string(), reply, &mut sink, retries, tell))
+        {
+            Ok(received) => break Ok(received),
+            Err(trouble) => trouble,
+        };
+        let (why, pause) = match trouble {
+            Trouble::Passing(why, pause) => (why, pause),
+            Trouble::Nobody(why) => (why, None),
+            other => break Err(other),
+        };
+        retries += 1;
+        if retries > u64::from(copy.options.retries) {
+            break Err(Error::Unreachable { source_name: source.address.to_string(), why }.into());
+        }
+        let pause = pause.unwrap_or_else(|| backoff(u32::try_from(retries).unwrap_or(u32::MAX)));
+        tell(&Event::Retry { why, pause });
+        if copy.cancel.wait(pause) {
+            break Err(Error::Cancelled.into());
+        }
+    };
+    let whole = received.and_then(|stream| {
+        let sha256 = stream.sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let blake3 = *stream.blake3.finalize().as_bytes();
+        copy.options.sums.hold(&source.address.to_string(), &blake3, Some(&sha256))?;
+        Ok((stream.bytes, blake3))
+    });
+    let (length, blake3) = match whole {
+        Ok(whole) => whole,
+        Err(trouble) => {
+            if !nowhere {
+                let _ = copy.place.discard(); // of no use for the next attempt
+            }
+            return Err(trouble);
+        }
+    };
+    let mut state = State { sink, journal: None, values: BTreeMap::new(), journal_failed: None };
+    finish(copy, &mut state, length, attributes, tell).inspect_err(|_| {
+        if !nowhere {
+            let _ = copy.place.discard(); // as above; the error is told
+        }
+    })?;
+    let progress = Progress { done: length, received: length, length: Some(length), retries, ..Progress::default() };
+    let (target, verified) = (copy.target().to_owned(), copy.options.sums.any());
+    Ok(Outcome { target, length, blake3: Some(blake3), verified, unchanged: false, progress, time: Duration::ZERO })
+}
+
+fn receive(
+    copy: &Copy,
+    source_name: &str,
+    reply: Reply,
+    sink: &mut Sink,
+    retries: u64,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<Stream, Trouble> {
+    let Reply { mut wire, start, .. } = reply;
+    let mut body = Body::new(&mut wire, start.framing);
+    let mut stream = Stream { blake3: blake3::Hasher::new(), sha256: Context::new(&SHA256), bytes: 0 };
+    let mut told = Instant::now();
+    for group in 0.. {
+        let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };
+        let count = body.fill(&mut buffer).map_err(|error| fault(source_name, error))?;
+        if count > 0 {
+            stream.blake3.update(&buffer[..count]);
+            if copy.options.sums.sha256.is_some() {
+                stream.sha256.update(&buffer[..count]);
+            }
+            stream.bytes += count as u64;
+        }
+        if count == 0 {
+            sink.recycle(buffer);
+        } else {
+            sink.write(group, buffer, count)?;
+        }
+        if (count as u64) < GROUP_BYTES {
+            break;
+        }
+        if stream.bytes > MAX_LENGTH {
+            return Err(
+                Error::Protocol { source_name: source_name.to_owned(), why: "sends without end".to_owned() }.into()
+            );
+        }
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            let (done, received) = (stream.bytes, stream.bytes);
+            tell(&Event::Progress(Progress { done, received, retries, ..Progress::default() }));
+        }
+    }
+    sink.take_durable();
+    Ok(stream)
+}

@@ -1,0 +1,10 @@
+//! Files at the ends of a transfer: read and written past the page cache, as many bytes at a time as a group has.
+
+mod place;
+mod sink;
+pub mod source;
+
+pub(crate) use place::umask;
+pub use place::{Attributes, Place, PlaceError, sync_directory};
+pub use sink::{MAX_BUFFERS, Sink, SinkError};
+pub use source::{Source, SourceError};

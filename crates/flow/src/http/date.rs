@@ -1,0 +1,78 @@
+//! Dates, as HTTP writes them, and times to the nanosecond, as our own fields do.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment in seconds and nanoseconds since 1970, as files have it. Nanoseconds count forwards, also before 1970.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Moment {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds after those, less than 1,000,000,000.
+    pub nanoseconds: u32,
+}
+
+impl Moment {
+    /// As a date of HTTP, which knows whole seconds, and no year before 1970.
+    #[must_use]
+    pub fn http(self) -> String {
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(self.seconds.clamp(0, LAST).unsigned_abs()))
+    }
+
+    /// A date of HTTP, in any of its three forms.
+    #[must_use]
+    pub fn parse_http(text: &str) -> Option<Self> {
+        let since = httpdate::parse_http_date(text.trim()).ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Self { seconds: i64::try_from(since.as_secs()).ok()?, nanoseconds: 0 })
+    }
+}
+
+/// The last second that a date of HTTP can tell: the end of the year 9999.
+const LAST: i64 = 253_402_300_799;
+
+impl std::fmt::Display for Moment {
+    /// `SECONDS.NNNNNNNNN`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
+    }
+}
+
+impl std::str::FromStr for Moment {
+    type Err = NoMoment;
+
+    fn from_str(text: &str) -> Result<Self, NoMoment> {
+        let (seconds, nanoseconds) = text.split_once('.').ok_or(NoMoment)?;
+        if nanoseconds.len() != 9 || !nanoseconds.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(NoMoment);
+        }
+        let seconds = seconds.parse().map_err(|_| NoMoment)?;
+        Ok(Self { seconds, nanoseconds: nanoseconds.parse().map_err(|_| NoMoment)? })
+    }
+}
+
+/// What should be a time is none: `SECONDS.NNNNNNNNN` is wanted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not a time: SECONDS.NNNNNNNNN since 1970 is wanted")]
+pub struct NoMoment;
+
+/// Now, as a date of HTTP.
+#[must_use]
+pub fn now() -> String {
+    httpdate::fmt_http_date(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_written() {
+        for moment in [(0, 0), (1_700_000_000, 1), (-1, 999_999_999), (i64::MAX, 999_999_999), (i64::MIN, 0)] {
+            let moment = Moment { seconds: moment.0, nanoseconds: moment.1 };
+            assert_eq!(moment.to_string().parse(), Ok(moment));
+            assert!(Moment::parse_http(&moment.http()).is_some(), "{}", moment.http());
+        }
+        for text in ["", "1", "1.", "1.5", "1.0000000000", "1.+00000000", "x.000000000"] {
+            assert_eq!(text.parse::<Moment>(), Err(NoMoment), "{text}");
+        }
+    }
+}

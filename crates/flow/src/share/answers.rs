@@ -1,0 +1,211 @@
+//! What is answered to a request: what its target leads to, and in which form.
+
+use super::Shared;
+use super::access::{COOKIE, Proof, Tokens};
+use super::decide::{Body, Decision, decide, finish, text};
+use super::listing::{Entry, list};
+use super::page::{FILE_POLICY, PARTS, POLICY, page};
+use super::root::{Found, Lost, RESERVED};
+use super::version::Version;
+use crate::http::answer::Head;
+use crate::http::request::{Method, Request};
+use crate::http::target::{Target, encode};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+/// What is done here.
+pub(super) const ALLOWED: &str = "GET, HEAD, OPTIONS";
+
+/// What is sent for a target.
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    pub(super) content: Content,
+}
+
+/// What a body is made of.
+pub(super) enum Content {
+    /// What the decision says.
+    Own,
+    /// Parts of a file, with its path below the root.
+    File(File, Version, PathBuf),
+    /// The entries of a directory, a line each.
+    Lines(Lines),
+}
+
+/// A directory that is listed line by line.
+pub(super) struct Lines {
+    pub(super) directory: File,
+    pub(super) names: Vec<OsString>,
+    pub(super) recursive: bool,
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, content: Content::Own }
+    }
+}
+
+/// The forms of a listing.
+enum Form {
+    Page,
+    Json,
+    Lines,
+}
+
+impl Shared {
+    /// The answer to a request.
+    pub(super) fn find(&self, request: &Request) -> Answer {
+        let Some(proof) = self.tokens.check(request) else {
+            let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
+            return text(request, head, "a token is wanted\n").into();
+        };
+        let Some(target) = &request.target else { return options().into() };
+        match request.method {
+            Method::Options => options().into(),
+            Method::Put => text(request, Head::new(405).field("Allow", ALLOWED), "files are only given here\n").into(),
+            Method::Get | Method::Head => self.get(request, target, proof),
+        }
+    }
+
+    fn get(&self, request: &Request, target: &Target, proof: Proof) -> Answer {
+        let names = target.names();
+        if names.first().is_some_and(|name| name == RESERVED) {
+            return self.own(request, target);
+        }
+        match self.root.find(names) {
+            Ok(Found::File(..)) if target.has_slash() => refuse(request, 404, "that is a file, not a directory"),
+            Ok(Found::File(file, metadata)) => {
+                let version = Version::of(&metadata);
+                let name = names.last().map(|name| &name[..]).unwrap_or_default();
+                let save_as = target.parameter("download").map(|_| encode(name));
+                let mut decision = decide(request, &version, content_type(name), save_as.as_deref());
+                decision.head = decision.head.field("Content-Security-Policy", FILE_POLICY);
+                Answer { decision, content: Content::File(file, version, target.path()) }
+            }
+            Ok(Found::Directory(..)) if !target.has_slash() => {
+                // So that relative links lead into it.
+                let query = if target.query().is_empty() { String::new() } else { format!("?{}", target.query()) };
+                let head = Head::new(301).field("Location", format_args!("{}/{query}", target.encoded()));
+                text(request, head, "that is a directory\n").into()
+            }
+            Ok(Found::Directory(directory, _)) => self.directory(request, target, directory, proof),
+            Err(Lost::Missing) => refuse(request, 404, "there is no such file"),
+            Err(Lost::Forbidden) => refuse(request, 403, "the server may not read that"),
+            Err(Lost::Busy) => text(request, Head::new(503).field("Retry-After", 1), "try again soon\n").into(),
+            Err(Lost::Io(error)) => refuse(request, 500, &error.to_string()),
+        }
+    }
+
+    fn directory(&self, request: &Request, target: &Target, directory: File, proof: Proof) -> Answer {
+        let form = match target.parameter("format").as_deref() {
+            Some("json") => Form::Json,
+            Some("jsonl") => Form::Lines,
+            Some("html") => Form::Page,
+            Some(_) => return refuse(request, 400, "format: html, json or jsonl"),
+            None if request.accepts("application/json") => Form::Json,
+            None if request.accepts("application/jsonl") => Form::Lines,
+            None => Form::Page,
+        };
+        if matches!(form, Form::Page) && proof == Proof::Address {
+            return self.token_to_cookie(request, target);
+        }
+        let head = Head::new(200).field("Vary", "Accept").field("Cache-Control", "no-cache");
+        if matches!(form, Form::Lines) {
+            let recursive = target.parameter("recursive").is_some_and(|value| value != "0");
+            let head = head.field("Content-Type", "application/jsonl");
+            let head = if request.old { head } else { head.field("Transfer-Encoding", "chunked") };
+            let names = target.names().to_vec();
+            let body = if request.method == Method::Head { Body::Empty } else { Body::Lines };
+            return Answer {
+                decision: Decision { head, body },
+                content: Content::Lines(Lines { directory, names, recursive }),
+            };
+        }
+        let listing = match list(&self.root, target.names(), &directory) {
+            Ok(listing) => listing,
+            Err(error) => return refuse(request, 500, &format!("the directory cannot be read: {error}")),
+        };
+        let (head, body) = match form {
+            Form::Json => (
+                head.field("Content-Type", "application/json"),
+                serde_json::to_vec(&listing).expect("texts and numbers"),
+            ),
+            Form::Page | Form::Lines => {
+                let host = request.field("host").filter(|host| !host.is_empty());
+                let host = host.unwrap_or_else(|| "localhost".into());
+                (with_policy(head), page(&listing, target, &host, self.tls.is_some()).into_bytes())
+            }
+        };
+        finish(request, head, Body::Text(body)).into()
+    }
+
+    /// Takes the token out of a browser's address, where its history and others would see it, into a cookie.
+    fn token_to_cookie(&self, request: &Request, target: &Target) -> Answer {
+        let token = target.parameter("token").unwrap_or_default();
+        let secure = if self.tls.is_some() { "; Secure" } else { "" };
+        let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict{secure}", Tokens::cookie(&token));
+        let path = target.encoded();
+        let slash = if path.ends_with('/') { "" } else { "/" };
+        let head = Head::new(303).field("Location", format_args!("{path}{slash}")).field("Set-Cookie", cookie);
+        text(request, head.field("Cache-Control", "no-store"), "the token is known now\n").into()
+    }
+
+    /// What is the server's own.
+    fn own(&self, request: &Request, target: &Target) -> Answer {
+        let [_, name] = target.names() else { return refuse(request, 404, "there is no such file") };
+        if name == "transfers" {
+            let (live, past) = self.transfers.snapshot();
+            let body = json!({ "live": live, "past": past }).to_string().into_bytes();
+            let head = Head::new(200).field("Content-Type", "application/json").field("Cache-Control", "no-store");
+            return finish(request, head, Body::Text(body)).into();
+        }
+        match PARTS.iter().find(|(part, ..)| name == part) {
+            Some((_, kind, content)) => {
+                let head = Head::new(200).field("Content-Type", kind).field("Cache-Control", "no-cache");
+                finish(request, head, Body::Text(content.as_bytes().to_vec())).into()
+            }
+            None => refuse(request, 404, "there is no such file"),
+        }
+    }
+
+    /// Writes a directory's lines, and at the end one that says that it is the end.
+    pub(super) fn write_lines(&self, lines: &Lines, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut put = |entry: &Entry| {
+            serde_json::to_writer(&mut *out, entry)?;
+            out.write_all(b"\n")
+        };
+        let (entries, left_out) = match lines.recursive {
+            true => super::listing::walk(&self.root, &lines.names, &lines.directory, &mut put)?,
+            false => {
+                let listing = list(&self.root, &lines.names, &lines.directory)?;
+                listing.entries.iter().try_for_each(&mut put)?;
+                let left_out = listing.truncated.then(|| "there are more entries".to_owned());
+                (listing.entries.len() as u64, left_out.into_iter().collect())
+            }
+        };
+        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": left_out }))
+    }
+}
+
+fn with_policy(head: Head) -> Head {
+    head.field("Content-Type", "text/html; charset=utf-8")
+        .field("Content-Security-Policy", POLICY)
+        .field("Referrer-Policy", "no-referrer")
+}
+
+fn refuse(request: &Request, status: u16, what: &str) -> Answer {
+    text(request, Head::new(status), &format!("{what}\n")).into()
+}
+
+fn options() -> Decision {
+    Decision { head: Head::new(204).field("Allow", ALLOWED), body: Body::Empty }
+}
+
+/// The content type that a file's name promises; `nosniff` holds browsers to it.
+fn content_type(name: &OsStr) -> &'static str {
+    let extension = std::path::Path::new(name).extension().and_then(OsStr::to_str).unwrap_or("");
+    mime_guess::from_ext(extension).first_raw().unwrap_or("application/octet-stream")
+}

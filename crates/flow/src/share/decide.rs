@@ -1,0 +1,147 @@
+//! What is sent for a file: a pure function of the request and the file's version.
+
+use super::version::Version;
+use crate::group::{GROUP_BYTES, VERIFIED, verified_length};
+use crate::http::answer::Head;
+use crate::http::condition::{self, Verdict};
+use crate::http::range::{Asked, asked};
+use crate::http::request::{Method, Request};
+use crate::http::{LENGTH, MODE, MTIME};
+use std::ops::Range;
+
+/// A head, and what follows it.
+#[derive(Debug)]
+pub struct Decision {
+    /// Everything but its last line.
+    pub head: Head,
+    /// What follows.
+    pub body: Body,
+}
+
+/// What follows a head.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// A text of ours.
+    Text(Vec<u8>),
+    /// The entries of a directory, a line each, whose length nobody knows beforehand.
+    Lines,
+    /// A part of the file.
+    Part(Range<u64>),
+    /// A part of the file in verified form: it begins a group, and ends one or the file.
+    Verified(Range<u64>),
+    /// Parts of the file, each behind a head of its own, and an end (`multipart/byteranges`).
+    Parts(Vec<(Vec<u8>, Range<u64>)>, Vec<u8>),
+}
+
+impl Body {
+    /// Bytes; of lines none are known.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Empty | Self::Lines => 0,
+            Self::Text(text) => text.len() as u64,
+            Self::Part(part) => part.end - part.start,
+            Self::Verified(part) => verified_length(part),
+            Self::Parts(parts, end) => {
+                let parts = parts.iter().map(|(head, part)| head.len() as u64 + (part.end - part.start));
+                parts.sum::<u64>() + end.len() as u64
+            }
+        }
+    }
+}
+
+/// Decides on a GET or HEAD for a file of content type `kind`, which is offered as a download under the name `save_as` if there is one.
+#[must_use]
+pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<&str>) -> Decision {
+    let (tag, size) = (version.tag(), version.size);
+    let common = |status| {
+        let head = Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
+        // Both forms have one tag: it says which version of the file, and `Vary` keeps them apart.
+        head.field("Accept-Ranges", "bytes").field("Vary", "Accept").field("Cache-Control", "no-cache, no-transform")
+    };
+    let verdict = condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
+    // Ranges are for GET alone.
+    let range = request.field("range").filter(|_| verdict == Verdict::Go && request.method == Method::Get);
+    match verdict {
+        Verdict::NotModified => return Decision { head: common(304), body: Body::Empty },
+        Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
+        Verdict::Go | Verdict::Whole => {}
+    }
+    let verified = request.accepts(VERIFIED);
+    let asked = range.map_or(Asked::Whole, |range| asked(&range, size));
+    let (head, body) = match asked {
+        Asked::Nothing => {
+            let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
+            return text(request, head, &format!("the file has {size} bytes\n"));
+        }
+        Asked::Parts(parts) => match &parts[..] {
+            [part] if verified && !(is_edge(part.start, size) && is_edge(part.end, size)) => {
+                let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
+                let what = format!("in verified form a range begins and ends with a group of {GROUP_BYTES} bytes\n");
+                return text(request, head, &what);
+            }
+            [part] => {
+                let head = common(206).field("Content-Range", content_range(part, size));
+                (head, if verified { Body::Verified(part.clone()) } else { Body::Part(part.clone()) })
+            }
+            _ if verified => (common(200), Body::Verified(0..size)),
+            parts => {
+                let (boundary, body) = in_parts(parts, &tag, kind, size);
+                let head = common(206).field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+                return finish(request, head, body);
+            }
+        },
+        Asked::Whole if verified => (common(200), Body::Verified(0..size)),
+        Asked::Whole => (common(200), Body::Part(0..size)),
+    };
+    let head = match &body {
+        Body::Verified(_) => {
+            let head = head.field("Content-Type", VERIFIED).field(LENGTH, size);
+            head.field(MODE, format_args!("{:04o}", version.mode)).field(MTIME, version.modified)
+        }
+        _ => head.field("Content-Type", kind),
+    };
+    let head = match save_as {
+        Some(name) => head.field("Content-Disposition", format_args!("attachment; filename*=UTF-8''{name}")),
+        None => head,
+    };
+    finish(request, head, body)
+}
+
+/// An answer of a few words of ours.
+#[must_use]
+pub fn text(request: &Request, head: Head, text: &str) -> Decision {
+    let head = head.field("Content-Type", "text/plain; charset=utf-8");
+    finish(request, head, Body::Text(text.as_bytes().to_vec()))
+}
+
+/// Adds the length; a HEAD gets no body.
+#[must_use]
+pub fn finish(request: &Request, head: Head, body: Body) -> Decision {
+    let head = head.field("Content-Length", body.length());
+    Decision { head, body: if request.method == Method::Head { Body::Empty } else { body } }
+}
+
+/// Whether a group begins or ends at `at` in a file of `size` bytes.
+fn is_edge(at: u64, size: u64) -> bool {
+    at.is_multiple_of(GROUP_BYTES) || at == size
+}
+
+fn content_range(part: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", part.start, part.end - 1)
+}
+
+/// A boundary that no content knows of, and the parts with it.
+fn in_parts(parts: &[Range<u64>], tag: &str, kind: &str, size: u64) -> (String, Body) {
+    let boundary = blake3::keyed_hash(blake3::hash(tag.as_bytes()).as_bytes(), format!("{parts:?}").as_bytes());
+    let boundary = boundary.to_hex()[..32].to_owned();
+    let head = |part: &Range<u64>| {
+        let range = content_range(part, size);
+        format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n").into_bytes()
+    };
+    let parts = parts.iter().map(|part| (head(part), part.clone())).collect();
+    let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+    (boundary, Body::Parts(parts, end))
+}

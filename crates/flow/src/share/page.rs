@@ -1,0 +1,184 @@
+//! A directory as a page for people: its entries, each by a plain link and by the accelerated way, and what is being sent.
+
+use super::listing::{Entry, Kind, Listing};
+use crate::http::date::Moment;
+use crate::http::target::Target;
+use percent_encoding::percent_decode_str;
+use std::fmt::Write as _;
+
+/// Most entries of a page: browsers suffer from more, and the page says where all of them are.
+pub const MAX_ROWS: usize = 5_000;
+
+/// What a page may do: run our script, which may ask us; no text in it can become code.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+                          form-action 'none'; frame-ancestors 'none'";
+
+/// What a file that a browser shows may do: be itself, apart from all that else is here.
+pub const FILE_POLICY: &str = "sandbox allow-scripts";
+
+/// What pages are made with: path below the reserved name, content type, content.
+pub const PARTS: [(&str, &str, &str); 2] = [
+    ("live.js", "text/javascript; charset=utf-8", include_str!("page/live.js")),
+    ("style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
+];
+
+/// By what entries are ordered; directories come first in any case.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Order {
+    Name,
+    Size,
+    Time,
+}
+
+/// The page of a directory, whose server is known as `host`.
+#[must_use]
+pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool) -> String {
+    let order = match target.parameter("sort").as_deref() {
+        Some("size") => Order::Size,
+        Some("time") => Order::Time,
+        _ => Order::Name,
+    };
+    let down = target.parameter("order").as_deref() == Some("desc");
+    let mut entries: Vec<&Entry> = listing.entries.iter().collect();
+    match order {
+        Order::Name => {}
+        Order::Size => entries.sort_by_key(|entry| entry.size),
+        Order::Time => entries.sort_by_key(|entry| entry.seconds),
+    }
+    if down {
+        entries.reverse();
+    }
+    entries.sort_by_key(|entry| entry.kind);
+    let title = percent_decode_str(&listing.path).decode_utf8_lossy();
+    let scheme = if tls { "sprats" } else { "sprat" };
+    let mut page = String::new();
+    let mut put = |text: std::fmt::Arguments<'_>| page.write_fmt(text).expect("a string takes all");
+    put(format_args!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"stylesheet\" href=\"/.sprat/style.css\">\
+         <script src=\"/.sprat/live.js\" defer></script></head>\n<body><h1>{}</h1>\n<table><thead><tr>",
+        escape(&title),
+        trail(&listing.path)
+    ));
+    for (title, word, one, kind) in [
+        ("Name", "name", Order::Name, ""),
+        ("Size", "size", Order::Size, " class=\"number\""),
+        ("Modified", "time", Order::Time, ""),
+    ] {
+        let (other, mark) = match (one == order, down) {
+            (true, false) => ("desc", " \u{2191}"),
+            (true, true) => ("asc", " \u{2193}"),
+            (false, _) => ("asc", ""),
+        };
+        put(format_args!("<th{kind}><a href=\"?sort={word}&amp;order={other}\">{title}</a>{mark}</th>"));
+    }
+    put(format_args!("<th>Accelerated</th></tr></thead>\n<tbody>\n"));
+    for entry in entries.iter().take(MAX_ROWS) {
+        let (slash, size) = match entry.kind {
+            Kind::Directory => ("/", String::new()),
+            Kind::File => ("", human(entry.size)),
+        };
+        let address = escape(&format!("{scheme}://{host}{}{}", listing.path, entry.href));
+        let recursive = if entry.kind == Kind::Directory { "-r " } else { "" };
+        put(format_args!(
+            "<tr><td class=\"name\"><a href=\"./{}\">{}{slash}</a></td><td class=\"number\">{size}</td><td class=\"soft\">{}</td>\
+             <td><a href=\"{address}\">sprat</a> <code>sprat cp {recursive}'{address}' .</code></td></tr>\n",
+            escape(&entry.href),
+            escape(&entry.name),
+            date(entry.seconds),
+        ));
+    }
+    put(format_args!("</tbody></table>\n"));
+    if entries.len() > MAX_ROWS || listing.truncated {
+        put(format_args!(
+            "<p class=\"soft\">These are the first {MAX_ROWS}. <a href=\"?format=jsonl\">All of them, a line of JSON each</a></p>\n"
+        ));
+    }
+    put(format_args!(
+        "<section id=\"transfers\" hidden><h2>Transfers</h2><table><thead><tr><th>File</th><th>To</th><th class=\"number\">Sent</th>\
+         <th class=\"number\">Rate</th><th>Over time</th><th></th></tr></thead><tbody></tbody></table></section>\n</body></html>\n"
+    ));
+    page
+}
+
+/// The path as links to each directory above.
+fn trail(path: &str) -> String {
+    let mut trail = "<a href=\"/\">/</a>".to_owned();
+    let mut so_far = "/".to_owned();
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        so_far = format!("{so_far}{name}/");
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        write!(trail, "<a href=\"{}\">{}/</a>", escape(&so_far), escape(&name)).expect("a string takes all");
+    }
+    trail
+}
+
+/// A text that is nothing but text, in HTML and in its attributes; what would turn it about on the screen is taken out.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
+            char if char.is_control() => escaped.push('\u{fffd}'),
+            char => escaped.push(char),
+        }
+    }
+    escaped
+}
+
+/// A number of bytes as people say it.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"].into_iter();
+    let mut unit = units.next().unwrap_or("B");
+    while value >= 999.5 {
+        let Some(next) = units.next() else { break };
+        value /= 1e3;
+        unit = next;
+    }
+    match value {
+        _ if unit == "B" => format!("{bytes} B"),
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// A date as `22 Nov 2026 08:00:00`.
+fn date(seconds: i64) -> String {
+    let text = Moment { seconds, nanoseconds: 0 }.http();
+    text.get(5..25).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (999_949, "1.00 MB"),
+            (12_345_678, "12.3 MB"),
+            (123_456_789_000, "123 GB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(human(bytes), text);
+        }
+        assert_eq!(date(1_700_000_000), "14 Nov 2023 22:13:20");
+    }
+
+    #[test]
+    fn no_text_becomes_a_mark() {
+        assert_eq!(escape("<a href='x\"&\n\u{202e}"), "&lt;a href=&#39;x&quot;&amp;\u{fffd}\u{fffd}");
+    }
+}

@@ -1,0 +1,187 @@
+//! The shared directory: what a request's path leads to, and that it leads nowhere else.
+//!
+//! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are followed as long as they stay
+//! inside, however files are moved about meanwhile. A kernel without that call opens name by name, and follows none.
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// How often a path is tried again that changed while it was resolved.
+const TRIES: usize = 16;
+
+/// The first name of paths that are the server's own.
+pub const RESERVED: &str = ".sprat";
+
+/// A directory that is shared.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    path: PathBuf,
+    hidden: bool,
+    /// There is no `openat2`.
+    by_name: bool,
+}
+
+/// What is there.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file, open for reading.
+    File(File, Metadata),
+    /// A directory, open for reading.
+    Directory(File, Metadata),
+}
+
+/// Why there is nothing.
+#[derive(Debug)]
+pub enum Lost {
+    /// No file or directory of that name, or one that is not shown.
+    Missing,
+    /// The operating system does not let us.
+    Forbidden,
+    /// It changes faster than we can look, or we have too many files open.
+    Busy,
+    /// The operating system's error.
+    Io(io::Error),
+}
+
+impl Root {
+    /// Shares `path`. `hidden`: also what has a name that begins with a dot.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be read.
+    pub fn open(path: &Path, hidden: bool) -> io::Result<Self> {
+        let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let tried = rustix::fs::openat2(&directory, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), RESOLVE);
+        let path = path.canonicalize()?;
+        Ok(Self { directory, path, hidden, by_name: tried.is_err() })
+    }
+
+    /// The directory's path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a name is shown at all.
+    #[must_use]
+    pub fn shows(&self, name: &std::ffi::OsStr) -> bool {
+        self.hidden || !name.as_bytes().starts_with(b".")
+    }
+
+    /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub fn find(&self, names: &[OsString]) -> Result<Found, Lost> {
+        if names.iter().any(|name| !self.shows(name)) || names.first().is_some_and(|name| name == RESERVED) {
+            return Err(Lost::Missing);
+        }
+        // First without opening it: to open a device or a pipe may do something.
+        let seen = File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(Lost::Io)?;
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags = match seen.file_type() {
+            kind if kind.is_file() => flags,
+            kind if kind.is_dir() => flags | OFlags::DIRECTORY,
+            _ => return Err(Lost::Missing),
+        };
+        let file = File::from(self.resolve(names, flags)?);
+        let found = file.metadata().map_err(Lost::Io)?;
+        let kind = found.file_type();
+        match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
+            true if kind.is_dir() => Ok(Found::Directory(file, found)),
+            true if kind.is_file() => Ok(Found::File(file, found)),
+            // Something else has come to its place.
+            _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => Err(Lost::Missing),
+            _ => Err(Lost::Busy),
+        }
+    }
+
+    fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, Lost> {
+        for _ in 0..TRIES {
+            let result = if self.by_name { self.walk(names, flags) } else { self.beneath(names, flags) };
+            match result {
+                Ok(found) => return Ok(found),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::ACCESS | Errno::PERM) => return Err(Lost::Forbidden),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Lost::Busy),
+                // Nothing there, or a way out.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO) => {
+                    return Err(Lost::Missing);
+                }
+                Err(errno) => return Err(Lost::Io(errno.into())),
+            }
+        }
+        Err(Lost::Busy)
+    }
+
+    fn beneath(&self, names: &[OsString], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = if names.is_empty() { PathBuf::from(".") } else { names.iter().collect() };
+        rustix::fs::openat2(&self.directory, path, flags | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
+    }
+
+    fn walk(&self, names: &[OsString], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let Some((last, before)) = names.split_last() else {
+            return rustix::fs::openat(&self.directory, ".", flags | OFlags::CLOEXEC, Mode::empty());
+        };
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = rustix::io::dup(&self.directory)?;
+        for name in before {
+            at = rustix::fs::openat(&at, name, step, Mode::empty())?;
+        }
+        rustix::fs::openat(&at, last, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    }
+}
+
+const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Both ways, in a directory beside which there is something that nobody may see.
+    #[test]
+    fn nothing_outside_is_found() {
+        let outside = tempfile::tempdir().expect("a directory");
+        std::fs::write(outside.path().join("secret"), "x").expect("a file");
+        let inside = outside.path().join("inside");
+        std::fs::create_dir_all(inside.join("sub")).expect("a directory");
+        std::fs::write(inside.join("sub/file"), "y").expect("a file");
+        std::fs::write(inside.join(".hidden"), "z").expect("a file");
+        symlink("../secret", inside.join("up")).expect("a link");
+        symlink("..", inside.join("parent")).expect("a link");
+        symlink(outside.path().join("secret"), inside.join("absolute")).expect("a link");
+        symlink("/proc/self/root", inside.join("magic")).expect("a link");
+        symlink("sub/file", inside.join("within")).expect("a link");
+        symlink("loop", inside.join("loop")).expect("a link");
+        rustix::fs::mkfifoat(rustix::fs::CWD, inside.join("pipe"), Mode::RUSR).expect("a pipe");
+        for (by_name, hidden) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut root = Root::open(&inside, hidden).expect("a root");
+            root.by_name |= by_name;
+            let find = |path: &str| {
+                let names: Vec<OsString> = path.split('/').map(OsString::from).collect();
+                root.find(&names)
+            };
+            for path in
+                ["up", "parent", "parent/secret", "absolute", "magic", "magic/etc", "loop", "pipe", "none", "sub/none"]
+            {
+                assert!(matches!(find(path), Err(Lost::Missing)), "{path}: {:?}", find(path));
+            }
+            assert!(matches!(find("sub/file/x"), Err(Lost::Missing)));
+            assert!(matches!(find("sub/file"), Ok(Found::File(_, meta)) if meta.len() == 1));
+            assert!(matches!(find("sub"), Ok(Found::Directory(..))));
+            assert!(matches!(root.find(&[]), Ok(Found::Directory(..))));
+            assert_eq!(find("within").is_ok(), !root.by_name, "only the kernel can follow a link safely");
+            assert_eq!(find(".hidden").is_ok(), hidden);
+            assert!(matches!(find(".sprat"), Err(Lost::Missing)));
+            assert!(matches!(find(&"a".repeat(300)), Err(Lost::Missing)));
+        }
+    }
+}

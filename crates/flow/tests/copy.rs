@@ -1,0 +1,243 @@
+//! Copies: from servers of ours and of others, whole, in parts, after interruptions.
+
+mod support;
+
+use sprat_flow::copy::{Error, Event, Sums};
+use std::fs;
+use std::time::{Duration, UNIX_EPOCH};
+use support::{Fault, Server, content, copy, names, options};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_file_arrives_as_it_is_in_either_form() {
+    for verified in [true, false] {
+        for bytes in [0, 1, 4095, 4096, MIB - 1, MIB, MIB + 1, 3 * MIB + 4097, 21 * MIB + 5] {
+            for streams in [1, 3] {
+                let content = content(bytes);
+                let server = Server::start(content.clone(), verified);
+                let directory = tempfile::tempdir().unwrap();
+                let (outcome, _) =
+                    copy(&server.url(), directory.path(), sprat_flow::copy::Options { streams, ..options() });
+                let outcome = outcome.unwrap();
+                assert_eq!(outcome.target, directory.path().join("file.bin"));
+                assert_eq!((outcome.verified, outcome.length), (verified, bytes as u64));
+                assert_eq!(outcome.blake3.unwrap(), *blake3::hash(&content).as_bytes());
+                assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B, {streams} streams");
+                assert_eq!(names(directory.path()), ["file.bin"], "nothing is left beside it");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_source_tells_of_a_file_is_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::start(content(10), true);
+    let when = UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
+    server.state.lock().unwrap().fields =
+        vec![("Sprat-Mode", "4751".to_owned()), ("Sprat-Mtime", "1600000000.123456789".to_owned())];
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("one");
+    copy(&server.url(), &target, options()).0.unwrap();
+    let plain = fs::metadata(&target).unwrap();
+    assert_eq!(plain.modified().unwrap(), when);
+    assert_eq!(plain.permissions().mode() & 0o7111, 0, "no right to run comes from outside unasked");
+    let target = directory.path().join("two");
+    let preserving = sprat_flow::copy::Options { preserve: true, ..options() };
+    copy(&server.url(), &target, preserving).0.unwrap();
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o751, "but never set-user-id");
+}
+
+#[test]
+fn a_file_that_is_there_stays() {
+    let server = Server::start(content(MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file.bin");
+    fs::write(&target, "mine").unwrap();
+    let (outcome, _) = copy(&server.url(), &target, options());
+    assert!(matches!(outcome, Err(Error::Place(_))), "{outcome:?}");
+    assert_eq!(fs::read(&target).unwrap(), b"mine");
+    let force = || sprat_flow::copy::Options { force: true, ..options() };
+    assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
+    assert_eq!(fs::read(&target).unwrap(), content(MIB));
+    assert_eq!(names(directory.path()), ["file.bin"]);
+    // As long and as old as the source: nothing to do.
+    server.state.lock().unwrap().fields = vec![("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned())];
+    assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
+    assert!(copy(&server.url(), &target, options()).0.unwrap().unchanged);
+}
+
+#[test]
+fn an_interruption_costs_what_was_not_durable_and_no_more() {
+    for verified in [true, false] {
+        for reset in [true, false] {
+            let bytes = 9 * MIB + 7;
+            let server = Server::start(content(bytes), verified);
+            let directory = tempfile::tempdir().unwrap();
+            let target = directory.path().join("file");
+            let cut = Fault::Cut { after: 5 * MIB, reset };
+            server.fault([cut]);
+            let impatient = sprat_flow::copy::Options { retries: 0, ..options() };
+            let (outcome, _) = copy(&server.url(), &target, impatient);
+            assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
+            assert!(!target.exists());
+            let before = server.sent();
+            let (outcome, events) = copy(&server.url(), &target, options());
+            assert_eq!(fs::read(&target).unwrap(), content(bytes), "{outcome:?}");
+            if !reset {
+                let resumed = events.iter().find_map(|event| match event {
+                    Event::Opened { resumed, .. } => Some(*resumed),
+                    _ => None,
+                });
+                assert_eq!(resumed, Some(4 * MIB as u64), "the groups that were whole");
+                assert!(server.sent() - before < 6 * MIB as u64, "{} B were sent again", server.sent() - before);
+            }
+            assert_eq!(names(directory.path()), ["file"]);
+        }
+    }
+}
+
+#[test]
+fn connections_that_break_are_made_again() {
+    for verified in [true, false] {
+        let bytes = 6 * MIB + 1;
+        let server = Server::start(content(bytes), verified);
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        server.fault([
+            Fault::Cut { after: 2 * MIB, reset: true },
+            Fault::Cut { after: 0, reset: false },
+            Fault::Cut { after: 30, reset: false },
+            Fault::Status(503, "Retry-After: 0\r\n"),
+            Fault::Stall(MIB + 100),
+        ]);
+        let (outcome, events) = copy(&server.url(), &target, options());
+        assert!(outcome.unwrap().progress.retries >= 5, "{events:?}");
+        assert_eq!(fs::read(&target).unwrap(), content(bytes));
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_one_group_fetched_again() {
+    let bytes = 5 * MIB + 77;
+    let server = Server::start(content(bytes), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    server.fault([Fault::Flip(3 * MIB as u64 + 5), Fault::Flip(3 * MIB as u64 + 6)]);
+    let (outcome, events) = copy(&server.url(), &target, options());
+    assert_eq!(outcome.unwrap().progress.wrong, 2);
+    assert_eq!(fs::read(&target).unwrap(), content(bytes));
+    let wrong = events.iter().filter(|event| matches!(event, Event::Wrong { offset, .. } if *offset == 3 * MIB as u64));
+    assert_eq!(wrong.count(), 2);
+    let ranges: Vec<_> = server.requests().iter().filter_map(|request| request.fields.get("range").cloned()).collect();
+    assert_eq!(ranges, vec![format!("bytes={}-{}", 3 * MIB, 4 * MIB - 1); 2]);
+}
+
+#[test]
+fn a_bit_that_is_flipped_every_time_is_named() {
+    let server = Server::start(content(2 * MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    server.fault(vec![Fault::Flip(MIB as u64 + 9); 10]);
+    let (outcome, _) = copy(&server.url(), &target, options());
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }) && error.to_string().contains("at 1048576"), "{error}");
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_source_that_changes_is_begun_anew_and_never_mixed() {
+    for verified in [true, false] {
+        let (old, new) = (content(4 * MIB), content(4 * MIB + 1));
+        let server = Server::start(old, verified);
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        server.fault([Fault::Cut { after: 2 * MIB + 500, reset: false }, Fault::Change(new.clone(), "\"two\"")]);
+        let (outcome, events) = copy(&server.url(), &target, options());
+        assert_eq!(outcome.unwrap().length, new.len() as u64);
+        assert!(events.iter().any(|event| matches!(event, Event::StartsOver { .. })), "it is said: {events:?}");
+        assert!(fs::read(&target).unwrap() == new);
+    }
+}
+
+#[test]
+fn what_is_left_of_another_state_is_not_used() {
+    let server = Server::start(content(4 * MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    server.fault([Fault::Cut { after: 3 * MIB, reset: false }]);
+    let impatient = sprat_flow::copy::Options { retries: 0, ..options() };
+    copy(&server.url(), &target, impatient).0.unwrap_err();
+    let mut other = content(4 * MIB);
+    other[0] ^= 1;
+    *server.state.lock().unwrap() =
+        support::State { content: other.clone(), tag: "\"2\"".to_owned(), verified: true, ..Default::default() };
+    let (outcome, events) = copy(&server.url(), &target, options());
+    outcome.unwrap();
+    assert!(events.iter().any(|event| matches!(event, Event::StartsOver { .. })), "it is said: {events:?}");
+    assert!(fs::read(&target).unwrap() == other);
+}
+
+#[test]
+fn sums_that_are_given_hold_or_nothing_is_kept() {
+    let bytes = 2 * MIB + 3;
+    let server = Server::start(content(bytes), false);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let blake3 = *blake3::hash(&content(bytes)).as_bytes();
+    let sha256: [u8; 32] = ring::digest::digest(&ring::digest::SHA256, &content(bytes)).as_ref().try_into().unwrap();
+    for fault in [Fault::None, Fault::Chunked(1000)] {
+        for (sums, right) in [
+            (Sums { blake3: Some(blake3), sha256: None }, true),
+            (Sums { blake3: Some(sha256), sha256: None }, false),
+            (Sums { blake3: None, sha256: Some(sha256) }, true),
+            (Sums { blake3: None, sha256: Some(blake3) }, false),
+        ] {
+            server.fault([fault.clone()]);
+            let (outcome, _) = copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
+            if right {
+                assert!(outcome.unwrap().verified);
+                fs::remove_file(&target).unwrap();
+            } else {
+                assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{outcome:?}");
+            }
+            assert_eq!(names(directory.path()), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_body_without_a_length_is_taken_whole_or_not() {
+    for fault in [Fault::Chunked(70_000), Fault::Chunked(1), Fault::NoLength] {
+        let bytes = if matches!(fault, Fault::Chunked(1)) { 10_000 } else { 2 * MIB + 17 };
+        let server = Server::start(content(bytes), false);
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        server.fault([fault]);
+        let (outcome, _) = copy(&server.url(), &target, options());
+        assert_eq!(outcome.unwrap().blake3.unwrap(), *blake3::hash(&content(bytes)).as_bytes());
+        assert_eq!(fs::read(&target).unwrap(), content(bytes));
+        assert_eq!(names(directory.path()), ["file"]);
+    }
+}
+
+#[test]
+fn stopping_keeps_what_is_there() {
+    let server = Server::start(content(6 * MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    server.fault([Fault::Stall(4 * MIB)]);
+    let patient = sprat_flow::copy::Options { patience: Duration::from_secs(60), ..options() };
+    let copying = sprat_flow::copy::Copy::new(&server.url(), &target, patient).unwrap();
+    let cancel = copying.cancel();
+    let stopped = copying.run(&mut |event| {
+        if matches!(event, Event::Progress(progress) if progress.done >= 3 * MIB as u64) {
+            cancel.ask();
+        }
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let (outcome, _) = copy(&server.url(), &target, options());
+    assert!(outcome.unwrap().progress.received <= 3 * MIB as u64);
+    assert_eq!(fs::read(&target).unwrap(), content(6 * MIB));
+}

@@ -1,0 +1,165 @@
+//! Interruptions from outside: kills at any time, full disks, places where nobody may write.
+#![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
+
+mod support;
+
+use nix::sched::{CloneFlags, unshare};
+use sprat_flow::copy::{Copy, Error, Options};
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{Fault, Server, content, copy, names, options, skip};
+
+const MIB: usize = 1 << 20;
+
+/// Set in the process that is to be killed: the source and the destination.
+const CHILD: &str = "SPRAT_TEST_COPY";
+
+/// How many processes are killed, if not as few as a test has time for.
+const KILLS: &str = "SPRAT_KILLS";
+
+#[test]
+fn a_process_that_is_to_be_killed() {
+    let Some(text) = std::env::var_os(CHILD) else { return };
+    let text = text.into_string().unwrap();
+    let words: Vec<_> = text.split(' ').collect();
+    let eager = Options {
+        sync_bytes: 2 << 20,
+        limit: Some(60_000_000),
+        streams: words[2].parse().unwrap(),
+        patience: Duration::from_secs(30),
+        ..options()
+    };
+    Copy::new(words[0], Path::new(words[1]), eager).unwrap().run(&mut |_| {}).unwrap();
+}
+
+#[test]
+fn killed_at_any_time_it_goes_on_to_the_exact_file() {
+    let kills: u64 = std::env::var(KILLS).map_or(6, |text| text.parse().unwrap());
+    let bytes = 24 * MIB + 999;
+    let (mut killed, mut whole, mut resumed) = (0, 0, 0);
+    for verified in [true, false].into_iter().cycle() {
+        let server = Server::start(content(bytes), verified);
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        let streams = 1 + whole % 2;
+        let durable = || {
+            let bytes = fs::read(directory.path().join("file.sprat-journal")).ok();
+            bytes.and_then(|bytes| sprat_flow::journal::parse(&bytes)).map_or(0, |parsed| parsed.groups.len())
+        };
+        while !target.exists() {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "a_process_that_is_to_be_killed"]);
+            child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
+            let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
+            // Some megabytes later, at whatever it is doing then.
+            let chance = RandomState::new().hash_one(killed);
+            let enough = durable() + usize::try_from(chance % 7).unwrap();
+            while durable() < enough && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_micros(chance / 7 % 30_000));
+            let ended = child.try_wait().unwrap().is_some();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            killed += u64::from(!ended);
+            resumed += durable();
+            if killed >= kills {
+                break;
+            }
+        }
+        if !target.exists() {
+            copy(&server.url(), &target, Options { patience: Duration::from_secs(30), ..options() }).0.unwrap();
+        }
+        assert!(fs::read(&target).unwrap() == content(bytes), "after {killed} kills");
+        assert_eq!(names(directory.path()), ["file"]);
+        whole += 1;
+        if killed >= kills {
+            break;
+        }
+    }
+    assert!(resumed > 0, "kills found nothing to go on from");
+    eprintln!("{killed} kills, {whole} files, {resumed} groups found durable after them");
+}
+
+/// A small filesystem in memory that only the caller's thread, and those it starts, can see; or why there is none.
+fn small_filesystem(directory: &Path, settings: &str) -> Result<PathBuf, String> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("a mount namespace: {error}"))?;
+    let root = directory.join("small");
+    fs::create_dir(&root).map_err(|error| error.to_string())?;
+    mount(&["--make-rprivate", "/"])?;
+    mount(&["-t", "tmpfs", "-o", settings, "small", root.to_str().unwrap()])?;
+    Ok(root)
+}
+
+fn mount(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("mount").args(arguments).output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+}
+
+/// Runs a test where a filesystem with these settings is.
+fn within(settings: &'static str, test: impl FnOnce(&Path) + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let directory = tempfile::tempdir().unwrap();
+            match small_filesystem(directory.path(), settings) {
+                Ok(root) => test(&root),
+                Err(why) => skip(&format!("sprat-flow, a disk that is full: {why}")),
+            }
+        });
+    });
+}
+
+#[test]
+fn a_disk_without_room_is_told_before_anything_is_fetched() {
+    within("size=4m", |root| {
+        let server = Server::start(content(6 * MIB), true);
+        let (outcome, _) = copy(&server.url(), &root.join("file"), Options { streams: 2, ..options() });
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Sink(_)) && error.to_string().contains("make room"), "{error}");
+        assert_eq!(server.sent(), 0);
+        assert_eq!(names(root), [""; 0], "nothing is left that takes what room there is");
+    });
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_no_wrong_file() {
+    within("size=4m", |root| {
+        let server = Server::start(content(6 * MIB), false);
+        server.fault([Fault::Chunked(65536)]);
+        let (outcome, _) = copy(&server.url(), &root.join("file"), options());
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Sink(_)) && error.to_string().contains("make room"), "{error}");
+        assert_eq!(names(root), [""; 0]);
+    });
+}
+
+#[test]
+fn a_place_where_nobody_may_write_is_named() {
+    within("size=4m,ro", |root| {
+        let server = Server::start(content(MIB), true);
+        let error = copy(&server.url(), &root.join("file"), options()).0.unwrap_err().to_string();
+        assert!(error.contains(root.to_str().unwrap()) && error.to_lowercase().contains("read-only"), "{error}");
+    });
+}
+
+#[test]
+fn two_copies_to_one_name_do_not_mix() {
+    let server = Server::start(content(4 * MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let slow = Options { limit: Some(8_000_000), ..options() };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| copy(&server.url(), &target, slow).0);
+        while !directory.path().join("file.sprat-part").exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let second = copy(&server.url(), &target, options()).0.unwrap_err();
+        assert!(second.to_string().contains("another transfer"), "{second}");
+        first.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read(&target).unwrap(), content(4 * MIB));
+}

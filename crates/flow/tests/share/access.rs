@@ -1,0 +1,118 @@
+//! Tokens and TLS.
+
+use super::support::{Shared, content};
+use sprat_flow::share::{TokenError, Tokens, tls};
+use std::process::Command;
+
+const TOKEN: &str = "correct-horse-battery";
+
+fn guarded() -> Shared {
+    let shared = Shared::with(|options| {
+        let file = options.root.join(".tokens");
+        std::fs::write(&file, format!("# who may\n\nanother-token-of-ours\n  {TOKEN}\n")).unwrap();
+        options.tokens = Tokens::read(&file).unwrap();
+    });
+    shared.write("file", b"x");
+    shared
+}
+
+#[test]
+fn without_a_token_there_is_nothing() {
+    let shared = guarded();
+    let refused = shared.get("/file", "");
+    assert_eq!((refused.status, refused.field("WWW-Authenticate")), (401, Some("Bearer realm=\"sprat\"")));
+    let shown = |answer: &super::support::Answer| {
+        let fields = answer.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+        (answer.status, fields, answer.body.clone())
+    };
+    for (path, fields) in [
+        ("/none", ""),
+        ("/", ""),
+        ("/.sprat/transfers", ""),
+        ("/file?token=wrong-horse-battery", ""),
+        ("/file?token=", ""),
+        ("/file", "Authorization: Bearer wrong-horse-battery\r\n"),
+        ("/file", "Authorization: Bearer\r\n"),
+        ("/file", "Authorization: Basic correct-horse-battery\r\n"),
+        ("/file", "Cookie: sprat-token=correct-horse-battery\r\n"),
+    ] {
+        let answer = shared.get(path, fields);
+        assert_eq!(shown(&answer), shown(&refused), "{path} {fields} tells nothing");
+    }
+    assert_eq!(shared.get("/file", &format!("Authorization: bearer {TOKEN}\r\n")).text(), "x");
+    assert_eq!(shared.get("/file", "Authorization: Bearer another-token-of-ours\r\n").text(), "x");
+    assert_eq!(shared.get(&format!("/file?token={TOKEN}"), "").text(), "x");
+    assert!(shared.events.lock().unwrap().iter().all(|event| !event.path.contains("horse")), "tokens are not logged");
+}
+
+#[test]
+fn a_browsers_token_goes_from_the_address_into_a_cookie() {
+    let shared = guarded();
+    let answer = shared.get(&format!("/?token={TOKEN}"), "");
+    assert_eq!((answer.status, answer.field("Location")), (303, Some("/")));
+    let cookie = answer.field("Set-Cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(TOKEN));
+    let pair = cookie.split(';').next().unwrap();
+    assert_eq!(shared.get("/", &format!("Cookie: other=1; {pair}\r\n")).status, 200);
+    assert_eq!(shared.get("/file", &format!("Cookie: {pair}x\r\n")).status, 401);
+    let (_, value) = pair.split_once('=').unwrap();
+    assert_eq!(shared.get("/file", &format!("Authorization: Bearer {value}\r\n")).status, 401, "a cookie is no token");
+}
+
+#[test]
+fn files_of_tokens_are_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
+    let read = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Tokens::read(&path)
+    };
+    assert!(matches!(read("# none\n"), Err(TokenError::Count { count: 0, .. })));
+    assert!(matches!(read("long-enough-a-token\nshort\n"), Err(TokenError::Line { line: 2, .. })));
+    assert!(matches!(read("with spaces in the token"), Err(TokenError::Line { line: 1, .. })));
+    assert!(matches!(Tokens::read(&directory.path().join("none")), Err(TokenError::Io { .. })));
+}
+
+#[test]
+fn curl_trusts_the_certificate_it_is_given() {
+    let made = tls::self_signed(&["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let shared = Shared::with(|options| options.tls = Some(made.config.clone()));
+    let file = content((3 << 20) + 5);
+    shared.write("file", &file);
+    let pem = shared.path().join("pem");
+    std::fs::write(&pem, &made.pem).unwrap();
+    let url = format!("https://{}/file", shared.address());
+    let curl = |arguments: &[&str]| Command::new("curl").args(["-sS", &url]).args(arguments).output();
+    let Ok(trusting) = curl(&["--cacert", pem.to_str().unwrap(), "-D", "/dev/stderr"]) else {
+        return super::support::skip("curl is not installed: share with TLS was not tried with it");
+    };
+    assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stderr));
+    assert!(trusting.stdout == file);
+    assert_eq!(curl(&[]).unwrap().status.code(), Some(60), "nobody else signed it");
+    let range = curl(&["-k", "-r", "1048570-2097160"]).unwrap();
+    assert!(range.stdout == file[1_048_570..2_097_161]);
+    assert_eq!(made.fingerprint.split(':').count(), 32);
+    // Who does not speak TLS gets no answer, and does no harm.
+    let mut plain = shared.connect();
+    plain.send("GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut rest = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain.tcp, &mut rest);
+    assert!(!rest.starts_with(b"HTTP"));
+}
+
+#[test]
+fn certificates_come_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("empty"), "").unwrap();
+    std::fs::write(path("cert"), tls::self_signed(&["localhost".to_owned()]).unwrap().pem).unwrap();
+    let told = |chain: &str, key: &str| tls::load(&path(chain), &path(key)).unwrap_err().to_string();
+    assert!(told("none", "cert").contains("none"));
+    assert!(told("empty", "cert").contains("no certificate"));
+    assert!(told("cert", "empty").contains("empty"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("chain"), made.cert.pem()).unwrap();
+    std::fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
+    tls::load(&path("chain"), &path("key")).unwrap();
+    assert!(told("cert", "key").contains("certificate"), "another one's key");
+}

@@ -1,0 +1,91 @@
+//! Programs of others, as they are.
+
+use super::support::{Shared, content, skip};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a program, if it is there.
+fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<Output> {
+    match Command::new(program).args(arguments).current_dir(directory).env("HOME", directory).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            skip(&format!("{program} is not installed: share was not tried with it"));
+            None
+        }
+    }
+}
+
+/// A file to fetch, and a place to fetch it to.
+fn ready() -> (Shared, Vec<u8>, tempfile::TempDir) {
+    let shared = Shared::new();
+    let file = content((9 << 20) + 77);
+    shared.write("a file.bin", &file);
+    (shared, file, tempfile::tempdir().unwrap())
+}
+
+#[test]
+fn curl() {
+    let (shared, file, to) = ready();
+    let url = shared.url("/a%20file.bin");
+    let Some(output) = run("curl", &["-sSf", "-R", "-OJ", &url, "-o", "second", &url], to.path()) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read(to.path().join("second")).unwrap() == file);
+    // What is there already is not fetched again.
+    std::fs::write(to.path().join("part"), &file[..1_234_567]).unwrap();
+    let output = run("curl", &["-sSf", "-C", "-", "-o", "part", "-w", "%{size_download}", &url], to.path()).unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), (file.len() - 1_234_567).to_string());
+    assert!(std::fs::read(to.path().join("part")).unwrap() == file);
+    let code = |arguments: &[&str]| run("curl", arguments, to.path()).unwrap().status.code();
+    assert_eq!(code(&["-sSf", "--path-as-is", &shared.url("/../secret")]), Some(22));
+    // Two over one connection, and one with an old protocol.
+    let output = run("curl", &["-sSfv", "-o", "one", &url, "-o", "two", &url], to.path()).unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Re-using existing connection"));
+    assert_eq!(code(&["-sSf0", "-o", "old", &url]), Some(0));
+    assert!(std::fs::read(to.path().join("old")).unwrap() == file);
+    // A file that changes under it does not arrive.
+    std::fs::File::create(shared.path().join("large")).unwrap().set_len(8 << 30).unwrap();
+    let large = shared.path().join("large");
+    let changing = std::thread::spawn(move || {
+        super::support::wait(200);
+        std::fs::File::options().write(true).open(large).unwrap().set_len(1 << 30).unwrap();
+    });
+    assert_eq!(code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]), Some(18), "a part of the file");
+    changing.join().unwrap();
+}
+
+#[test]
+fn wget() {
+    let (shared, file, to) = ready();
+    std::fs::create_dir(shared.path().join("sub")).unwrap();
+    shared.write("sub/inner", b"inner");
+    let Some(output) = run("wget", &["-q", "--no-proxy", &shared.url("/a%20file.bin")], to.path()) else { return };
+    assert!(output.status.success());
+    assert!(std::fs::read(to.path().join("a file.bin")).unwrap() == file);
+    std::fs::write(to.path().join("a file.bin"), &file[..999_999]).unwrap();
+    run("wget", &["-q", "-c", "--no-proxy", &shared.url("/a%20file.bin")], to.path());
+    assert!(std::fs::read(to.path().join("a file.bin")).unwrap() == file);
+    // It finds its way through the page.
+    run("wget", &["-q", "-r", "-np", "-nH", "-l", "3", "--no-proxy", &shared.url("/")], to.path());
+    assert_eq!(std::fs::read(to.path().join("sub/inner")).unwrap(), b"inner");
+}
+
+#[test]
+fn aria2() {
+    let (shared, file, to) = ready();
+    let url = shared.url("/a%20file.bin");
+    let arguments = ["-q", "-x", "8", "-s", "8", "-k", "1M", "--no-conf=true", "-o", "file", &url];
+    let Some(output) = run("aria2c", &arguments, to.path()) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(std::fs::read(to.path().join("file")).unwrap() == file);
+    let partial = shared.events.lock().unwrap().iter().filter(|event| event.status == 206).count();
+    assert!(partial >= 2, "several ranges at a time");
+}
+
+#[test]
+fn rclone() {
+    let (shared, file, to) = ready();
+    let remote = format!(":http,url='{}':", shared.url("/"));
+    let Some(output) = run("rclone", &["--config", "/dev/null", "copy", &remote, "there"], to.path()) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read(to.path().join("there/a file.bin")).unwrap() == file);
+}

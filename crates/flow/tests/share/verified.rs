@@ -1,0 +1,77 @@
+//! Bodies in verified form.
+
+use super::support::{Answer, Shared, content};
+use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VERIFIED, root, value, verified_length};
+use std::os::unix::fs::PermissionsExt as _;
+
+const ACCEPT: &str = "Accept: text/plain;q=0.1, application/vnd.sprat.verified\r\n";
+
+/// The content and the values of a body.
+fn taken_apart(body: &[u8]) -> (Vec<u8>, Vec<[u8; 32]>) {
+    let whole = usize::try_from(GROUP_BYTES + VALUE_BYTES).unwrap();
+    let parts = body.chunks(whole).map(|group| group.split_at(group.len() - 32));
+    let (content, values): (Vec<_>, Vec<_>) = parts.unzip();
+    (content.concat(), values.into_iter().map(|value| value.try_into().unwrap()).collect())
+}
+
+fn check(answer: &Answer, file: &[u8]) {
+    assert_eq!((answer.status, answer.field("Content-Type")), (200, Some(VERIFIED)));
+    assert_eq!(answer.field("Sprat-Length"), Some(&file.len().to_string()[..]));
+    let (content, values) = taken_apart(&answer.body);
+    assert!(content == file);
+    assert_eq!(root(&values), *blake3::hash(file).as_bytes());
+}
+
+#[test]
+fn all_values_make_the_files_hash() {
+    let shared = Shared::new();
+    for bytes in [0, 1, 1 << 20, (1 << 20) + 1, (7 << 20) + 12_345] {
+        let file = content(bytes);
+        shared.write("file", &file);
+        check(&shared.get("/file", ACCEPT), &file);
+    }
+    assert_eq!(shared.get("/file", "").field("Vary"), Some("Accept"), "caches keep both forms apart");
+    assert_eq!(shared.get("/file", "Accept: */*\r\n").body.len(), (7 << 20) + 12_345);
+    assert_eq!(shared.get("/file", &format!("Accept: {VERIFIED};q=0\r\n")).body.len(), (7 << 20) + 12_345);
+}
+
+#[test]
+fn ranges_of_groups_verify_by_themselves() {
+    let shared = Shared::new();
+    let file = content((5 << 20) + 99);
+    shared.write("file", &file);
+    let size = file.len() as u64;
+    for (first, last) in [(0, 0), (1, 3), (4, 5), (5, 5)] {
+        let bytes = first * GROUP_BYTES..size.min((last + 1) * GROUP_BYTES);
+        let range = format!("Range: bytes={}-{}\r\n", bytes.start, bytes.end - 1);
+        let answer = shared.get("/file", &format!("{ACCEPT}{range}"));
+        assert_eq!(answer.status, 206);
+        assert_eq!(answer.body.len() as u64, verified_length(&bytes));
+        let told = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
+        assert_eq!(answer.field("Content-Range"), Some(&told[..]));
+        let (content, values) = taken_apart(&answer.body);
+        assert!(content == file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()]);
+        for (index, (content, told)) in content.chunks(1 << 20).zip(&values).enumerate() {
+            assert_eq!(value(size, first + index as u64, content), *told);
+        }
+    }
+    for range in ["1-", "0-1048576", "1048575-2097151", "-98"] {
+        let answer = shared.get("/file", &format!("{ACCEPT}Range: bytes={range}\r\n"));
+        assert_eq!(answer.status, 416, "{range}: no group begins or ends there");
+    }
+    assert_eq!(shared.get("/file", &format!("{ACCEPT}Range: bytes=0-,-1\r\n")).status, 200);
+}
+
+#[test]
+fn what_a_copy_preserves_is_told() {
+    let shared = Shared::new();
+    shared.write("file", b"x");
+    let path = shared.path().join("file");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4751)).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::new(1_234_567_890, 987_654_321);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    let answer = shared.ask("HEAD", "/file", ACCEPT);
+    assert_eq!(answer.field("Sprat-Mode"), Some("4751"));
+    assert_eq!(answer.field("Sprat-Mtime"), Some("1234567890.987654321"));
+    assert_eq!(shared.get("/file", "").field("Sprat-Mode"), None);
+}

@@ -1,0 +1,306 @@
+//! A small server that keeps to HTTP, or misbehaves as a test asks.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use sprat_flow::copy::{Copy, Error, Event, Options, Outcome};
+use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VERIFIED, count, range, value};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What a server does wrong with an answer that has a body.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Closes after so many bytes of the answer, its head among them; with a reset, or with a farewell.
+    Cut { after: usize, reset: bool },
+    /// Sends another bit at this byte of the file, if it is in the part.
+    Flip(u64),
+    /// Sends nothing more after so many bytes of the body.
+    Stall(usize),
+    /// Answers by a status with some fields, and nothing else.
+    Status(u16, &'static str),
+    /// Says these fields in place of its own of the same name; an empty value takes the field away.
+    Says(Vec<(&'static str, String)>),
+    /// Sends the whole file, whatever was asked.
+    Whole,
+    /// Sends it in chunks of this size.
+    Chunked(usize),
+    /// Ends the body by the end of the connection.
+    NoLength,
+    /// Changes the file before it answers.
+    Change(Vec<u8>, &'static str),
+    /// Bytes in place of an answer.
+    Raw(Vec<u8>),
+}
+
+/// What is served.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) content: Vec<u8>,
+    pub(crate) tag: String,
+    /// Whether it knows the verified form.
+    pub(crate) verified: bool,
+    /// For the answers to come, in order; then none.
+    pub(crate) faults: VecDeque<Fault>,
+    /// Whether the faults are for answers to `HEAD` too.
+    pub(crate) faults_of_heads: bool,
+    /// The requests that came: method, target, and fields by name in lower case.
+    pub(crate) requests: Vec<Request>,
+    /// Bytes of bodies that were sent.
+    pub(crate) sent: u64,
+    /// More fields for every answer.
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+/// A server on a port of its own, until dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    pub(crate) fn start(content: Vec<u8>, verified: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = State { content, tag: "\"one\"".to_owned(), verified, ..State::default() };
+        let (state, stop) = (Arc::new(Mutex::new(state)), Arc::new(AtomicBool::new(false)));
+        let (shared, stopped) = (state.clone(), stop.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                let (stream, state) = (stream.unwrap(), shared.clone());
+                thread::spawn(move || serve(stream, &state));
+            }
+        });
+        Self { address, state, stop }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/folder/file.bin", self.address)
+    }
+
+    pub(crate) fn fault(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.state.lock().unwrap().faults.extend(faults);
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.state.lock().unwrap().requests.clone()
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.lock().unwrap().sent
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(stream: TcpStream, state: &Mutex<State>) {
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = read_request(&mut reader) {
+        let answered = answer(reader.get_mut(), &request, state);
+        if answered.is_none() {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
+    let mut words = line.split_whitespace();
+    let mut request =
+        Request { method: words.next()?.to_owned(), target: words.next()?.to_owned(), fields: BTreeMap::new() };
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { return Some(request) };
+        request.fields.insert(name.to_lowercase(), value.to_owned());
+    }
+}
+
+/// Answers; none: the connection is to end.
+fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Option<()> {
+    let head_only = request.method == "HEAD";
+    let (fault, content, tag, verified, extra) = {
+        let mut state = state.lock().unwrap();
+        state.requests.push(request.clone());
+        let faulty = !head_only || state.faults_of_heads;
+        let fault = if faulty { state.faults.pop_front().unwrap_or(Fault::None) } else { Fault::None };
+        if let Fault::Change(content, tag) = &fault {
+            (state.content, state.tag) = (content.clone(), (*tag).to_owned());
+        }
+        (fault, state.content.clone(), state.tag.clone(), state.verified, state.fields.clone())
+    };
+    if let Fault::Status(status, fields) = &fault {
+        write!(stream, "HTTP/1.1 {status} Trouble\r\nContent-Length: 0\r\n{fields}\r\n").ok()?;
+        return Some(());
+    }
+    if let Fault::Raw(bytes) = &fault {
+        stream.write_all(bytes).ok()?;
+        return None;
+    }
+    let verified = verified && request.fields.get("accept").is_some_and(|accept| accept.contains(VERIFIED));
+    let length = content.len() as u64;
+    let asked = request
+        .fields
+        .get("range")
+        .filter(|_| !matches!(fault, Fault::Whole))
+        .filter(|_| request.fields.get("if-range").is_none_or(|validator| *validator == tag));
+    let part = asked.map(|text| parse_range(text));
+    let (first, end) = part.clone().map_or((0, length), |part| (part.start, part.end));
+    let mut body = body_of(&content, first..end, verified);
+    if let Fault::Flip(at) = fault
+        && (first..end).contains(&at)
+    {
+        let within = at - first;
+        let values = if verified { within / GROUP_BYTES * VALUE_BYTES } else { 0 };
+        body[usize::try_from(within + values).unwrap()] ^= 4;
+    }
+    let status = if part.is_some() { "206 Partial Content" } else { "200 OK" };
+    let mut fields = vec![
+        ("Content-Length", body.len().to_string()),
+        ("Content-Type", if verified { VERIFIED } else { "application/octet-stream" }.to_owned()),
+        ("ETag", tag),
+        ("Accept-Ranges", "bytes".to_owned()),
+    ];
+    if part.is_some() {
+        fields.push(("Content-Range", format!("bytes {first}-{}/{length}", end - 1)));
+    }
+    let mut set = |name: &'static str, text: String| {
+        fields.retain(|(had, _)| *had != name);
+        if !text.is_empty() {
+            fields.push((name, text));
+        }
+    };
+    extra.into_iter().for_each(|(name, text)| set(name, text));
+    match &fault {
+        Fault::Says(says) => says.iter().for_each(|(name, text)| set(name, text.clone())),
+        Fault::Chunked(size) => {
+            set("Content-Length", String::new());
+            set("Transfer-Encoding", "chunked".to_owned());
+            body = body
+                .chunks(*size)
+                .flat_map(|chunk| [format!("{:x};x=y\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+                .collect();
+            body.extend(b"0\r\nTrailer: yes\r\n\r\n");
+        }
+        Fault::NoLength => {
+            set("Content-Length", String::new());
+            set("Connection", "close".to_owned());
+        }
+        _ => {}
+    }
+    let mut head = format!("HTTP/1.1 {status}\r\n");
+    fields.iter().for_each(|(name, text)| write!(head, "{name}: {text}\r\n").unwrap());
+    head.push_str("\r\n");
+    let mut bytes = head.into_bytes();
+    let head_bytes = bytes.len();
+    if !head_only {
+        bytes.extend(body);
+    }
+    match fault {
+        Fault::Cut { after, reset } => {
+            bytes.truncate(after);
+            let _ = stream.write_all(&bytes);
+            if reset {
+                socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            state.lock().unwrap().sent += bytes.len().saturating_sub(head_bytes) as u64;
+            None
+        }
+        Fault::Stall(after) => {
+            bytes.truncate(head_bytes + after);
+            let _ = stream.write_all(&bytes);
+            let mut rest = [0; 1];
+            let _ = std::io::Read::read(stream, &mut rest); // until the other end has enough
+            None
+        }
+        _ => {
+            state.lock().unwrap().sent += (bytes.len() - head_bytes) as u64;
+            stream.write_all(&bytes).ok()?;
+            (!matches!(fault, Fault::NoLength)).then_some(())
+        }
+    }
+}
+
+fn parse_range(text: &str) -> Range<u64> {
+    let (first, last) = text.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+    first.parse().unwrap()..last.parse::<u64>().unwrap() + 1
+}
+
+fn body_of(content: &[u8], part: Range<u64>, verified: bool) -> Vec<u8> {
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    if !verified {
+        return content[at(part.start)..at(part.end)].to_vec();
+    }
+    let length = content.len() as u64;
+    let groups = (0..count(length)).map(|index| (index, range(length, index)));
+    let groups = groups.filter(|(_, range)| range.start >= part.start && range.end <= part.end);
+    let mut body = Vec::with_capacity(at(part.end - part.start) + 32 * 64);
+    for (index, range) in groups {
+        let bytes = &content[at(range.start)..at(range.end)];
+        body.extend_from_slice(bytes);
+        body.extend_from_slice(&value(length, index, bytes));
+    }
+    body
+}
+
+/// Bytes that are nowhere the same.
+pub(crate) fn content(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    blake3::Hasher::new().update(&bytes.to_le_bytes()).finalize_xof().fill(&mut content);
+    content
+}
+
+/// Options for tests: little patience, no huge buffers.
+pub(crate) fn options() -> Options {
+    Options { patience: Duration::from_secs(2), receive_buffer: 0, retries: 4, ..Options::default() }
+}
+
+/// Copies, with everything that was told.
+pub(crate) fn copy(source: &str, target: &Path, options: Options) -> (Result<Outcome, Error>, Vec<Event>) {
+    let mut events = Vec::new();
+    let outcome = Copy::new(source, target, options).and_then(|copy| copy.run(&mut |event| events.push(event.clone())));
+    events.retain(|event| !matches!(event, Event::Progress(_)));
+    (outcome, events)
+}
+
+/// The names in a directory.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+/// Tells of a test that could not run.
+pub(crate) fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
+        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{why}").unwrap();
+    }
+}

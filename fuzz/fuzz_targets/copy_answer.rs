@@ -1,0 +1,22 @@
+//! What a server says before a body: whatever it is, what is taken was asked for.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_flow::copy::http::answer::{Answer, Asked, judge};
+use sprat_flow::copy::http::head::Head;
+
+fuzz_target!(|input: (u32, u32, u32, bool, &[u8])| {
+    let (first, bytes, more, whole, head) = input;
+    let (first, end) = (u64::from(first) << 20, (u64::from(first) << 20) + u64::from(bytes) + 1);
+    let range = (!whole).then_some(first..end);
+    let asked = Asked { range: range.clone(), length: Some(end + u64::from(more)), ..Asked::default() };
+    let Ok(Some((head, used))) = Head::parse(head) else { return };
+    assert!(used <= input.4.len());
+    if let Answer::Bytes(start) = judge(&head, &asked) {
+        assert_eq!(start.first, range.as_ref().map_or(0, |range| range.start));
+        if let Some(range) = range {
+            assert_eq!(start.end, Some(range.end));
+        }
+        assert!(start.length.is_none_or(|length| Some(length) == asked.length));
+    }
+});
