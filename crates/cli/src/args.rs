@@ -3,6 +3,7 @@
 
 mod lab;
 mod lab_up;
+mod share;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub(crate) use lab::{LabCommand, LabRunArgs};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+pub(crate) use share::ShareArgs;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run the store in the simulator, faults included, and check every history.
     Sim(SimArgs),
+    /// Serve a directory over HTTP, for any client, and verified for `sprat cp`.
+    Share(ShareArgs),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),

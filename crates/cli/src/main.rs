@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),
+        Command::Share(args) => cmd::share::share(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),
         Command::Lab(LabCommand::Down(args)) => cmd::lab_up::down(&args),

@@ -11,6 +11,7 @@ pub(crate) mod lab_up;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;
+pub(crate) mod share;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod tables;
