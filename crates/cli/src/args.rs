@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 mod lab;
 mod lab_ctl;
 mod lab_up;
+mod share;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
@@ -18,6 +19,7 @@ pub(crate) use cp::CpArgs;
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+pub(crate) use share::ShareArgs;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -73,6 +75,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Copy files from servers, however far, whole and verified.
     Cp(CpArgs),
+    /// Serve a directory over HTTP, for any client, and verified for `sprat cp`.
+    Share(ShareArgs),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),

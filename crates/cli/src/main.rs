@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),
         Command::Cp(args) => cmd::cp::cp(&args),
+        Command::Share(args) => cmd::share::share(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
         Command::Lab(LabCommand::Ctl(args)) => cmd::lab_ctl::ctl(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),

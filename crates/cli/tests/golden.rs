@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 47] = [
+const COMMANDS: [&[&str]; 48] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -67,6 +67,7 @@ const COMMANDS: [&[&str]; 47] = [
     &["demo"],
     &["sim"],
     &["cp"],
+    &["share"],
     &["lab"],
     &["lab", "run"],
     &["lab", "ctl"],
@@ -178,6 +179,15 @@ fn mistakes_are_explained() {
         "bench basic --seconds soon",
         "sim --seed 1 --seeds 2",
         "completions tcsh",
+        "share",
+        "share /no/such/directory",
+        "share Cargo.toml",
+        "share . --listen somewhere",
+        "share . --listen 192.0.2.1:0",
+        "share . --pace fast",
+        "share . --tls-cert cert.pem",
+        "share . --tls-self --tls-cert cert.pem --tls-key key.pem",
+        "share . --token-file /no/such/file",
         "lab run",
         "lab run --port tap:a0",
         "lab run --port a0 --port tap:b0",

@@ -16,6 +16,7 @@ pub(crate) mod lab_watch;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;
+pub(crate) mod share;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod tables;
