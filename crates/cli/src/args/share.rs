@@ -61,8 +61,9 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     pub(crate) hidden: bool,
 
-    /// How fast each connection sends: `off` (as the kernel sees fit), or a rate such as 2Gb/s, kept evenly.
-    #[arg(long, value_name = "PACE", default_value = "off")]
+    /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the kernel sees fit), or
+    /// a rate such as 2Gb/s, kept evenly.
+    #[arg(long, value_name = "PACE", default_value = "auto")]
     pub(crate) pace: Pace,
 
     /// Most connections at a time; one more is told to come back later.

@@ -92,7 +92,7 @@ fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
         let channel = Socket::new(for_thread, shared.limits.patience)
             .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
         if let Ok(channel) = channel {
-            Connection { shared, channel, peer, came: Vec::new() }.serve();
+            Connection { shared, channel, peer, came: Vec::new(), paced: None }.serve();
         }
     });
     drop(spawned);

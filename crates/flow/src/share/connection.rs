@@ -10,6 +10,7 @@ use crate::http::MAX_HEAD;
 use crate::http::answer::Head;
 use crate::http::request::{Extent, Method, Refused, Request, extent};
 use crate::http::target::Target;
+use sprat_pace::Paced;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Bytes that came and were not used yet: what is pipelined.
     pub(super) came: Vec<u8>,
+    /// From the first file on, all that is sent is paced.
+    pub(super) paced: Option<Paced>,
 }
 
 /// What becomes of the connection after an answer.
@@ -151,8 +154,12 @@ impl Connection {
             (_, Content::File(file, version, path_below)) => {
                 let tcp = self.channel.tcp();
                 let mut going = self.shared.transfers.begin(tcp, self.peer, &path, verified, length);
-                let (path, pace) = (&self.shared.root.path().join(path_below), self.shared.pace);
-                let content = FileContent { file, path, version: *version, pace };
+                let path = &self.shared.root.path().join(path_below);
+                if self.paced.is_none() {
+                    // Where the kernel refuses, it goes at the kernel's own pace.
+                    self.paced = self.shared.pacer.add(&self.channel.tcp(), self.shared.pace).ok();
+                }
+                let content = FileContent { file, path, version: *version };
                 let error = content.send(&mut self.channel, &head, &body, &going).err();
                 going.end(&error.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string));
                 (going.sent(), error)

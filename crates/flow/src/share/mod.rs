@@ -10,7 +10,6 @@ mod chunks;
 mod connection;
 pub mod decide;
 pub mod listing;
-mod pacing;
 pub mod page;
 mod root;
 mod socket;
@@ -19,12 +18,13 @@ mod transfers;
 mod version;
 
 pub use access::{TokenError, Tokens};
-pub use pacing::{MIN_RATE, NoPace, Pace};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
+pub use sprat_pace::Pace;
 pub use transfers::{MAX_PAST, MAX_POINTS, Point, STEP, Snapshot, Transfers};
 pub use version::Version;
 
+use sprat_pace::Pacer;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -103,7 +103,7 @@ impl Options {
             hidden: false,
             tls: None,
             tokens: Tokens::default(),
-            pace: Pace::Off,
+            pace: Pace::Auto,
             limits: Limits::default(),
             observer: None,
         }
@@ -183,6 +183,7 @@ struct Shared {
     tls: Option<Arc<rustls::ServerConfig>>,
     tokens: Tokens,
     pace: Pace,
+    pacer: Pacer,
     limits: Limits,
     observer: Option<Observer>,
     transfers: Arc<Transfers>,
@@ -214,6 +215,7 @@ impl Share {
             tls,
             tokens,
             pace,
+            pacer: Pacer::start().map_err(ShareError::Start)?,
             limits,
             observer,
             transfers: Arc::default(),
