@@ -54,7 +54,9 @@ fn redirects_lead_to_http_and_never_out_of_tls() {
 
 #[test]
 fn a_name_is_one_that_a_file_can_have() {
-    for (text, name) in [("http://h/a/b%20c", Some("b c")), ("http://h/caf%C3%A9?x", Some("caf\u{e9}")), ("http://h/a/", None)] {
+    for (text, name) in
+        [("http://h/a/b%20c", Some("b c")), ("http://h/caf%C3%A9?x", Some("caf\u{e9}")), ("http://h/a/", None)]
+    {
         assert_eq!(address(text).name().as_deref(), name, "{text}");
     }
     for text in ["http://h/%2e%2e%2fx", "http://h/a%2Fb", "http://h/a%00b", "http://h/%ff"] {
