@@ -5,7 +5,13 @@ use libfuzzer_sys::fuzz_target;
 use sprat_lab::Time;
 use sprat_lab::chance::Chance;
 use sprat_lab::frame::{Packet, Received, parse};
+use sprat_lab::line::{Line, Settings};
 use sprat_lab::memory::{CELL_BYTES, Memory};
+use sprat_lab::rtt::Stamps;
+use std::sync::{Arc, LazyLock};
+
+/// Whatever passes is looked at for round trips.
+static STAMPS: LazyLock<Arc<Stamps>> = LazyLock::new(Arc::default);
 
 fuzz_target!(|input: (u16, &[u8])| {
     let (at, bytes) = input;
@@ -13,6 +19,9 @@ fuzz_target!(|input: (u16, &[u8])| {
     let total = memory.free();
     if let Received::Packet(packet) = Packet::of(bytes, &mut memory, Time::ZERO) {
         assert_eq!(packet.to_vec(), bytes);
+        let mut line = Line::new(Settings::default()).timed(STAMPS.clone());
+        line.push(packet.copy(&mut memory).expect("memory"), Time::ZERO, &mut memory);
+        line.pop(Time::ZERO).expect("nothing delays it").free(&mut memory);
         let whole = packet.frame().segments;
         if packet.count() > 1 {
             let at = 1 + u32::from(at) % (packet.count() - 1);

@@ -22,6 +22,7 @@ mod counts;
 pub mod cpu;
 pub mod distribution;
 pub mod echo;
+pub mod flow;
 pub mod goals;
 pub mod hist;
 pub mod jitter;

@@ -21,6 +21,18 @@ pub fn rate(ops_per_second: f64) -> String {
     scaled(ops_per_second, 1000.0, &["/s", "k/s", "M/s", "G/s"])
 }
 
+/// Bits a second: `1.88 Gb/s`.
+#[must_use]
+pub fn bit_rate(bits_per_second: f64) -> String {
+    scaled(bits_per_second, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s"])
+}
+
+/// A count of bytes in decimal multiples, as buffers are set: `64.0 MB`.
+#[must_use]
+pub fn decimal_bytes(count: f64) -> String {
+    scaled(count, 1000.0, &["B", "KB", "MB", "GB"])
+}
+
 /// A count of bytes in binary multiples: `1.5 GiB`.
 #[must_use]
 pub fn bytes(count: f64) -> String {

@@ -2,8 +2,11 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
 mod cp;
+pub(crate) mod doctor;
 mod lab;
+mod lab_ctl;
 mod lab_up;
+mod share;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
@@ -13,8 +16,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use cp::CpArgs;
-pub(crate) use lab::{LabCommand, LabRunArgs};
+pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
+pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+pub(crate) use share::ShareArgs;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -70,9 +75,14 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Copy files from servers, however far, whole and verified.
     Cp(CpArgs),
+    /// Serve a directory over HTTP, for any client, and verified for `sprat cp`.
+    Share(ShareArgs),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Find what holds this machine back.
+    #[command(subcommand)]
+    Doctor(doctor::DoctorCommand),
     /// Print a completion script for a shell.
     Completions(CompletionArgs),
     /// Write man pages into a directory.
@@ -507,6 +517,8 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     Breakdown(BreakdownArgs),
     /// What the network box promises: delay, rate, loss, streams, fairness (needs root).
     Lab(LabBenchArgs),
+    /// The mover through long fat pipes, beside curl, aria2, axel and rclone, BBR and CUBIC (needs root).
+    Flow(LabBenchArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.

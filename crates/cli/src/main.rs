@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 
+use args::doctor::DoctorCommand;
 use args::{BenchCommand, Cli, Command, LabCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
@@ -29,17 +30,23 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Breakdown(args)) => cmd::bench::breakdown(&args),
         Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
         Command::Bench(BenchCommand::Lab(args)) => cmd::bench::lab(&args),
+        Command::Bench(BenchCommand::Flow(args)) => cmd::bench::flow(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),
         Command::Demo(args) => cmd::demo::demo(&args),
         Command::Sim(args) => cmd::sim::sim(&args),
         Command::Cp(args) => cmd::cp::cp(&args),
+        Command::Share(args) => cmd::share::share(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
+        Command::Lab(LabCommand::Ctl(args)) => cmd::lab_ctl::ctl(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),
         Command::Lab(LabCommand::Down(args)) => cmd::lab_up::down(&args),
         Command::Lab(LabCommand::Ls(args)) => cmd::lab_up::ls(&args),
+        Command::Lab(LabCommand::Watch(args)) => cmd::lab_watch::watch(&args),
+        Command::Lab(LabCommand::Report(args)) => cmd::lab_series::report(&args),
         Command::Lab(LabCommand::Topologies(args)) => cmd::lab_up::topologies(&args),
+        Command::Doctor(DoctorCommand::Net(args)) => cmd::doctor::net(&args),
         Command::Completions(args) => cmd::shell::completions(&args),
         Command::Man(args) => cmd::shell::man(&args),
     };

@@ -26,6 +26,9 @@ fn alone(test: impl FnOnce() + Send) {
     }
 }
 
+/// Where the boxes of these tests are found, and none of the machine's.
+const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-run");
+
 /// Exit codes of a box that ran to its end: it kept up, or the machine was too busy for that.
 const ENDED: [Option<i32>; 2] = [Some(0), Some(7)];
 
@@ -47,6 +50,8 @@ fn it_runs_for_as_long_as_it_was_told() {
             "--duration",
             "300ms",
             "--json",
+            "--state",
+            STATE,
         ]);
         assert!(ENDED.contains(&ran.code), "{ran:?}");
         assert!(ran.stderr.contains("tap:a0 <-> tap:b0,mtu=9000"), "{ran:?}");
@@ -62,7 +67,7 @@ fn it_runs_for_as_long_as_it_was_told() {
 /// Starts a box that nobody told when to end, and waits until it runs.
 fn started() -> Child {
     let mut child = sprat()
-        .args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--quiet"])
+        .args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--quiet", "--state", STATE])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -90,12 +95,12 @@ fn ctrl_c_ends_it_with_its_counters() {
 fn a_tap_that_somebody_has_is_said() {
     alone(|| {
         let mut child = started();
-        let ran = run(&["lab", "run", "--port", "tap:a0", "--port", "tap:d0"]);
+        let ran = run(&["lab", "run", "--port", "tap:a0", "--port", "tap:d0", "--state", STATE]);
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert!(ran.stderr.contains("port a0: making the TAP") && ran.stderr.contains("another process"), "{ran:?}");
-        let ran = run(&["lab", "run", "--port", "tap:d0", "--port", "tap:e0@nowhere"]);
+        let ran = run(&["lab", "run", "--port", "tap:d0", "--port", "tap:e0@nowhere", "--state", STATE]);
         assert!(ran.stderr.contains("make it with: ip netns add nowhere"), "{ran:?}");
     });
 }

@@ -52,6 +52,12 @@ fn it_stands_until_a_signal_and_is_listed() {
     assert_eq!(listed["owner"], child.0.id());
     assert!(test.namespaces().iter().all(|path| path.exists()));
 
+    let name = format!("{}.wan", test.name);
+    assert_eq!(listed["boxes"], serde_json::json!([name]));
+    let set = run(&["lab", "ctl", "wan", "set", "--to", "left", "delay=5ms", "--state", &test.state()]);
+    assert_eq!(set.ok(), "  to left: delay=5ms\n");
+    assert!(run(&["lab", "ctl", &name, "show", "--state", &test.state()]).ok().contains("  to right: delay=100ms\n"));
+
     let again = test.up(&[]);
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("stands already, made by process"), "{again:?}");

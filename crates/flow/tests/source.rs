@@ -80,15 +80,3 @@ fn a_file_that_was_cut_is_an_error_and_never_padding() {
         }
     }
 }
-
-#[test]
-fn what_is_passed_over_is_not_lent() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    let content = content(3 << 20);
-    std::fs::write(&path, &content).unwrap();
-    let mut source = Source::new(File::open(&path).unwrap(), &path, 10..3 << 20);
-    assert_eq!(source.pass(), 10..1 << 20);
-    assert!(source.next_block().unwrap().unwrap() == &content[1 << 20..2 << 20]);
-    assert_eq!(source.left(), 2 << 20..3 << 20);
-}

@@ -5,14 +5,15 @@
 //! [`memory`] that was made beforehand. A [`line`](mod@line) is one direction towards one output port: loss, a queue,
 //! a rate, a delay; it has neither clock nor port of its own. The [`switch`] says which lines a frame
 //! goes to. A [`port`] reads and writes frames; the [`engine`] turns the wheel; a [`config`] says
-//! what there is, in words of flags and of TOML.
+//! what there is, in words of flags and of TOML. [`rtt`] times the round trips of what passes.
 //!
-//! Around the box: a [`filter`] picks packets, a [`capture`] writes down what passes, [`hosts`] are what
+//! A [`series`] is what a box does over time. Around the box: a [`filter`] picks packets, a [`capture`] writes down what passes, [`hosts`] are what
 //! the box is between; a [`topology`] says all of it in one file.
 
 pub mod capture;
 pub mod chance;
 pub mod config;
+pub mod control;
 pub mod engine;
 pub mod filter;
 pub mod frame;
@@ -21,6 +22,8 @@ pub mod line;
 pub mod memory;
 mod netns;
 pub mod port;
+pub mod rtt;
+pub mod series;
 pub mod switch;
 pub mod time;
 pub mod topology;

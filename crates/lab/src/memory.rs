@@ -91,8 +91,7 @@ impl Memory {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
-        let cells = usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX);
-        Self::of_cells(cells)
+        Self::of_cells(usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX))
     }
 
     /// Memory of exactly so many cells.
@@ -107,6 +106,12 @@ impl Memory {
     #[must_use]
     pub fn total(&self) -> usize {
         self.total
+    }
+
+    /// Bytes of all cells, links included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.total * size_of::<Cell>()) as u64
     }
 
     /// Cells not in use.
@@ -200,12 +205,12 @@ pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
 }
 
-/// Hands the parts of a chain to `write`, as the kernel wants them.
-pub(crate) fn gather<R>(head: &Cell, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+/// Hands the parts of a chain to `write`, as the kernel wants them, but for the first `skip` bytes, which the first part has.
+pub(crate) fn gather<R>(head: &Cell, skip: usize, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
     let mut slices = [IoSlice::new(&[]); MAX_CELLS];
-    let mut count = 0;
+    let (mut count, mut skip) = (0, skip);
     for part in parts(head) {
-        slices[count] = IoSlice::new(part);
+        slices[count] = IoSlice::new(&part[std::mem::take(&mut skip)..]);
         count += 1;
     }
     write(&slices[..count])

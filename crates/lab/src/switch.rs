@@ -24,7 +24,7 @@ pub enum Way {
 }
 
 /// What a switch counts, in packets.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SwitchCounters {
     /// Went to the one port of their station.
     pub forwarded: u64,

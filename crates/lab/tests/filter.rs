@@ -175,6 +175,7 @@ fn rules_count_drop_mirror_and_rewrite_in_order() {
     let Some(compiler) = &*COMPILER else { return };
     let ports = ["left", "right", "tap"];
     let rule = |from, expression: &str, action: &str| Rule {
+        expression: expression.to_owned(),
         from,
         program: compiler.compile(expression).unwrap(),
         action: Action::parse(action, &ports).unwrap(),

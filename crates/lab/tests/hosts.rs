@@ -110,6 +110,31 @@ fn commands_tell_what_they_say_and_how_they_end() {
     assert_eq!(ends, ["exit status: 3", "signal: 9 (SIGKILL)", "exit status: 0"]);
 }
 
+/// What a command left in the background may hold its output open: its end is told all the same, and before that its lines.
+#[test]
+fn an_end_is_told_behind_the_last_line() {
+    const LINES: usize = 2_000;
+    let Some(test) = Test::new("last") else { return };
+    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    standing.configure().unwrap();
+    let job = |command: String| Job { host: 0, command };
+    let jobs = [job(format!("seq {LINES}")), job("sleep 1000 & echo left it".to_owned())];
+    let mut commands = Commands::start(&standing, &jobs).unwrap();
+    let (mut lines, mut ended) = ([0, 0], Vec::new());
+    let begun = Instant::now();
+    while ended.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "they do not end: {ended:?}");
+        match commands.next(Duration::from_secs(1)) {
+            Some(Event::Line { job, .. }) => lines[job] += 1,
+            Some(Event::Ended { job, .. }) => ended.push((job, lines[job])),
+            None => {}
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [(0, LINES), (1, 1)]);
+    assert!(!commands.is_over(), "somebody has the output of one still");
+}
+
 #[test]
 fn nothing_that_was_started_stays() {
     let Some(test) = Test::new("stay") else { return };

@@ -6,73 +6,12 @@ mod support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{Counters, Discipline, GilbertElliott, Line, Loss, Rate, Reorder, Settings, Timing};
+use sprat_lab::line::{Counters, Discipline, GilbertElliott, Line, Loss, Reorder, Settings, Timing};
 use sprat_lab::memory::Memory;
 use std::num::NonZeroU32;
 use std::time::Duration;
+use support::arrivals::{Arrivals, CELLS, SPACING, arrivals, bytes_of, rate, settings, share};
 use support::{Sample, number_of, numbered, packet_at};
-
-/// Cells enough for every test.
-const CELLS: usize = 4_000;
-
-fn rate(bits_per_second: u64) -> Option<Rate> {
-    Some(Rate::new(bits_per_second).expect("within limits"))
-}
-
-fn share(share: f64) -> Probability {
-    Probability::new(share).expect("a share")
-}
-
-/// Frames to come: nanoseconds after the one before, and bytes or payload.
-type Arrivals = Vec<(u64, usize, u8)>;
-
-fn arrivals() -> impl Strategy<Value = Arrivals> {
-    prop::collection::vec((prop_oneof![Just(0u64), 0..3_000u64, 0..2_000_000u64], 1usize..20_000, 0u8..5), 1..60)
-}
-
-/// Between the sequence numbers of two packets: more than the bytes of either.
-const SPACING: u32 = 100_000;
-
-/// A frame of flow `kind`, 0 being none: numbered; the others are TCP and may be super-packets.
-fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
-    match kind {
-        0 => numbered(number, 18 + len % 1500),
-        flow => Sample { payload: len, sequence: number * SPACING, source_port: u16::from(flow), ..Sample::default() }
-            .bytes(),
-    }
-}
-
-fn settings() -> impl Strategy<Value = Settings> {
-    let rates = prop_oneof![Just(None), (100_000u64..20_000_000_000).prop_map(rate)];
-    let times = (0u64..3_000_000, prop_oneof![Just(0u64), 0..2_000_000u64]);
-    let queue =
-        (any::<bool>(), 1_000u64..100_000, prop_oneof![Just(None), (1_000_000u64..1_000_000_000).prop_map(rate)]);
-    let shares = || prop_oneof![Just(0.0), 0.0..0.3f64];
-    let bursts = prop_oneof![Just(None), (1u32..5).prop_map(NonZeroU32::new)];
-    let mishaps = (shares(), shares(), shares(), shares(), any::<u64>());
-    (rates, times, queue, mishaps, bursts, any::<bool>()).prop_map(
-        |(rate, (delay, jitter), queue, mishaps, burst, cut_through)| {
-            let (harmonize, buffer, flow_rate) = queue;
-            let (loss, reorder, duplicate, corrupt, seed) = mishaps;
-            Settings {
-                delay: Duration::from_nanos(delay),
-                rate,
-                buffer,
-                queue: if harmonize { Discipline::Harmonize } else { Discipline::DropTail },
-                flow_rate,
-                burst,
-                timing: if cut_through { Timing::CutThrough } else { Timing::StoreAndForward },
-                loss: if loss == 0.0 { Loss::None } else { Loss::Random(share(loss)) },
-                jitter: Duration::from_nanos(jitter),
-                reorder: (reorder > 0.0).then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
-                duplicate: share(duplicate),
-                corrupt: share(corrupt),
-                seed,
-                ..Settings::default()
-            }
-        },
-    )
-}
 
 /// Everything that a line let through: when, and what.
 struct Through {

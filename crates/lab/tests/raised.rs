@@ -33,6 +33,45 @@ fn two_sites_are_as_far_apart_as_they_say() {
     assert!(report.inputs.iter().all(|input| input.packets >= 6), "it went through the box");
 }
 
+/// The file as it is, but for a bottleneck that is a tenth as wide and as far away.
+#[test]
+fn four_streams_merge_into_one_bottleneck() {
+    const BYTES: usize = 2_000_000;
+    const RATE: f64 = 200e6;
+    let scaled = |text: &str| text.replace("2Gb/s", "200Mb/s").replace("64MB", "6400kB").replace("100ms", "10ms");
+    let Some((raised, _folder)) = up("merge", scaled) else { return };
+    let address = addresses(&raised, "receiver")[0];
+    let listener = within(namespace(&raised, "receiver"), || TcpListener::bind((address, 0))).unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    let connect = |sender: &str| within(namespace(&raised, sender), || TcpStream::connect_timeout(&to, PATIENCE));
+    let senders = ["sender1", "sender2", "sender3", "sender4"].map(|sender| connect(sender).unwrap().unwrap());
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for mut sender in senders {
+            scope.spawn(move || sender.write_all(&vec![7; BYTES]).unwrap());
+            let (mut receiver, _) = listener.accept().unwrap();
+            scope.spawn(move || {
+                receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+                let mut got = Vec::new();
+                receiver.read_to_end(&mut got).unwrap();
+                assert_eq!(got.len(), BYTES);
+            });
+        }
+    });
+    let least = Duration::from_secs_f64(4.0 * 8.0 * 2e6 / RATE);
+    assert!(
+        begun.elapsed() >= least,
+        "all of it through the bottleneck: {:?}, {least:?} at the least",
+        begun.elapsed()
+    );
+    let ended = raised.down().unwrap().boxes.remove(0);
+    let line = ended.report.unwrap().lines.into_iter().find(|line| line.to == "receiver").unwrap();
+    let flows = line.counters.flows.iter().filter(|(flow, _)| flow.destination_port == to.port());
+    let left: Vec<_> = flows.map(|(_, flow)| flow.left.bytes).collect();
+    assert!(left.len() == 4 && left.iter().all(|bytes| *bytes > 2_000_000), "each stream, headers and all: {left:?}");
+    assert!(line.counters.queue_max > 60_000, "they met there: {}", line.counters.queue_max);
+}
+
 #[test]
 fn a_chassis_reaches_out_and_across() {
     let Some((raised, _folder)) = up("chassis", str::to_owned) else { return };
@@ -57,8 +96,9 @@ fn commands_find_each_other_by_name() {
         host: raised.hosts().plan().position(host).unwrap(),
         command: command.to_owned(),
     };
-    let mut commands =
-        raised.run(&[job("left", "echo $RIGHT_V4 $RIGHT_V6 $MIDDLE_V4"), job("middle", "ip -o link | wc -l")]).unwrap();
+    let mut commands = raised
+        .run(&[job("left", "echo $RIGHT_V4 $RIGHT_V6 $MIDDLE_V4"), job("middle", "tail -n +3 /proc/net/dev | wc -l")])
+        .unwrap();
     let begun = Instant::now();
     let mut said = Vec::new();
     while !commands.is_over() {

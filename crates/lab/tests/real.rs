@@ -5,6 +5,8 @@ mod hosts;
 #[path = "support/skip.rs"]
 mod skip;
 mod support;
+#[path = "support/talk.rs"]
+mod talk;
 
 use hosts::{Host, ip, wait_up};
 use skip::skip;
@@ -16,13 +18,9 @@ use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings};
 use sprat_lab::memory::{Landing, Memory};
 use sprat_lab::port::{PacketSpec, PortError, Sent, open_packet, open_tap};
 use sprat_lab::switch::AGEING;
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use support::{Sample, packet};
-
-/// Far longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use talk::{PATIENCE, delayed, echo, pings};
 
 /// Hosts joined by a box.
 struct Net {
@@ -57,68 +55,6 @@ fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
     Some(Net { engine, hosts, _middle: None })
 }
 
-/// Answers datagrams on a host until one is empty, at a port of the system's choice: one that was in use a moment ago may be held
-/// by a child process that another test is just starting.
-fn echo(host: &Host) -> (hosts::Running<()>, u16) {
-    let (bound, ready) = std::sync::mpsc::channel();
-    let running = host.start(move || {
-        let socket = UdpSocket::bind("[::]:0").expect("a port");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        bound.send(socket.local_addr().expect("bound").port()).expect("somebody waits");
-        let mut buffer = [0; 2000];
-        while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
-            socket.send_to(&buffer[..len], from).expect("it can answer");
-        }
-    });
-    let port = ready.recv().expect("it is bound");
-    (running, port)
-}
-
-/// Round trips of numbered datagrams, several under way at once; each comes back once, in order.
-fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
-    let to = format!("{to}:{port}");
-    host.run(move || {
-        let socket = UdpSocket::bind("[::]:0").expect("a port");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        let mut buffer = [0; 2000];
-        // The first finds neighbours, and may come before the kernel has noticed that the link is up.
-        socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
-        let until = Instant::now() + PATIENCE;
-        loop {
-            socket.send_to(b"neighbours", &to).expect("it can send");
-            if socket.recv(&mut buffer).is_ok() {
-                break;
-            }
-            assert!(Instant::now() < until, "no answer from {to}");
-        }
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        let mut trips = Vec::new();
-        for round in 0..5u8 {
-            let sent: Vec<Instant> = (0..8u8)
-                .map(|number| {
-                    let now = Instant::now();
-                    socket.send_to(&[vec![round, number], vec![7; 900]].concat(), &to).expect("it can send");
-                    now
-                })
-                .collect();
-            for (number, sent) in (0..8u8).zip(sent) {
-                let mut len = socket.recv(&mut buffer).expect("an answer");
-                while buffer[..len] == *b"neighbours" {
-                    len = socket.recv(&mut buffer).expect("an answer"); // a late one
-                }
-                trips.push(sent.elapsed());
-                assert_eq!((len, &buffer[..2]), (902, &[round, number][..]), "in order, as sent");
-            }
-        }
-        socket.send_to(&[], &to).expect("it can send");
-        trips
-    })
-}
-
-fn delayed(delay: Duration) -> Settings {
-    Settings { delay, ..Settings::default() }
-}
-
 #[test]
 fn no_round_trip_is_shorter_than_was_set() {
     for each_way in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(25)] {
@@ -135,31 +71,9 @@ fn no_round_trip_is_shorter_than_was_set() {
     }
 }
 
-/// Sends bytes over one TCP connection from the first host to the second, checks them there, and tells what the box counted.
+/// Has the first host send bytes to the second, and tells what the box counted.
 fn stream(net: Net, to: &str, bytes: usize) -> Report {
-    let content = move || (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)).to_le_bytes()[0]);
-    let (bound, ready) = std::sync::mpsc::channel();
-    let server = net.hosts[1].start(move || {
-        let listener = TcpListener::bind("[::]:7001").expect("a port");
-        bound.send(()).expect("somebody waits");
-        let (mut stream, _) = listener.accept().expect("a caller");
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).expect("to the end");
-        assert!(got.into_iter().eq(content()), "every byte as it was sent");
-        stream.write_all(b"right").expect("an answer");
-    });
-    ready.recv().expect("it is bound");
-    let to = format!("{to}:7001");
-    let client = net.hosts[0].start(move || {
-        let mut stream = TcpStream::connect(to).expect("somebody there");
-        stream.write_all(&content().collect::<Vec<_>>()).expect("sent");
-        stream.shutdown(Shutdown::Write).expect("no more");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert_eq!(answer, "right");
-    });
-    server.get();
-    client.get();
+    talk::stream(&net.hosts, to, bytes);
     net.engine.stop().expect("it ran")
 }
 

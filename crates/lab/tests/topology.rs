@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use sprat_lab::config::PortSpec;
 use sprat_lab::engine::Forwarding;
-use sprat_lab::filter::Action;
+use sprat_lab::filter::{Action, RulePlan};
 use sprat_lab::line::Discipline;
-use sprat_lab::topology::{FilterPlan, Lab, READY, Topology, ready};
+use sprat_lab::topology::{Lab, READY, Topology, ready};
 use std::time::Duration;
 
 const PAIR: &str = r#"
@@ -120,7 +120,7 @@ fn hosts_and_boxes_do_as_told() {
         routes = [{ to = "0.0.0.0/0", via = "10.64.0.2" }]
         [host.right]
         [box.wan]
-        ports = ["left", "right", "packet:eth7"]
+        ports = ["left", "right", "packet:eth7", "xdp:eth8", "dpdk:net_memif0,role=client"]
         memory = "100MB"
         to.left = { queue = "harmonize", rate = "1Gb/s" }
         [[box.wan.filters]]
@@ -140,12 +140,42 @@ fn hosts_and_boxes_do_as_told() {
     assert_eq!(sysctls, [("ipv4.ip_forward", "1"), ("ipv4.tcp_sack", "0"), ("ipv6.conf.all.forwarding", "1")]);
     assert_eq!((left.run.as_deref(), left.routes.len()), (Some("ip address"), 1));
     let wan = &lab.boxes[0];
+    assert_eq!(wan.ports[3].spec.to_string(), "xdp:eth8");
+    assert_eq!(wan.ports[4].spec.to_string(), "dpdk:net_memif0,role=client");
     assert_eq!((wan.memory, wan.ports[2].spec.to_string()), (Some(100_000_000), "packet:eth7".to_owned()));
     assert!(
-        matches!(&wan.filters[..], [FilterPlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
+        matches!(&wan.filters[..], [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
     );
     let capture = wan.capture.as_ref().unwrap();
     assert_eq!((capture.snap, capture.ring), (128, Some((10_000_000, 3))));
+}
+
+#[test]
+fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
+    let text = |pairs: &str| {
+        let hosts = ["a", "b", "c", "d"].map(|host| format!("[host.{host}]\n")).concat();
+        format!(
+            "name = \"pairs\"\n{hosts}[box.wan]\nports = [\"a\", \"b\", \"c\", \"d\"]\n{pairs}to.c = {{ delay = \"7ms\" }}\n\
+             filters = [{{ match = \"ip\", from = \"d\", action = \"count\" }}]\ncapture = {{ file = \"wan.pcapng\" }}\n"
+        )
+    };
+    let lab = lay_out(&text("pairs = [[\"c\", \"a\"], [\"b\", \"d\"]]\n")).unwrap();
+    let [wan] = &lab.boxes[..] else { panic!("{lab:?}") };
+    assert_eq!(wan.forwarding, Forwarding::Cross);
+    let ports: Vec<_> = wan.ports.iter().map(|port| (&port.name[..], port.line.delay.as_millis())).collect();
+    assert_eq!(ports, [("c", 7), ("a", 0), ("b", 0), ("d", 0)]);
+    let interfaces = wan.ports.iter().map(|port| port.spec.to_string());
+    assert!(interfaces.zip(["c", "a", "b", "d"]).all(|(spec, host)| spec == format!("tap:eth0@pairs-{host}")));
+    assert_eq!(wan.filters[0].from, Some(3));
+    assert_eq!(wan.capture.as_ref().unwrap().interfaces, ["c", "a", "b", "d"]);
+    for (pairs, told) in [
+        ("pairs = [[\"a\", \"b\"]]\n", "box.wan: pairs: c is in none"),
+        ("pairs = [[\"a\", \"e\"]]\n", "box.wan: pairs: no port \"e\"; the ports are a, b, c, d"),
+        ("forward = \"cross\"\n", "box.wan: 4 ports are joined in pairs: say which"),
+    ] {
+        let error = lay_out(&text(pairs)).unwrap_err();
+        assert!(error.starts_with(told), "{error}");
+    }
 }
 
 #[test]

@@ -217,10 +217,19 @@ int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group)
 	return result == -ENOTSUP ? 0 : result;
 }
 
+int sprat_dpdk_hear_all(uint16_t port)
+{
+	int result = rte_eth_promiscuous_enable(port);
+	return result == -ENOTSUP ? 0 : result;
+}
+
 void sprat_dpdk_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;
 	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+	/* Of an interface of the kernel's it would stay so. */
+	if (rte_eth_promiscuous_get(port) == 1)
+		rte_eth_promiscuous_disable(port);
 	rte_eth_dev_stop(port);
 	rte_eth_dev_close(port);
 	if (device)

@@ -94,6 +94,8 @@ int sprat_dpdk_start(uint16_t port);
 /* Have a started device take in frames to a group, by its hardware address; frames of a VLAN. */
 int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group);
 int sprat_dpdk_hear_vlan(uint16_t port, uint16_t vlan);
+/* Has a started device take in frames to everybody, until it is closed. One that knows no such thing does so anyway. */
+int sprat_dpdk_hear_all(uint16_t port);
 /* Stops, closes and removes it. */
 void sprat_dpdk_close(uint16_t port);
 /* 1 up, 0 down. */

@@ -75,6 +75,8 @@ pub struct Path {
     pub mss: u32,
     /// Smoothed round-trip time; zero before the first.
     pub rtt: Duration,
+    /// How far round-trip times vary about that.
+    pub rtt_variation: Duration,
     /// The least round-trip time of the kernel's window of some minutes; zero before the first.
     pub min_rtt: Duration,
     /// Congestion window, segments.
@@ -127,6 +129,7 @@ impl Path {
         Ok(Self {
             mss: raw.send_mss,
             rtt: micros(raw.rtt),
+            rtt_variation: micros(raw.rtt_variation),
             // The kernel says "none yet" by all ones.
             min_rtt: if raw.min_rtt == u32::MAX { Duration::ZERO } else { micros(raw.min_rtt) },
             cwnd: raw.cwnd,
@@ -198,4 +201,37 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
 fn last_number(name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?;
     text.split_whitespace().next_back()?.parse().ok()
+}
+
+/// Bytes that wait in the send buffer for their first sending, at most: a few milliseconds of the fastest path. What lies there beyond
+/// that does no good, and takes of the memory that the whole machine has for TCP, which shrinks everybody's windows when it runs low.
+pub const MAX_UNSENT: u32 = 16 << 20;
+
+/// Makes a socket ready to send much over a long way: a buffer for what is under way, as large as may be, and no more than
+/// [`MAX_UNSENT`] waiting in it. Gives the bytes it may grow to.
+///
+/// # Errors
+/// The socket is not of TCP.
+pub fn prepare_sender(socket: impl AsFd) -> io::Result<usize> {
+    sys::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &MAX_UNSENT.to_ne_bytes())?;
+    enlarge(socket, Buffer::Send, MAX_BUFFER)
+}
+
+/// Has the kernel control this connection by the congestion control of that name.
+///
+/// # Errors
+/// There is none, or it is not for everybody.
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
+    sys::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// The name of the congestion control that the kernel uses on this connection.
+///
+/// # Errors
+/// The socket is not of TCP.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    let mut name = [0; 16];
+    let length = sys::get(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    let name = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }

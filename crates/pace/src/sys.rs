@@ -1,8 +1,8 @@
-//! Socket options that have no safe interface.
-#![allow(unsafe_code)] // getsockopt and setsockopt take addresses; see each block
+//! Socket options and programs for the kernel, which have no safe interface.
+#![allow(unsafe_code)] // these calls take addresses; see each block
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Fills `into` with the option's value; gives how many bytes there were.
 pub(crate) fn get(socket: impl AsFd, level: i32, name: i32, into: &mut [u8]) -> io::Result<usize> {
@@ -23,4 +23,134 @@ pub(crate) fn set(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io:
     // SAFETY: the address and the length are those of `value`, which is only read.
     let result = unsafe { nix::libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) };
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel's `bpf` call is asked to do.
+mod command {
+    pub(super) const MAP_CREATE: i64 = 0;
+    pub(super) const MAP_UPDATE: i64 = 2;
+    pub(super) const PROGRAM_LOAD: i64 = 5;
+    pub(super) const TYPES_LOAD: i64 = 18;
+    pub(super) const LINK_CREATE: i64 = 28;
+}
+
+/// A request to the kernel's `bpf` call, a union whose fields are at fixed places.
+struct Request([u8; 128]);
+
+impl Request {
+    fn new() -> Self {
+        Self([0; 128])
+    }
+
+    fn with(mut self, at: usize, value: &[u8]) -> Self {
+        self.0[at..at + value.len()].copy_from_slice(value);
+        self
+    }
+
+    fn number(self, at: usize, value: u32) -> Self {
+        self.with(at, &value.to_ne_bytes())
+    }
+
+    /// The address of memory that the kernel reads, or writes, during the call.
+    fn address(self, at: usize, of: *const u8) -> Self {
+        self.with(at, &(of.expose_provenance() as u64).to_ne_bytes())
+    }
+
+    /// # Safety
+    /// Addresses in the request are of memory that lives during the call, as long as the request says, and writable where the kernel writes.
+    unsafe fn call(&self, command: i64) -> io::Result<i64> {
+        // SAFETY: the request lives during the call and is as long as is said; what it refers to is the caller's promise.
+        let result = unsafe { nix::libc::syscall(nix::libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    }
+
+    /// # Safety
+    /// As of [`call`](Self::call); and the command gives a descriptor.
+    unsafe fn open(&self, command: i64) -> io::Result<OwnedFd> {
+        // SAFETY: the caller's promise.
+        let number = unsafe { self.call(command) }?;
+        let number = i32::try_from(number).expect("a descriptor");
+        // SAFETY: the kernel has just given us that descriptor, and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+}
+
+/// A program that stands for one function of a structure of functions in the kernel.
+pub(crate) struct Function<'a> {
+    /// Up to 15 letters, digits and underscores.
+    pub(crate) name: &'a str,
+    /// Instructions of eight bytes.
+    pub(crate) code: &'a [u8],
+    /// The structure's type.
+    pub(crate) structure: u32,
+    /// Which of its members.
+    pub(crate) member: u32,
+}
+
+/// Has the kernel verify and load a program. The error has what its verifier said.
+pub(crate) fn load(function: &Function<'_>) -> Result<OwnedFd, (io::Error, String)> {
+    const STRUCT_OPS: u32 = 27;
+    // The kernel takes functions for itself only under a licence compatible with its own.
+    let license = c"Dual MIT/GPL";
+    let mut log = vec![0_u8; 64 << 10];
+    let count = u32::try_from(function.code.len() / 8).expect("a short program");
+    let request = Request::new()
+        .number(0, STRUCT_OPS)
+        .number(4, count)
+        .address(8, function.code.as_ptr())
+        .address(16, license.as_ptr().cast())
+        .number(24, 1)
+        .number(28, u32::try_from(log.len()).expect("a small log"))
+        .address(32, log.as_mut_ptr())
+        .with(48, name(function.name))
+        .number(68, function.member)
+        .number(108, function.structure);
+    // SAFETY: code, licence and log live until the end of this function; the log is ours to be written.
+    let loaded = unsafe { request.open(command::PROGRAM_LOAD) };
+    loaded.map_err(|error| {
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+        (error, String::from_utf8_lossy(&log[..end]).into_owned())
+    })
+}
+
+/// Makes a structure of functions of a type, fills in `value`, and attaches it. It stays until both descriptors are closed and nobody uses it.
+pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<[OwnedFd; 2]> {
+    const STRUCT_OPS_MAP: u32 = 26;
+    const BY_LINK: u32 = 1 << 13;
+    const ATTACH_STRUCT_OPS: u32 = 44;
+    // A map of this kind has to come with types of its own, though it uses the kernel's: a header and one integer.
+    let mut types = Vec::new();
+    types.extend(0xEB9F_u16.to_ne_bytes());
+    types.extend([1, 0]);
+    types.extend([24, 0, 16, 16, 1, 0, 1 << 24, 4, 32].iter().flat_map(|word: &u32| word.to_ne_bytes()));
+    types.push(0);
+    let request = Request::new().address(0, types.as_ptr()).number(16, u32::try_from(types.len()).expect("a few"));
+    // SAFETY: the types live until the end of this function, as long as is said.
+    let types = unsafe { request.open(command::TYPES_LOAD) }?;
+    let number = |descriptor: &OwnedFd| u32::try_from(descriptor.as_raw_fd()).expect("descriptors count from zero");
+    let request = Request::new()
+        .number(0, STRUCT_OPS_MAP)
+        .number(4, 4)
+        .number(8, u32::try_from(value.len()).expect("a structure of functions"))
+        .number(12, 1)
+        .number(16, BY_LINK)
+        .with(28, name(called))
+        .number(48, number(&types))
+        .number(60, value_type);
+    // SAFETY: no addresses in it.
+    let map = unsafe { request.open(command::MAP_CREATE) }?;
+    let key = 0_u32.to_ne_bytes();
+    let request = Request::new().number(0, number(&map)).address(8, key.as_ptr()).address(16, value.as_ptr());
+    // SAFETY: key and value live until the end of this function, as long as the map was told they are.
+    unsafe { request.call(command::MAP_UPDATE) }?;
+    let request = Request::new().number(0, number(&map)).number(8, ATTACH_STRUCT_OPS);
+    // SAFETY: no addresses in it.
+    let link = unsafe { request.open(command::LINK_CREATE) }?;
+    Ok([map, link])
+}
+
+/// A name as the kernel takes it.
+fn name(name: &str) -> &[u8] {
+    assert!(name.len() < 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name:?}");
+    name.as_bytes()
 }

@@ -25,7 +25,7 @@ pub const PLACES: &[Place] = &[
     },
     Place {
         path: "crates/pace/src/sys.rs",
-        reason: "socket options without a safe interface: one call each, with memory of the caller's",
+        reason: "socket options, and programs for the kernel: one call each, with memory of the caller's",
     },
     Place {
         path: "crates/lab/src/port/sys.rs",

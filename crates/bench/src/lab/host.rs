@@ -37,7 +37,7 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     number: u8,
     /// Where its namespace can be entered.
     netns: String,
@@ -47,14 +47,14 @@ pub(super) struct Host {
 
 /// Something that runs on a host.
 #[derive(Debug)]
-pub(super) struct Running<R>(Receiver<Result<R>>);
+pub(crate) struct Running<R>(Receiver<Result<R>>);
 
 impl Host {
     /// A host with a loopback, number `number` of its network.
     ///
     /// # Errors
     /// What the machine does not allow, and what would help.
-    pub(super) fn new(number: u8) -> Result<Self> {
+    pub(crate) fn new(number: u8) -> Result<Self> {
         let (tasks, todo) = sync_channel::<Task>(0);
         let (ready, made) = sync_channel(1);
         let live = move || {
@@ -71,12 +71,12 @@ impl Host {
     }
 
     /// Runs something on the host, and waits for it.
-    pub(super) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    pub(crate) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
         self.start(inside)?.get()
     }
 
     /// Starts something on the host, on a thread of its own.
-    pub(super) fn start<R: Send + 'static>(
+    pub(crate) fn start<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> Result<R> + Send + 'static,
     ) -> Result<Running<R>> {
@@ -97,32 +97,32 @@ impl Host {
     }
 
     /// The interface that a box's port is to it.
-    pub(super) fn tap(&self) -> TapSpec {
+    pub(crate) fn tap(&self) -> TapSpec {
         TapSpec { name: self.interface(), netns: Some(self.netns.clone()), mtu: None }
     }
 
     /// What `ip` knows its namespace by: a thread of it.
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         self.netns.split('/').nth(4).unwrap_or_default()
     }
 
     /// The name of its interface.
-    pub(super) fn interface(&self) -> String {
+    pub(crate) fn interface(&self) -> String {
         format!("h{}", self.number)
     }
 
     /// Its addresses.
-    pub(super) fn v4(&self) -> IpAddr {
+    pub(crate) fn v4(&self) -> IpAddr {
         Ipv4Addr::new(10, 9, 0, self.number).into()
     }
 
     /// See [`v4`](Self::v4).
-    pub(super) fn v6(&self) -> IpAddr {
+    pub(crate) fn v6(&self) -> IpAddr {
         Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, u16::from(self.number)).into()
     }
 
     /// Gives it its addresses, once the interface is there.
-    pub(super) fn address(&self) -> Result<()> {
+    pub(crate) fn address(&self) -> Result<()> {
         let (interface, v4, v6) = (self.interface(), self.v4(), self.v6());
         self.run(move || {
             on_host(&["addr", "add", &format!("{v4}/24"), "dev", &interface])?;
@@ -133,7 +133,7 @@ impl Host {
 
 impl<R> Running<R> {
     /// What it came to.
-    pub(super) fn get(self) -> Result<R> {
+    pub(crate) fn get(self) -> Result<R> {
         match self.0.recv_timeout(PATIENCE) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => bail!("what ran on a host panicked; its message is above"),
@@ -152,7 +152,7 @@ impl Drop for Host {
 }
 
 /// Runs `ip` in the namespace of the calling thread.
-pub(super) fn on_host(args: &[&str]) -> Result<()> {
+pub(crate) fn on_host(args: &[&str]) -> Result<()> {
     ip(args).map_err(anyhow::Error::msg)
 }
 

@@ -3,13 +3,13 @@
 
 mod delay;
 mod fat;
-mod host;
+pub(crate) mod host;
 mod loss;
 mod merge;
-mod net;
-mod probe;
+pub(crate) mod net;
+pub(crate) mod probe;
 mod record;
-mod stream;
+pub(crate) mod stream;
 mod switching;
 mod window;
 

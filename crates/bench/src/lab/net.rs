@@ -13,25 +13,25 @@ use super::probe;
 
 /// A network; all of it is gone with it.
 #[derive(Debug)]
-pub(super) struct Net {
+pub(crate) struct Net {
     /// Before the hosts, whose interfaces it has.
-    pub(super) engine: Option<Engine>,
-    pub(super) hosts: Vec<Host>,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) hosts: Vec<Host>,
 }
 
 impl Net {
     /// Two hosts; `there` is the line to the second, `back` the line to the first.
-    pub(super) fn pair(there: Settings, back: Settings) -> Result<Self> {
+    pub(crate) fn pair(there: Settings, back: Settings) -> Result<Self> {
         Self::boxed(vec![back, there], Forwarding::Cross)
     }
 
     /// As many hosts as lines; a line is that to its host.
-    pub(super) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
+    pub(crate) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
     /// The same, with something that looks at what comes into each lane of the box.
-    pub(super) fn inspected(lines: Vec<Settings>, forwarding: Forwarding, looks: Vec<Inspection>) -> Result<Self> {
+    pub(crate) fn inspected(lines: Vec<Settings>, forwarding: Forwarding, looks: Vec<Inspection>) -> Result<Self> {
         let hosts = (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
@@ -40,7 +40,7 @@ impl Net {
     }
 
     /// Two hosts on one cable of the kernel's, and no box.
-    pub(super) fn bare() -> Result<Self> {
+    pub(crate) fn bare() -> Result<Self> {
         let hosts = vec![Host::new(1)?, Host::new(2)?];
         let (near, far, there) = (hosts[0].interface(), hosts[1].interface(), hosts[1].id().to_owned());
         hosts[0].run(move || {
@@ -66,35 +66,35 @@ impl Net {
     }
 
     /// The address of a host.
-    pub(super) fn address(&self, host: usize, v6: bool) -> IpAddr {
+    pub(crate) fn address(&self, host: usize, v6: bool) -> IpAddr {
         if v6 { self.hosts[host].v6() } else { self.hosts[host].v4() }
     }
 
     /// The box.
-    pub(super) fn engine(&self) -> Result<&Engine> {
+    pub(crate) fn engine(&self) -> Result<&Engine> {
         self.engine.as_ref().context("this network has no box")
     }
 
     /// What the box has done so far on the line to a host.
-    pub(super) fn line(&self, host: usize) -> Result<LineReport> {
+    pub(crate) fn line(&self, host: usize) -> Result<LineReport> {
         let name = self.hosts[host].interface();
         let lines = self.engine()?.report()?.lines;
         lines.into_iter().find(|line| line.to == name).with_context(|| format!("the box has no line to {name}"))
     }
 
     /// Stops the box, and tells what it did.
-    pub(super) fn stop(mut self) -> Result<Report> {
+    pub(crate) fn stop(mut self) -> Result<Report> {
         Ok(self.engine.take().context("this network has no box")?.stop()?)
     }
 }
 
 /// A line of that delay, and nothing else.
-pub(super) fn delayed(delay: Duration) -> Settings {
+pub(crate) fn delayed(delay: Duration) -> Settings {
     Settings { delay, ..Settings::default() }
 }
 
 /// A rate of so many gigabits a second.
-pub(super) fn gigabits(count: f64) -> Option<Rate> {
+pub(crate) fn gigabits(count: f64) -> Option<Rate> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some gigabits")]
     Rate::new((count * 1e9) as u64)
 }

@@ -22,35 +22,35 @@ const IDENTIFIER: u16 = 0x5350;
 
 /// What came of the echoes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trips {
+pub(crate) struct Trips {
     /// Round trips, in the order of their coming back.
-    pub(super) times: Vec<Duration>,
+    pub(crate) times: Vec<Duration>,
     /// Echoes that did not come back.
-    pub(super) lost: usize,
+    pub(crate) lost: usize,
     /// Echoes that came back after one that was sent later.
-    pub(super) overtaken: usize,
+    pub(crate) overtaken: usize,
 }
 
 impl Trips {
     /// The shortest, in milliseconds.
-    pub(super) fn least(&self) -> Option<f64> {
+    pub(crate) fn least(&self) -> Option<f64> {
         self.times.iter().min().map(|time| time.as_secs_f64() * 1e3)
     }
 
     /// Their mean, in milliseconds.
-    pub(super) fn mean(&self) -> Option<f64> {
+    pub(crate) fn mean(&self) -> Option<f64> {
         let sum: Duration = self.times.iter().sum();
         (!self.times.is_empty()).then(|| sum.as_secs_f64() * 1e3 / self.times.len() as f64)
     }
 
     /// The longest, in milliseconds.
-    pub(super) fn most(&self) -> Option<f64> {
+    pub(crate) fn most(&self) -> Option<f64> {
         self.times.iter().max().map(|time| time.as_secs_f64() * 1e3)
     }
 }
 
 /// Sends `count` echoes, one every `gap`, and waits for those whose round trip is about `expected`.
-pub(super) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) -> Result<Trips> {
+pub(crate) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) -> Result<Trips> {
     let socket = Echoes::open(to)?;
     let mut sent = Vec::with_capacity(usize::from(count));
     let (mut trips, mut last, begun) = (Trips::default(), None, Instant::now());
@@ -80,7 +80,7 @@ pub(super) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) ->
 }
 
 /// Waits until a host answers: then each knows where the other is.
-pub(super) fn meet(to: IpAddr) -> Result<()> {
+pub(crate) fn meet(to: IpAddr) -> Result<()> {
     let begun = Instant::now();
     let socket = Echoes::open(to)?;
     socket.socket.set_nonblocking(false)?;

@@ -24,7 +24,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let path = folder.path().join("capture.pcapng");
     let interfaces = vec!["h1".to_owned(), "h2".to_owned()];
     let (capture, recorders) =
-        Capture::start(CaptureSettings::new(&path, interfaces), Engine::lanes(Forwarding::Cross))?;
+        Capture::start(CaptureSettings::new(&path, interfaces), Engine::lanes(Forwarding::Cross, 2))?;
     let look = |recorder| Inspection { recorder: Some(recorder), ..Inspection::default() };
     let there = Line { rate: gigabits(RATE), ..delayed(Duration::ZERO) };
     let lines = vec![delayed(Duration::ZERO), there];

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
+use sprat_pace::{Pace, Pacer, path};
 
 use super::host::Running;
 use super::net::Net;
@@ -26,25 +27,27 @@ const LOOK: Duration = Duration::from_millis(100);
 const BEGINNING: Duration = Duration::from_secs(10);
 
 /// Between two samples.
-pub(super) const PERIOD: Duration = Duration::from_millis(200);
+pub(crate) const PERIOD: Duration = Duration::from_millis(200);
 
 /// Payload of a full TCP segment over Ethernet, with time stamps; its frame has 1,538 bytes of the wire's time.
-pub(super) const SEGMENT_BYTES: [f64; 2] = [1448.0, 1428.0];
+pub(crate) const SEGMENT_BYTES: [f64; 2] = [1448.0, 1428.0];
 
 /// What a full frame takes on the wire, bytes.
-pub(super) const FRAME_BYTES: f64 = 1538.0;
+pub(crate) const FRAME_BYTES: f64 = 1538.0;
 
 /// What a stream has of a line's rate.
-pub(super) fn payload_share(v6: bool) -> f64 {
+pub(crate) fn payload_share(v6: bool) -> f64 {
     SEGMENT_BYTES[usize::from(v6)] / FRAME_BYTES
 }
 
 /// Who decides how much is under way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Congestion {
+pub(crate) enum Congestion {
     Reno,
     Cubic,
     Bbr,
+    /// Our own: the rate decides, and a window that follows it.
+    Weir,
 }
 
 impl fmt::Display for Congestion {
@@ -53,31 +56,32 @@ impl fmt::Display for Congestion {
             Self::Reno => "reno",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Weir => "weir",
         })
     }
 }
 
 /// A stream to be, between hosts by their place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) v6: bool,
-    pub(super) congestion: Congestion,
+pub(crate) struct Way {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) v6: bool,
+    pub(crate) congestion: Congestion,
     /// Receive buffer, bytes; the kernel's choice if none.
-    pub(super) receive_buffer: Option<usize>,
+    pub(crate) receive_buffer: Option<usize>,
 }
 
 impl Way {
     /// Over IPv4, with the congestion control that most have.
-    pub(super) fn cubic(from: usize, to: usize) -> Self {
+    pub(crate) fn cubic(from: usize, to: usize) -> Self {
         Self { from, to, v6: false, congestion: Congestion::Cubic, receive_buffer: None }
     }
 }
 
 /// Streams that run; they end when dropped.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(crate) struct Streams {
     received: Vec<Arc<AtomicU64>>,
     stop: Arc<AtomicBool>,
     ends: Vec<Running<()>>,
@@ -85,16 +89,16 @@ pub(super) struct Streams {
 
 /// What arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Flowed {
+pub(crate) struct Flowed {
     /// Seconds since the streams began, and bytes of each stream that had arrived by then.
-    pub(super) samples: Vec<(f64, Vec<u64>)>,
+    pub(crate) samples: Vec<(f64, Vec<u64>)>,
     /// The first sample that counts.
-    pub(super) steady: usize,
+    pub(crate) steady: usize,
 }
 
 impl Streams {
     /// Starts them all.
-    pub(super) fn start(net: &Net, ways: &[Way]) -> Result<Self> {
+    pub(crate) fn start(net: &Net, ways: &[Way]) -> Result<Self> {
         let mut streams = Self { received: Vec::new(), stop: Arc::default(), ends: Vec::new() };
         let mut callers = Vec::new();
         for &way in ways {
@@ -124,12 +128,12 @@ impl Streams {
     }
 
     /// Lets them flow for `growth`, which does not count, and for `duration`, and ends them.
-    pub(super) fn measure(self, growth: Duration, duration: Duration) -> Result<Flowed> {
+    pub(crate) fn measure(self, growth: Duration, duration: Duration) -> Result<Flowed> {
         self.watch(growth, duration, &mut || Ok(()))
     }
 
     /// The same; `look` is called when time begins to count, and at its end.
-    pub(super) fn watch(
+    pub(crate) fn watch(
         self,
         growth: Duration,
         duration: Duration,
@@ -154,11 +158,16 @@ impl Streams {
     }
 
     fn sample(&self, begun: Instant) -> (f64, Vec<u64>) {
-        let counts = self.received.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        (begun.elapsed().as_secs_f64(), counts)
+        (begun.elapsed().as_secs_f64(), self.received())
     }
 
-    fn finish(mut self) -> Result<()> {
+    /// Bytes of each stream that have arrived so far.
+    pub(crate) fn received(&self) -> Vec<u64> {
+        self.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Ends them.
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         self.ends.drain(..).try_for_each(Running::get)
     }
@@ -172,7 +181,7 @@ impl Drop for Streams {
 
 impl Flowed {
     /// Payload of each stream while it counted, Gb/s.
-    pub(super) fn gbits(&self) -> Vec<f64> {
+    pub(crate) fn gbits(&self) -> Vec<f64> {
         let (Some((begun, first)), Some((ended, last))) = (self.samples.get(self.steady), self.samples.last()) else {
             return Vec::new();
         };
@@ -181,13 +190,13 @@ impl Flowed {
     }
 
     /// Of all streams together.
-    pub(super) fn total_gbits(&self) -> f64 {
+    pub(crate) fn total_gbits(&self) -> f64 {
         self.gbits().iter().sum()
     }
 }
 
 /// The index of Jain, Chiu and Hawe (1984): 1 when all have the same, 1/n when one has everything.
-pub(super) fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares): (f64, f64) = (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
     sum * sum / (shares.len() as f64 * squares)
 }
@@ -234,10 +243,24 @@ fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Resu
 /// Sends until told to stop.
 fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    let name = congestion.to_string();
-    socket.set_tcp_congestion(name.as_bytes()).with_context(|| format!("this kernel has no {name}"))?;
+    let pacer = match congestion {
+        Congestion::Weir => {
+            path::prepare_sender(&socket).context("a send buffer")?;
+            let pacer = Pacer::start()?;
+            if let Some(why) = pacer.limited_by() {
+                bail!("{why}");
+            }
+            Some(pacer)
+        }
+        _ => {
+            let name = congestion.to_string();
+            socket.set_tcp_congestion(name.as_bytes()).with_context(|| format!("this kernel has no {name}"))?;
+            None
+        }
+    };
     socket.connect_timeout(&to.into(), BEGINNING).with_context(|| format!("connecting to {to}"))?;
     let mut stream: TcpStream = socket.into();
+    let _paced = pacer.as_ref().map(|pacer| pacer.add(&stream, Pace::Auto)).transpose()?;
     stream.set_write_timeout(Some(LOOK))?;
     let buffer = vec![0; BUFFER_BYTES];
     while !stop.load(Ordering::Relaxed) {

@@ -2,6 +2,7 @@
 
 pub mod bars;
 pub mod html;
+pub mod over_time;
 pub mod svg;
 
 use std::path::Path;

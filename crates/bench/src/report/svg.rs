@@ -14,6 +14,9 @@ pub const COLOURS: usize = 8;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 14.0;
+
+/// Where the titles of axes that go up stand.
+const TITLE: f64 = 14.0;
 const BOTTOM: f64 = 48.0;
 
 /// A labelled position on an axis.
@@ -105,56 +108,72 @@ pub fn chart(x: &Axis, y: &Axis, lines: &[Line]) -> String {
 }
 
 fn draw(svg: &mut String, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Result {
-    assert!(x.to > x.from && y.to > y.from, "an axis has a length");
-    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-    let across = |at: f64| LEFT + (at - x.from) / (x.to - x.from) * (right - LEFT);
-    let down = |at: f64| bottom - (at - y.from) / (y.to - y.from) * (bottom - TOP);
     let name = escape(&format!("{} by {}", y.title, x.title));
     write!(svg, r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">"#)?;
-    for tick in &x.ticks {
-        let (at, label) = (across(tick.at), escape(&tick.label));
-        write!(svg, r#"<path class="grid" d="M{at:.1} {TOP}V{bottom}"/>"#)?;
-        write!(svg, r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#, bottom + 18.0)?;
-    }
-    for tick in &y.ticks {
-        let (at, label) = (down(tick.at), escape(&tick.label));
-        write!(svg, r#"<path class="grid" d="M{LEFT} {at:.1}H{right}"/>"#)?;
-        write!(svg, r#"<text x="{}" y="{:.1}" text-anchor="end">{label}</text>"#, LEFT - 8.0, at + 4.0)?;
-    }
-    let middle = f64::midpoint(LEFT, right);
-    write!(
-        svg,
-        r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{}</text>"#,
-        HEIGHT - 8.0,
-        escape(&x.title)
-    )?;
-    let middle = f64::midpoint(TOP, bottom);
-    write!(
-        svg,
-        r#"<text class="title" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
-        escape(&y.title)
-    )?;
-    for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {
-        let class = index % COLOURS;
-        let points = line.points.iter().map(|&(px, py)| (across(px.clamp(x.from, x.to)), down(py.clamp(y.from, y.to))));
-        let mut path = String::new();
-        for (at, (px, py)) in points.clone().enumerate() {
-            match (at, line.filled) {
-                (0, true) => write!(path, "M{px:.1} {bottom}V{py:.1}")?,
-                (0, false) => write!(path, "M{px:.1} {py:.1}")?,
-                (_, true) => write!(path, "H{px:.1}V{py:.1}")?,
-                (_, false) => write!(path, "L{px:.1} {py:.1}")?,
-            }
-        }
-        let kind = if line.filled { "area" } else { "line" };
-        write!(svg, r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#, escape(&line.name))?;
-    }
+    panel(svg, &Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, bottom: HEIGHT - BOTTOM }, x, y, lines)?;
     svg.push_str("</svg>");
     svg.push_str(r#"<ul class="legend">"#);
     for (index, line) in lines.iter().enumerate() {
         write!(svg, r#"<li><i class="c{}"></i>{}</li>"#, index % COLOURS, escape(&line.name))?;
     }
     svg.push_str("</ul>");
+    Ok(())
+}
+
+/// Where the curves of a panel are, in SVG units; ticks and titles are around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+/// Draws axes and curves. A point that is no number is a gap in its curve; an axis without a title or ticks has none.
+pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Result {
+    assert!(x.to > x.from && y.to > y.from, "an axis has a length");
+    let &Area { left, right, top, bottom } = area;
+    let across = |at: f64| left + (at - x.from) / (x.to - x.from) * (right - left);
+    let down = |at: f64| bottom - (at - y.from) / (y.to - y.from) * (bottom - top);
+    for tick in &x.ticks {
+        let (at, label) = (across(tick.at), escape(&tick.label));
+        write!(svg, r#"<path class="grid" d="M{at:.1} {top}V{bottom}"/>"#)?;
+        write!(svg, r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#, bottom + 18.0)?;
+    }
+    for tick in &y.ticks {
+        let (at, label) = (down(tick.at), escape(&tick.label));
+        write!(svg, r#"<path class="grid" d="M{left} {at:.1}H{right}"/>"#)?;
+        write!(svg, r#"<text x="{}" y="{:.1}" text-anchor="end">{label}</text>"#, left - 8.0, at + 4.0)?;
+    }
+    if !x.title.is_empty() {
+        let (middle, title) = (f64::midpoint(left, right), escape(&x.title));
+        write!(svg, r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{title}</text>"#, bottom + 40.0)?;
+    }
+    let middle = f64::midpoint(top, bottom);
+    write!(
+        svg,
+        r#"<text class="title" transform="translate({TITLE} {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        escape(&y.title)
+    )?;
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {
+        let class = index % COLOURS;
+        let points = line.points.iter().map(|&(px, py)| (across(px.clamp(x.from, x.to)), down(py.clamp(y.from, y.to))));
+        let mut path = String::new();
+        let mut drawn = false;
+        for (px, py) in points {
+            let here = px.is_finite() && py.is_finite();
+            match (here, drawn, line.filled) {
+                (false, _, _) => {}
+                (true, false, true) => write!(path, "M{px:.1} {bottom}V{py:.1}")?,
+                (true, false, false) => write!(path, "M{px:.1} {py:.1}")?,
+                (true, true, true) => write!(path, "H{px:.1}V{py:.1}")?,
+                (true, true, false) => write!(path, "L{px:.1} {py:.1}")?,
+            }
+            drawn = here;
+        }
+        let kind = if line.filled { "area" } else { "line" };
+        write!(svg, r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#, escape(&line.name))?;
+    }
     Ok(())
 }
 

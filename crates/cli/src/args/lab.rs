@@ -1,6 +1,7 @@
 //! `lab`: the network box.
 
-use super::lab_up::{LabDownArgs, LabLsArgs, LabTopologiesArgs, LabUpArgs};
+use super::lab_ctl::LabCtlArgs;
+use super::lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use clap::{Args, Subcommand};
 use sprat_lab::config::{LineWords, Word};
 use std::path::PathBuf;
@@ -9,12 +10,18 @@ use std::path::PathBuf;
 pub(crate) enum LabCommand {
     /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
     Run(Box<LabRunArgs>),
+    /// Show or change what a running box does.
+    Ctl(LabCtlArgs),
     /// Make the hosts and boxes of a topology, and run commands in them.
     Up(LabUpArgs),
     /// Take a lab down, also what a crash left of it.
     Down(LabDownArgs),
-    /// List the labs that stand.
+    /// List the labs that stand, and the boxes that run.
     Ls(LabLsArgs),
+    /// Watch a box that runs: rates, queues, drops and round trips, as they are.
+    Watch(LabWatchArgs),
+    /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
+    Report(LabReportArgs),
     /// List the topologies that come with the program, or print one.
     Topologies(LabTopologiesArgs),
 }
@@ -30,7 +37,11 @@ pub(crate) enum LabCommand {
       --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
-  sprat lab run --config box.toml --duration 10s
+  sprat lab run --port tap:a --port tap:b --port tap:c --port tap:d --pair a,b --pair c,d
+  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
+  sprat lab run --port tap:a0@left \\
+      --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
+  sprat lab run --config box.toml --duration 10s --report box.svg
 
 A box.toml has the same words:
   [line]                                        every line
@@ -46,7 +57,8 @@ bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the 
 are told; exit code 7 means that the box did not keep up, and why is told too. Needs root or
 CAP_NET_ADMIN.")]
 pub(crate) struct LabRunArgs {
-    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES], or packet:NAME[@NAMESPACE] for an interface that exists. Once for each.
+    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
+    /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<String>,
 
@@ -54,9 +66,13 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// How the ports are joined: `cross` (two ports, the default for two) or `switch`.
+    /// How the ports are joined: `cross` (the default for two ports, and for pairs) or `switch`.
     #[arg(long, value_name = "HOW")]
     pub(crate) forward: Option<String>,
+
+    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there are two ports, they are.
+    #[arg(long = "pair", value_name = "NAMES")]
+    pub(crate) pairs: Vec<String>,
 
     /// After how long without a frame a switch forgets an address [default: 300s].
     #[arg(long, value_name = "TIME")]
@@ -70,13 +86,20 @@ pub(crate) struct LabRunArgs {
     #[arg(long = "to", value_name = "PORT:SETTINGS")]
     pub(crate) to: Vec<String>,
 
-    /// Take interfaces of `packet:` that have addresses or the default route, too.
+    /// Take interfaces that have addresses or the default route, too.
     #[arg(long)]
     pub(crate) force: bool,
 
     /// Stop after this time [default: at Ctrl-C].
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
+
+    /// What `sprat lab ctl` knows the box by [default: the names of its ports].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
 
     /// No live line.
     #[arg(short, long)]
@@ -87,7 +110,79 @@ pub(crate) struct LabRunArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+
+    #[command(flatten)]
     pub(crate) line: LineArgs,
+}
+
+/// What is written down of the time that a box runs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SeriesArgs {
+    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write them to this file as they come, a JSON value on each line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+
+    /// Time between two samples of `--report` and `--series`, 10ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    pub(crate) every: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --series pipe.jsonl
+  sprat lab report pipe.jsonl --out pipe.svg
+  sprat lab report pipe.jsonl --out pipe.html --line 'to b0'
+
+Of each line: rates of the flows that carried most, queue, drops, and round trips as the box sees
+them. Longer series are drawn coarser: rates are means then, queues the longest.")]
+pub(crate) struct LabReportArgs {
+    /// What `--series` wrote.
+    #[arg(value_name = "SERIES")]
+    pub(crate) series: PathBuf,
+
+    /// Where to draw it: .svg or .html.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+
+    /// Draw only lines in whose names this stands, such as `to b0`.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) line: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab watch                               the only box that runs
+  sprat lab watch two-sites.wan
+  sprat lab watch wan --once                    one screen, as text
+  sprat lab watch wan --json --every 100ms      a sample on each line, for programs
+
+Keys: q leaves, arrows and tab choose a line, s sorts the flows, p pauses. Of each port: what comes
+in and goes out, what waits and how much of the buffer that is, drops by reason since the box began,
+and how late packets leave. Of the chosen line's flows: rate, what waits, drops, round trip.")]
+pub(crate) struct LabWatchArgs {
+    /// The box: BOX or LAB.BOX [default: the only one that runs].
+    #[arg(value_name = "BOX")]
+    pub(crate) name: Option<String>,
+
+    /// Time between two looks, 100ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) every: String,
+
+    /// Print one screen as text.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) once: bool,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print each sample as JSON, on a line, until the box ends.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What every line does, each way.

@@ -1,13 +1,14 @@
 //! `lab up` and what belongs to it: whole labs.
 
+use super::lab::SeriesArgs;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Where labs are remembered.
+/// Where labs are remembered, and the boxes that run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabState {
-    /// Remember labs here, apart from others [default: /run/sprat/lab].
-    #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE")]
+    /// Remember labs and boxes here, apart from others [default: /run/sprat/lab].
+    #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -18,6 +19,7 @@ pub(crate) struct LabState {
 
   sprat lab up two-sites --in left -- 'ping -c 3 $RIGHT_V4; ping -c 3 $RIGHT_V6'
   sprat lab up lab.toml --duration 60s --json
+  sprat lab up merge --report merge.svg
 
 A lab.toml:
   name = \"pair\"
@@ -26,7 +28,7 @@ A lab.toml:
   [host.right]
   run = \"sleep 1; iperf3 -c $LEFT_V4\"           each host's addresses by its name
   [box.wan]
-  ports = [\"left\", \"right\"]                     hosts, boxes, or packet:INTERFACE
+  ports = [\"left\", \"right\"]                     hosts, boxes, or packet:, xdp: or dpdk: ports
   line = { delay = \"100ms\" }                    as for `sprat lab run`
   to.right = { rate = \"2Gb/s\", buffer = \"64MB\" }
   capture = { file = \"wan.pcapng\" }
@@ -53,6 +55,9 @@ pub(crate) struct LabUpArgs {
     /// Take it down after this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
 
     #[command(flatten)]
     pub(crate) state: LabState,

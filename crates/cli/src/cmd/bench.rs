@@ -181,6 +181,12 @@ pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
     judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { out, html, only, seconds, rounds: 1 }, special)
 }
 
+pub(crate) fn flow(args: &LabBenchArgs) -> Result<ExitCode> {
+    let LabBenchArgs { out, html, only, seconds, full } = args.clone();
+    let special = Special { full, ..Special::default() };
+    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { out, html, only, seconds, rounds: 1 }, special)
+}
+
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     let mut special = Special::default();
     if !args.count.is_empty() {

@@ -1,5 +1,7 @@
 //! `lab run`.
 
+use super::lab_series::Series;
+use super::lab_up::dir;
 use super::{BEHIND, print_json, print_line};
 use crate::args::LabRunArgs;
 use anyhow::{Context as _, Result, bail};
@@ -7,7 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set};
+use sprat_lab::control::{ControlError, Place, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report};
+use sprat_lab::hosts::MAX_NAME;
+use sprat_lab::series::{LineAbout, line_name};
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -27,12 +32,26 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
     };
     let told = told(&config);
+    let mut series = Series::new(&args.series)?;
     let signals = signals()?;
+    let about = config.ports.iter().map(|(spec, line)| LineAbout::new(line_name("", spec.name()), line)).collect();
     let engine = config.start()?;
+    let control = control(args, &engine)?;
+    if let Some(series) = &mut series {
+        series.begin(told.clone(), about)?;
+    }
     eprintln!("sprat: {told}");
-    eprintln!("sprat: the box runs; stop with Ctrl-C");
-    watch(&engine, &signals, longest, args.quiet);
+    match &control {
+        Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
+        None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
+    }
+    let watched = watch(&engine, control.as_ref(), &signals, longest, args.quiet, series.as_mut());
     let report = engine.stop()?;
+    drop(control); // whoever asked for the end hears of it
+    watched?;
+    if let Some(series) = series {
+        series.end(&[(String::new(), report.clone())])?;
+    }
     if args.json {
         print_json(&serde_json::to_value(&report)?)?;
     } else {
@@ -42,6 +61,28 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         eprintln!("sprat: the box did not keep up: {why}");
     }
     Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
+}
+
+/// Lets the box be asked and changed from outside. A box that nobody named runs without that where it cannot be, and says so.
+fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
+    let place = Place::of(&dir(&args.state));
+    let start = |name: &str| Server::start(&place, name, engine.handle().clone());
+    if let Some(name) = &args.name {
+        return Ok(Some(start(name)?));
+    }
+    let name = name_of(engine.ports());
+    let started = match start(&name) {
+        Err(ControlError::Taken { .. } | ControlError::Name(_)) => start(&format!("box-{}", std::process::id())),
+        started => started,
+    };
+    Ok(started.inspect_err(|error| eprintln!("sprat: `sprat lab ctl` cannot reach this box: {error}")).ok())
+}
+
+/// The name of a box that nobody named: those of its ports, as far as they fit.
+fn name_of(ports: &[String]) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
+    name.trim_matches('-').to_owned()
 }
 
 /// The box that file and flags ask for.
@@ -55,6 +96,10 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     };
     let more = args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
     words.ports.extend(more);
+    for text in &args.pairs {
+        let pair = text.split_once(',').map(|(one, other)| [one.trim(), other.trim()].map(str::to_owned));
+        words.pairs.push(pair.with_context(|| format!("--pair {text:?}: want two ports, such as a0,b0"))?);
+    }
     for (flag, word) in
         [(&args.forward, &mut words.forward), (&args.ageing, &mut words.ageing), (&args.memory, &mut words.memory)]
     {
@@ -71,15 +116,15 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
         config.force();
     }
     for text in &args.to {
-        let (port, given) = text
-            .split_once(':')
+        let (port, given) = port_in(text, config.ports.iter().map(|(spec, _)| spec.name()))
             .with_context(|| format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s"))?;
+        let (port, given) = (port.to_owned(), given.to_owned());
         let known: Vec<_> = config.ports.iter().map(|(spec, _)| spec.name().to_owned()).collect();
         let line = config.ports.iter_mut().find(|(spec, _)| spec.name() == port);
         let Some((_, settings)) = line else {
             bail!("--to {text:?}: no port {port:?}; the ports are {}", known.join(", "))
         };
-        for (key, value) in settings_in(given) {
+        for (key, value) in settings_in(&given) {
             let value = value.with_context(|| format!("--to {text:?}: {key:?} has no value; want {key}=VALUE"))?;
             set(settings, key, &value).with_context(|| format!("--to {text:?}"))?;
         }
@@ -87,8 +132,14 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     Ok(config)
 }
 
+/// `PORT:SETTINGS`, where a port's name may have colons of its own, as those of cards have.
+fn port_in<'a>(text: &'a str, ports: impl Iterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
+    let settings = |port: &'a str| Some((port, text.strip_prefix(port)?.strip_prefix(':')?));
+    ports.filter_map(settings).max_by_key(|(port, _)| port.len()).or_else(|| text.split_once(':'))
+}
+
 /// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
-fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
+pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
     let mut all: Vec<(&str, Option<String>)> = Vec::new();
     for part in text.split(',') {
         match (part.split_once('='), all.last_mut()) {
@@ -107,7 +158,7 @@ fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
 fn told(config: &BoxConfig) -> String {
     let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
     match config.forwarding {
-        Forwarding::Cross => names.join(" <-> "),
+        Forwarding::Cross => names.chunks(2).map(|pair| pair.join(" <-> ")).collect::<Vec<_>>().join(", "),
         Forwarding::Switch(_) => format!("a switch of {}", names.join(", ")),
     }
 }
@@ -130,17 +181,28 @@ pub(super) fn signals() -> Result<Receiver<()>> {
 }
 
 /// Waits for the end, and shows meanwhile what passes.
-fn watch(engine: &Engine, signals: &Receiver<()>, longest: Option<Duration>, quiet: bool) {
+fn watch(
+    engine: &Engine,
+    control: Option<&Server>,
+    signals: &Receiver<()>,
+    longest: Option<Duration>,
+    quiet: bool,
+    mut series: Option<&mut Series>,
+) -> Result<()> {
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
     let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
     loop {
-        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        if stopped || over || engine.ended() {
+        if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
             bar.finish_and_clear();
-            return;
+            return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(std::iter::once((String::new(), engine)))?;
         }
         if shown.elapsed() >= LIVE && !bar.is_hidden() {
             let since = shown.elapsed().as_secs_f64();
@@ -165,7 +227,15 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
 /// The counters, for people.
 pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s", report.seconds)];
-    for LineReport { to, counters, lateness } in &report.lines {
+    for input in report.inputs.iter().filter(|input| input.malformed > 0) {
+        lines.push(format!(
+            "from {}: {} of {} packets were none: cut short, too long for the port, or broken",
+            input.port,
+            input.malformed,
+            input.packets + input.malformed
+        ));
+    }
+    for LineReport { to, counters, lateness, .. } in &report.lines {
         let (left, drops) = (counters.left, counters.drops);
         lines.push(format!(
             "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \
@@ -190,8 +260,15 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
         ));
         for (flow, counted) in &counters.flows {
+            let trips = counted.round_trips;
+            let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+            let trip = match trips.whole_ns {
+                Some(whole) => format!(", round trip {:.3} ms", ms(whole)),
+                None if trips.samples > 0 => format!(", answers after {:.3} ms", ms(trips.smoothed_ns)),
+                None => String::new(),
+            };
             lines.push(format!(
-                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most",
+                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most{trip}",
                 counted.left.segments,
                 megabytes(counted.left.bytes),
                 counted.drops.total(),

@@ -1,13 +1,16 @@
 //! `lab up`, `down`, `ls` and `topologies`.
 
 use super::lab::{signals, text};
+use super::lab_series::Series;
 use super::{BEHIND, print_json, print_line};
 use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sprat_lab::capture::Summary;
 use sprat_lab::config::duration;
+use sprat_lab::control::{Live, Place};
 use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::series::{LineAbout, line_name};
 use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
 use std::io::Write as _;
 use std::path::Path;
@@ -17,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How often signals and boxes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// How long output is waited for after the end of the command that wrote it.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let longest = match &args.duration {
@@ -32,6 +32,11 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     }
     let lab = topology.lay_out().with_context(|| args.topology.clone())?;
     let asked = asked(args, &lab.plan)?;
+    let mut series = Series::new(&args.series)?;
+    let about = lab.boxes.iter().flat_map(|plan| {
+        plan.ports.iter().map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
+    });
+    let about = about.collect();
     // From here on a signal ends the lab in good order.
     let signals = signals()?;
     let raised = Raised::up(lab, &dir(&args.state))?;
@@ -42,11 +47,18 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     if commands.is_over() {
         eprintln!("sprat: it stands; take it down with Ctrl-C");
     }
-    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json);
+    if let Some(series) = &mut series {
+        series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
+    }
+    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json, series.as_mut());
     let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
     drop(commands);
     let ended = raised.down()?;
     watched?;
+    if let Some(series) = series {
+        let reports = ended.boxes.iter().filter_map(|end| Some((prefix(&end.name), end.report.as_ref().ok()?.clone())));
+        series.end(&reports.collect::<Vec<_>>())?;
+    }
     let kept_up = report(&ended, args.json)?;
     let failed = statuses.iter().flatten().any(|status| !status.success());
     Ok(match statuses.first().copied().flatten() {
@@ -69,16 +81,35 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
+    // Everybody may see the labs, and only their owner the boxes.
+    let mut boxes = Place::of(&dir(&args.state)).list().unwrap_or_else(|error| {
+        eprintln!("sprat: boxes are not listed: {error}");
+        Vec::new()
+    });
     for lab in dir(&args.state).list()? {
+        let own = |live: &mut Live| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
+        let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
         if args.json {
-            let namespaces = lab.namespaces;
-            print_json(&json!({ "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": namespaces }))?;
+            print_json(&json!({
+                "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": lab.namespaces, "boxes": own,
+            }))?;
         } else {
             let state = match lab.alive {
-                true => format!("process {}", lab.owner),
+                true => {
+                    format!("process {}{}", lab.owner, own.iter().map(|name| format!("  {name}")).collect::<String>())
+                }
                 false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
             };
             print_line(&format!("{:<24} {:>3} namespaces  {state}", lab.name, lab.namespaces.len()))?;
+        }
+    }
+    // Those of `sprat lab run`.
+    for Live { name, process } in boxes {
+        if args.json {
+            print_json(&json!({ "box": name, "owner": process }))?;
+        } else {
+            let process = process.map_or_else(String::new, |process| format!("process {process}"));
+            print_line(&format!("{name:<24}           a box  {process}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -103,7 +134,7 @@ pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn dir(state: &LabState) -> StateDir {
+pub(super) fn dir(state: &LabState) -> StateDir {
     state.dir.as_ref().map_or_else(StateDir::usual, StateDir::at)
 }
 
@@ -138,6 +169,11 @@ fn asked(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
     Ok(vec![Job { host, command }])
 }
 
+/// What comes before the names of the lines of a box.
+fn prefix(name: &str) -> String {
+    format!("box.{name}: ")
+}
+
 /// What was made, in a line.
 fn told(topology: &Topology, plan: &Plan) -> String {
     let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
@@ -156,10 +192,12 @@ fn watch(
     asked: usize,
     (longest, signals): (Option<Duration>, &Receiver<()>),
     json: bool,
+    mut series: Option<&mut Series>,
 ) -> Result<()> {
-    let (began, nothing, mut ended) = (Instant::now(), hosts.is_empty(), None::<Instant>);
+    let (began, nothing) = (Instant::now(), hosts.is_empty());
     loop {
-        let left = longest.map_or(LOOK, |longest| longest.saturating_sub(began.elapsed()).min(LOOK));
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         // Nothing runs: nothing happens but a signal.
         let stopped = match nothing {
             true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
@@ -169,16 +207,13 @@ fn watch(
             }
         };
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        // What was said last comes before the end is taken for the lab's; what was left in the background can hold
-        // that up only so long.
         let count = if asked > 0 { asked } else { hosts.len() };
-        if !nothing && (0..count).all(|job| commands.status(job).is_some()) {
-            ended.get_or_insert_with(Instant::now);
-        }
-        let said = (0..count).all(|job| commands.is_done(job));
-        let done = ended.is_some_and(|ended| said || ended.elapsed() >= LAST_WORDS);
-        if stopped || over || done || raised.boxes().any(|(_, engine)| engine.ended()) {
+        let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
+        if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
             return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(raised.boxes().map(|(name, engine)| (prefix(name), engine)))?;
         }
     }
 }

@@ -18,7 +18,8 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 /// The binary, without what the caller's environment would tell it.
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
-    command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env("NO_COLOR", "1").stdin(Stdio::null());
+    command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env_remove("SPRAT_LAB_STATE");
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 

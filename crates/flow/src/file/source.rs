@@ -90,12 +90,6 @@ impl Source {
         Self { path: path.to_owned(), file, left: range, buffer, tells_cached: true, ahead: None }
     }
 
-    /// The file, for what is not its bytes.
-    #[must_use]
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
     /// The part of the range that was not lent yet.
     #[must_use]
     pub fn left(&self) -> Range<u64> {
@@ -119,31 +113,6 @@ impl Source {
         let end = start + length(&bytes);
         self.left.start = bytes.end;
         Ok(Some(&self.buffer[start..end]))
-    }
-
-    /// Whether the page cache has the next block, as far as its ends tell.
-    #[must_use]
-    pub fn next_is_cached(&self) -> bool {
-        if self.left.is_empty()
-            || !self.tells_cached
-            || self.ahead.as_ref().is_some_and(|ahead| !ahead.blocks.is_empty())
-        {
-            return false;
-        }
-        let bytes = block_at(self.left.start, self.left.end);
-        let mut byte = [0];
-        [bytes.start, bytes.end - 1].into_iter().all(|at| read_cached(&self.file, &mut byte, at) == Ok(1))
-    }
-
-    /// Passes over the next block, which the caller takes from [`file`](Self::file) by itself; gives its bytes' place.
-    ///
-    /// # Panics
-    /// At the range's end.
-    pub fn pass(&mut self) -> Range<u64> {
-        assert!(!self.left.is_empty(), "a block is left");
-        let bytes = block_at(self.left.start, self.left.end);
-        self.left.start = bytes.end;
-        bytes
     }
 
     /// Takes a block from the page cache: all of it, or false. Small ranges are always there.

@@ -81,8 +81,11 @@ impl Shared {
                 let version = Version::of(&metadata);
                 let name = names.last().map(|name| &name[..]).unwrap_or_default();
                 let save_as = target.parameter("download").map(|_| encode(name));
-                let mut decision = decide(request, &version, content_type(name), save_as.as_deref());
-                decision.head = decision.head.field("Content-Security-Policy", FILE_POLICY);
+                let kind = content_type(name);
+                let mut decision = decide(request, &version, kind, save_as.as_deref());
+                if kind.contains("html") || kind.contains("xml") {
+                    decision.head = decision.head.field("Content-Security-Policy", FILE_POLICY);
+                }
                 Answer { decision, content: Content::File(file, version, target.path()) }
             }
             Ok(Found::Directory(..)) if !target.has_slash() => {

@@ -1,7 +1,7 @@
 //! Bodies on their way: from a file's blocks to a connection.
 
 use super::decide::Body;
-use super::pacing::Paced;
+use super::pacing::{Pace, Paced};
 use super::socket::Channel;
 use super::transfers::Going;
 use super::version::Version;
@@ -29,13 +29,14 @@ pub(super) struct FileContent<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
     pub(super) version: Version,
+    pub(super) pace: Pace,
 }
 
 impl FileContent<'_> {
     /// Sends a head and what follows it.
     pub(super) fn send(&self, channel: &mut Channel, head: &[u8], body: &Body, going: &Going) -> Result<(), Broken> {
         let tcp = channel.tcp();
-        let _paced = Paced::begin(&tcp, body.length());
+        let _paced = Paced::begin(self.pace, &tcp, body.length())?;
         match body {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,

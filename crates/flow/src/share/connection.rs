@@ -151,7 +151,8 @@ impl Connection {
             (_, Content::File(file, version, path_below)) => {
                 let tcp = self.channel.tcp();
                 let mut going = self.shared.transfers.begin(tcp, self.peer, &path, verified, length);
-                let content = FileContent { file, path: &self.shared.root.path().join(path_below), version: *version };
+                let (path, pace) = (&self.shared.root.path().join(path_below), self.shared.pace);
+                let content = FileContent { file, path, version: *version, pace };
                 let error = content.send(&mut self.channel, &head, &body, &going).err();
                 going.end(&error.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string));
                 (going.sent(), error)
@@ -193,6 +194,17 @@ impl Connection {
             Some(Method::Put) => "PUT",
         };
         let path = request.map_or_else(|| "-".to_owned(), |(_, path)| path.to_owned());
-        observer(&Event { peer: self.peer, method, path, status, bytes, verified, took: began.elapsed(), error });
+        let network = sprat_pace::path::Path::of(&*self.channel.tcp()).ok();
+        observer(&Event {
+            peer: self.peer,
+            method,
+            path,
+            status,
+            bytes,
+            verified,
+            took: began.elapsed(),
+            network,
+            error,
+        });
     }
 }

@@ -19,6 +19,7 @@ mod transfers;
 mod version;
 
 pub use access::{TokenError, Tokens};
+pub use pacing::{MIN_RATE, NoPace, Pace};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use transfers::{MAX_PAST, MAX_POINTS, Point, STEP, Snapshot, Transfers};
@@ -84,6 +85,8 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Who may see it; without a token everybody.
     pub tokens: Tokens,
+    /// How fast each connection sends.
+    pub pace: Pace,
     /// Limits.
     pub limits: Limits,
     /// Told of every answer.
@@ -100,6 +103,7 @@ impl Options {
             hidden: false,
             tls: None,
             tokens: Tokens::default(),
+            pace: Pace::Off,
             limits: Limits::default(),
             observer: None,
         }
@@ -108,9 +112,9 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { root, listen, hidden, tls, tokens, limits, .. } = self;
+        let Self { root, listen, hidden, tls, tokens, pace, limits, .. } = self;
         let tls = tls.is_some();
-        write!(f, "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, {limits:?} }}")
+        write!(f, "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, {pace:?}, {limits:?} }}")
     }
 }
 
@@ -131,6 +135,8 @@ pub struct Event {
     pub verified: bool,
     /// From the request's end to the answer's.
     pub took: Duration,
+    /// What the kernel knew of the connection's path then; nothing when it was gone.
+    pub network: Option<sprat_pace::path::Path>,
     /// Why it was broken off.
     pub error: Option<String>,
 }
@@ -176,6 +182,7 @@ struct Shared {
     root: Root,
     tls: Option<Arc<rustls::ServerConfig>>,
     tokens: Tokens,
+    pace: Pace,
     limits: Limits,
     observer: Option<Observer>,
     transfers: Arc<Transfers>,
@@ -198,7 +205,7 @@ impl Share {
     /// # Errors
     /// [`ShareError`].
     pub fn start(options: Options) -> Result<Self, ShareError> {
-        let Options { root: path, listen, hidden, tls, tokens, limits, observer } = options;
+        let Options { root: path, listen, hidden, tls, tokens, pace, limits, observer } = options;
         let root = Root::open(&path, hidden).map_err(|source| ShareError::Root { path, source })?;
         let listeners = accept::listen(&listen)?;
         let addresses = listeners.iter().map(|(_, address)| *address).collect();
@@ -206,6 +213,7 @@ impl Share {
             root,
             tls,
             tokens,
+            pace,
             limits,
             observer,
             transfers: Arc::default(),

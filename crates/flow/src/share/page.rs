@@ -13,7 +13,7 @@ pub const MAX_ROWS: usize = 5_000;
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
-/// What a file that a browser shows may do: be itself, apart from all that else is here.
+/// What a file may do that can hold scripts, when a browser shows it: be itself, apart from all else that is here.
 pub const FILE_POLICY: &str = "sandbox allow-scripts";
 
 /// What pages are made with: path below the reserved name, content type, content.

@@ -116,3 +116,20 @@ fn certificates_come_from_files() {
     tls::load(&path("chain"), &path("key")).unwrap();
     assert!(told("cert", "key").contains("certificate"), "another one's key");
 }
+
+#[test]
+fn a_handshake_that_does_not_go_on_is_ended() {
+    let made = tls::self_signed(&["localhost".to_owned()]).unwrap();
+    let shared = Shared::with(|options| {
+        options.tls = Some(made.config.clone());
+        options.limits = super::support::impatient();
+    });
+    // Nothing, the beginning of a greeting, and one that promises more than comes.
+    for greeting in [&b""[..], &[22, 3, 1], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]] {
+        let mut client = shared.connect();
+        std::io::Write::write_all(&mut client.tcp, greeting).unwrap();
+        let mut rest = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut client.tcp, &mut rest);
+        assert!(!rest.starts_with(b"HTTP"));
+    }
+}

@@ -140,3 +140,23 @@ fn stopping_at_once_ends_all() {
     }
     assert!(came < 4 << 30);
 }
+
+#[test]
+fn a_flood_of_connections_is_outlived() {
+    let limits = Limits { connections: 16, from_one: 1000, ..impatient() };
+    let shared = Shared::with(|options| options.limits = limits);
+    shared.write("a", b"x");
+    let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
+    // Each is told that there is no room, or is let in and ended when it asks for nothing.
+    let told: Vec<_> = flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
+    let (refused, silent) = (
+        told.iter().filter(|status| **status == Some(503)).count(),
+        told.iter().filter(|status| status.is_none()).count(),
+    );
+    assert!(refused > 0 && refused + silent == 300, "{refused} refused, {silent} in silence");
+    super::support::until(|| {
+        let mut client = shared.connect();
+        std::io::Write::write_all(&mut client.tcp, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
+            && client.answer(false).is_some_and(|answer| answer.status == 200)
+    });
+}

@@ -119,6 +119,8 @@ fn people_get_a_page_that_is_only_text() {
         five < none
     };
     assert!(!order("?sort=size") && order("?sort=size&order=desc") && order("?sort=name"));
+    shared.write("page.html", b"<script>alert(1)</script>");
+    assert_eq!(shared.get("/page.html", "").field("Content-Security-Policy"), Some("sandbox allow-scripts"));
     for part in ["/.sprat/live.js", "/.sprat/style.css"] {
         assert_eq!(shared.get(part, "").status, 200);
         assert!(page.contains(part));

@@ -134,3 +134,37 @@ fn nothing_outside_is_given() {
         assert!(!answer.text().contains("outside") && !answer.text().contains("hidden"), "{path}");
     }
 }
+
+#[test]
+fn both_families_are_served() {
+    let Ok(_) = std::net::TcpListener::bind("[::1]:0") else {
+        return super::support::skip("this machine has no IPv6: share was not tried with it");
+    };
+    let shared = Shared::with(|options| {
+        options.listen = vec!["[::]:0".parse().unwrap(), "[::1]:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()];
+    });
+    shared.write("a", b"x");
+    let [every, six, four] = shared.share.addresses() else { panic!("as many as were asked for") };
+    for (host, port) in [("[::1]", every), ("127.0.0.1", every), ("[::1]", six), ("127.0.0.1", four)] {
+        let mut tcp = std::net::TcpStream::connect(format!("{host}:{}", port.port())).unwrap();
+        std::io::Write::write_all(&mut tcp, b"GET /a HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut tcp, &mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\nx"), "{host} {port}");
+        let peer = shared.events.lock().unwrap().last().unwrap().peer;
+        assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 address is told as one");
+    }
+    assert!(std::net::TcpStream::connect(("127.0.0.1", six.port())).is_err(), "only what was asked for");
+}
+
+#[test]
+fn a_pace_is_the_kernels_task() {
+    for (pace, limited) in [("8Mb/s", true), ("off", false)] {
+        let shared = Shared::with(|options| options.pace = pace.parse().unwrap());
+        shared.write("a", &super::support::content(1 << 20));
+        assert_eq!(shared.get("/a", "").body.len(), 1 << 20);
+        super::support::until(|| !shared.events.lock().unwrap().is_empty());
+        let rate = shared.events.lock().unwrap()[0].network.unwrap().pacing_rate;
+        assert_eq!(rate <= 1_000_000, limited, "{pace}: {rate} B/s");
+    }
+}

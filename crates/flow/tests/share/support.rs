@@ -196,3 +196,10 @@ pub(super) fn skip(why: &str) {
 pub(super) fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
+
+/// Waits until something is so.
+pub(super) fn until(is: impl Fn() -> bool) {
+    while !is() {
+        wait(5);
+    }
+}

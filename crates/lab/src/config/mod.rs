@@ -1,7 +1,7 @@
 //! A box in words: a small TOML file, or flags that say the same.
 //!
 //! ```toml
-//! forward = "switch"          # or "cross", of two ports, which is the default for two
+//! forward = "switch"          # or "cross", which is the default for two ports
 //! memory = "1GB"
 //!
 //! [line]                      # what every line does
@@ -14,20 +14,25 @@
 //! open = "tap:b0@right"
 //! line = { rate = "2Gb/s", queue = "harmonize" }      # what the line to this port does besides
 //! ```
+//!
+//! More than two ports without a switch are pairs: `pairs = [["a0", "b0"], ["c0", "d0"]]`.
 
+mod pairs;
 mod ports;
+mod told;
 mod units;
 mod words;
 
 use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Plan, SPIN};
 use crate::line::Settings;
 use crate::memory::MAX_MEMORY;
-use crate::port::{PortError, open_packet, open_tap};
 use crate::switch::AGEING;
 use serde::Deserialize;
 
+pub use pairs::PairError;
+pub(crate) use pairs::in_pairs;
 pub use ports::{PortSpec, PortSpecError};
-pub use units::{duration, size};
+pub use units::{duration, rate, size};
 pub use words::{LineWords, Word, WordError, set};
 
 /// A box as it was asked for.
@@ -36,6 +41,9 @@ pub use words::{LineWords, Word, WordError, set};
 pub struct BoxWords {
     /// `cross` or `switch`.
     pub forward: Option<Word>,
+    /// Which ports are each other's far end, by their names; where there are two, they are.
+    #[serde(default)]
+    pub pairs: Vec<[String; 2]>,
     /// After how long without a frame a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each lane, in bytes.
@@ -62,7 +70,7 @@ pub struct PortWords {
 /// A box that can be.
 #[derive(Clone, Debug)]
 pub struct BoxConfig {
-    /// Its ports, and of each the line that leads to it.
+    /// Its ports, and of each the line that leads to it; without a switch each two neighbours are a pair.
     pub ports: Vec<(PortSpec, Settings)>,
     /// How they are joined.
     pub forwarding: Forwarding,
@@ -89,9 +97,13 @@ pub enum ConfigError {
     Port(#[from] PortSpecError),
     /// A number of ports that cannot be joined so.
     #[error(
-        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or is a switch of 2 to {MAX_PORTS}"
+        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or several such pairs, or is a switch: \
+         of 2 to {MAX_PORTS} ports"
     )]
     Ports(usize),
+    /// Ports that are no pairs.
+    #[error("{0}")]
+    Pairs(#[from] PairError),
     /// A name that two ports have.
     #[error("two ports are called {0}: give the interfaces names of their own")]
     Twice(String),
@@ -137,17 +149,23 @@ impl BoxWords {
                 .ok_or_else(|| of_box("ageing", word, "a time, such as 300s"))?,
         };
         let forwarding = match self.forward.as_ref().map(|word| (word, word.0.as_str())) {
-            None if ports.len() == 2 => Forwarding::Cross,
+            None if ports.len() == 2 || !self.pairs.is_empty() => Forwarding::Cross,
             Some((_, "cross")) => Forwarding::Cross,
             None | Some((_, "switch")) => Forwarding::Switch(ageing),
             Some((word, _)) => return Err(of_box("forward", word, "cross or switch")),
         };
-        let fits = match forwarding {
-            Forwarding::Cross => ports.len() == 2,
-            Forwarding::Switch(_) => (2..=MAX_PORTS).contains(&ports.len()),
-        };
-        if !fits {
+        if !forwarding.joins(ports.len()) {
             return Err(ConfigError::Ports(ports.len()));
+        }
+        match forwarding {
+            Forwarding::Switch(_) if !self.pairs.is_empty() => return Err(PairError::Switch.into()),
+            Forwarding::Cross if !self.pairs.is_empty() => {
+                let names: Vec<_> = ports.iter().map(|(spec, _)| spec.name()).collect();
+                let order = in_pairs(&self.pairs, &names)?;
+                ports = order.into_iter().map(|at| ports[at].clone()).collect();
+            }
+            Forwarding::Cross if ports.len() > 2 => return Err(PairError::Missing(ports.len()).into()),
+            _ => {}
         }
         let memory = self.memory.as_ref().map(|word| {
             let bytes = units::size(&word.0).filter(|bytes| *bytes <= MAX_MEMORY);
@@ -161,9 +179,7 @@ impl BoxConfig {
     /// Takes interfaces that somebody uses as well.
     pub fn force(&mut self) {
         for (spec, _) in &mut self.ports {
-            if let PortSpec::Packet(packet) = spec {
-                packet.force = true;
-            }
+            spec.force();
         }
     }
 
@@ -172,13 +188,8 @@ impl BoxConfig {
     /// # Errors
     /// What the kernel refused.
     pub fn start(self) -> Result<Engine, EngineError> {
-        let open = |(spec, settings): (PortSpec, Settings)| {
-            let port = match spec {
-                PortSpec::Tap(tap) => open_tap(&tap)?,
-                PortSpec::Packet(packet) => open_packet(&packet)?,
-            };
-            Ok::<_, PortError>((port, settings))
-        };
+        PortSpec::prepare(self.ports.iter().map(|(spec, _)| spec))?;
+        let open = |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
         let ports = self.ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Engine::start(Plan { ports, forwarding: self.forwarding, memory: self.memory, spin: SPIN })
     }

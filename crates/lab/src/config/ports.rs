@@ -1,11 +1,16 @@
 //! Ports in words.
 
-use crate::port::{MTU, PacketSpec, TapSpec};
+use crate::port::{
+    DpdkSpec, MTU, PacketSpec, Port, PortError, TapSpec, XdpSpec, open_dpdk, open_packet, open_tap, open_xdp, prepare,
+};
 use std::fmt;
 use std::str::FromStr;
 
 /// Longest name of an interface, in bytes.
 const NAME_BYTES: usize = 15;
+
+/// Longest name of a device of DPDK's, with its arguments, in bytes.
+const DEVICE_BYTES: usize = 1_024;
 
 /// Which port.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -14,11 +19,18 @@ pub enum PortSpec {
     Tap(TapSpec),
     /// `packet:NAME[@NETNS]`.
     Packet(PacketSpec),
+    /// `xdp:NAME[@NETNS][,mtu=N]`.
+    Xdp(XdpSpec),
+    /// `dpdk:DEVICE[,ARGUMENT=VALUE...][,mtu=N]`.
+    Dpdk(DpdkSpec),
 }
 
 /// Words that are no port.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("port {0:?}: {1}; want tap:NAME[@NAMESPACE][,mtu=BYTES] or packet:NAME[@NAMESPACE], such as tap:a0@left")]
+#[error(
+    "port {0:?}: {1}; want tap:NAME[@NAMESPACE][,mtu=BYTES], packet:NAME[@NAMESPACE], xdp:NAME[@NAMESPACE][,mtu=BYTES] or \
+     dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES], such as tap:a0@left"
+)]
 pub struct PortSpecError(String, &'static str);
 
 impl FromStr for PortSpec {
@@ -27,6 +39,16 @@ impl FromStr for PortSpec {
     fn from_str(text: &str) -> Result<Self, PortSpecError> {
         let error = |why| PortSpecError(text.to_owned(), why);
         let (kind, rest) = text.split_once(':').ok_or_else(|| error("no kind"))?;
+        let device_mtu = |mtu: Option<u32>| mtu.map(u16::try_from).transpose().map_err(|_| error(MTU_IS));
+        if kind == "dpdk" {
+            let is_device = |name: &str| !name.is_empty() && !name.contains([' ', '@', '/']);
+            if rest.len() > DEVICE_BYTES || !rest.split(',').next().is_some_and(is_device) {
+                return Err(error("a device is named as DPDK does, such as 0000:01:00.1 or net_memif0,role=server,.."));
+            }
+            let (mtus, arguments): (Vec<_>, Vec<_>) = rest.split(',').partition(|part| part.starts_with("mtu="));
+            let mtu = device_mtu(mtu(mtus.into_iter()).map_err(error)?)?;
+            return Ok(Self::Dpdk(DpdkSpec { device: arguments.join(","), mtu, force: false }));
+        }
         let mut parts = rest.split(',');
         let place = parts.next().unwrap_or_default();
         let (name, netns) = match place.split_once('@') {
@@ -39,29 +61,73 @@ impl FromStr for PortSpec {
         if netns == Some("") {
             return Err(error("no namespace behind the @"));
         }
-        let mut mtu = None;
-        for part in parts {
-            let bytes = part.strip_prefix("mtu=").ok_or_else(|| error("an option that is not mtu=BYTES"))?;
-            let bytes = bytes.parse().ok().filter(|bytes| MTU.contains(bytes));
-            mtu = Some(bytes.ok_or_else(|| error("an MTU is 68 to 65521 bytes"))?);
-        }
+        let mtu = mtu(parts).map_err(error)?;
         let (name, netns) = (name.to_owned(), netns.map(str::to_owned));
         match kind {
             "tap" => Ok(Self::Tap(TapSpec { name, netns, mtu })),
-            "packet" if mtu.is_some() => Err(error("an MTU is for a TAP; an interface has its own")),
+            "packet" if mtu.is_some() => Err(error("an MTU is for others; an interface has its own")),
             "packet" => Ok(Self::Packet(PacketSpec { name, netns, force: false })),
+            "xdp" => Ok(Self::Xdp(XdpSpec { name, netns, mtu: device_mtu(mtu)?, force: false })),
             _ => Err(error("an unknown kind")),
         }
     }
 }
 
+const MTU_IS: &str = "an MTU is 68 to 65521 bytes";
+
+/// The MTU among options, of which there is no other.
+fn mtu<'a>(options: impl Iterator<Item = &'a str>) -> Result<Option<u32>, &'static str> {
+    let mut mtu = None;
+    for option in options {
+        let bytes = option.strip_prefix("mtu=").ok_or("an option that is not mtu=BYTES")?;
+        mtu = Some(bytes.parse().ok().filter(|bytes| MTU.contains(bytes)).ok_or(MTU_IS)?);
+    }
+    Ok(mtu)
+}
+
 impl PortSpec {
-    /// The name of its interface.
+    /// The name of its interface or device.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Tap(tap) => &tap.name,
             Self::Packet(packet) => &packet.name,
+            Self::Xdp(xdp) => &xdp.name,
+            Self::Dpdk(dpdk) => dpdk.name(),
+        }
+    }
+
+    /// Takes an interface that somebody uses as well.
+    pub fn force(&mut self) {
+        match self {
+            Self::Tap(_) => {}
+            Self::Packet(packet) => packet.force = true,
+            Self::Xdp(xdp) => xdp.force = true,
+            Self::Dpdk(dpdk) => dpdk.force = true,
+        }
+    }
+
+    /// Prepares for all ports that are about to be opened.
+    ///
+    /// # Errors
+    /// What DPDK says of its start.
+    pub fn prepare<'a>(specs: impl Iterator<Item = &'a Self>) -> Result<(), PortError> {
+        prepare(specs.filter_map(|spec| match spec {
+            Self::Dpdk(dpdk) => Some(dpdk),
+            _ => None,
+        }))
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn open(&self) -> Result<Port, PortError> {
+        match self {
+            Self::Tap(tap) => open_tap(tap),
+            Self::Packet(packet) => open_packet(packet),
+            Self::Xdp(xdp) => open_xdp(xdp),
+            Self::Dpdk(dpdk) => open_dpdk(dpdk),
         }
     }
 }
@@ -69,8 +135,10 @@ impl PortSpec {
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name, netns, mtu) = match self {
-            Self::Tap(TapSpec { name, netns, mtu }) => ("tap", name, netns, *mtu),
-            Self::Packet(PacketSpec { name, netns, .. }) => ("packet", name, netns, None),
+            Self::Tap(TapSpec { name, netns, mtu }) => ("tap", name, netns.as_ref(), *mtu),
+            Self::Packet(PacketSpec { name, netns, .. }) => ("packet", name, netns.as_ref(), None),
+            Self::Xdp(XdpSpec { name, netns, mtu, .. }) => ("xdp", name, netns.as_ref(), mtu.map(u32::from)),
+            Self::Dpdk(DpdkSpec { device, mtu, .. }) => ("dpdk", device, None, mtu.map(u32::from)),
         };
         write!(f, "{kind}:{name}")?;
         netns.iter().try_for_each(|netns| write!(f, "@{netns}"))?;

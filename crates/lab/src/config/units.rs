@@ -20,7 +20,8 @@ pub fn duration(text: &str) -> Option<Duration> {
 }
 
 /// A rate: `2Gb/s`, `100Mb/s`, `9600b/s`.
-pub(super) fn rate(text: &str) -> Option<Rate> {
+#[must_use]
+pub fn rate(text: &str) -> Option<Rate> {
     let (number, unit) = split(text)?;
     let scale = match unit.strip_suffix("b/s").or_else(|| unit.strip_suffix("bit/s"))? {
         "" => 1.0,

@@ -3,11 +3,11 @@
 use super::units;
 use crate::chance::Probability;
 use crate::line::{Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, Reorder, Settings, Timing};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A value in words; in TOML a number will do.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "TextOrNumber")]
 pub struct Word(pub String);
 
@@ -36,29 +36,43 @@ impl From<&str> for Word {
 }
 
 /// Settings of a line that were given; the others stay as they are. See [`set`] for what each may be.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is the setting of that name")]
 pub struct LineWords {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_rate: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<Word>,
 }
 
 impl LineWords {
     /// Settings that were given, by name.
-    fn given(&self) -> impl Iterator<Item = (&'static str, &Word)> {
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &Word)> {
         [
             ("delay", &self.delay),
             ("rate", &self.rate),

@@ -1,6 +1,7 @@
 //! The way from whoever watches to a lane: commands, and an event that ends its sleep.
 
 use super::report::LaneReport;
+use crate::filter::Rules;
 use crate::line::Settings;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum Command {
     /// Change what a line does.
     Set(usize, Box<Settings>),
+    /// Have other rules from now on, and give back the old.
+    Rules(Box<Rules>, Sender<Box<Rules>>),
     /// Tell what became of everything.
     Report(Sender<LaneReport>),
     /// End.
@@ -43,6 +46,13 @@ impl Remote {
         let (sender, answer) = channel();
         self.send(Command::Report(sender))?;
         answer.recv_timeout(PATIENCE).ok()
+    }
+
+    /// The rules that it had; none when the lane has ended.
+    pub(super) fn rules(&self, rules: Rules) -> Option<Rules> {
+        let (sender, answer) = channel();
+        self.send(Command::Rules(Box::new(rules), sender))?;
+        answer.recv_timeout(PATIENCE).ok().map(|old| *old)
     }
 
     pub(super) fn stop(&self) {

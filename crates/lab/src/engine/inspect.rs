@@ -62,6 +62,12 @@ impl Inspector {
         }
     }
 
+    /// Takes these rules, and leaves the old ones in their place.
+    pub(super) fn change_rules(&mut self, rules: &mut Rules) {
+        rules.take_over(&self.inspection.rules);
+        std::mem::swap(&mut self.inspection.rules, rules);
+    }
+
     pub(super) fn counters(&self) -> Vec<Counters> {
         self.inspection.rules.counters().map(|(_, counters)| counters).collect()
     }

@@ -3,7 +3,7 @@
 use super::control::{Command, Inbox};
 use super::inspect::Inspector;
 use super::report::{InputReport, LaneReport, Lateness, LineReport};
-use super::{EngineError, LATE};
+use super::{EngineError, LATE, MAX_PORTS};
 use crate::filter::{MAX_FILTER_PORTS, Verdict};
 use crate::frame::{Packet, Received};
 use crate::line::Line;
@@ -14,6 +14,7 @@ use crate::time::{Time, nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
+use sprat_net::{MAX_SOURCES, Sources};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +35,12 @@ const READ_BYTES: u64 = 256 << 10;
 
 /// Most packets written to a port before others have their turn.
 const WRITE_BURST: usize = 64;
+
+/// How long a lane with a device looks on after the last packet before it sleeps: about what waking it costs.
+const LINGER: Duration = Duration::from_micros(50);
+
+/// Most descriptors that a lane waits for: its inbox, its ports, and what devices bring.
+const MAX_FDS: usize = 1 + MAX_PORTS + MAX_SOURCES;
 
 /// A port that is read.
 pub(super) struct Input {
@@ -59,11 +66,29 @@ impl Output {
     pub(super) fn new(port: Arc<Port>, line: Line) -> Self {
         Self { port, line, lateness: Lateness::default() }
     }
+
+    /// Sends what has come through the line: to a device, in the frames that it is on a wire.
+    fn send(&mut self, packet: Packet, memory: &mut Memory) {
+        let Self { port, line, .. } = self;
+        let mut send = |packet: Packet, memory: &mut Memory| {
+            if port.send(&packet) != Sent::Whole {
+                line.refused(&packet);
+            }
+            packet.free(memory);
+        };
+        if !port.is_device() {
+            return send(packet, memory);
+        }
+        if let Err(rest) = packet.into_frames(memory, send) {
+            line.uncut(&rest);
+            rest.free(memory);
+        }
+    }
 }
 
 /// Where what comes over an input goes.
 pub(super) enum Forward {
-    /// One input, one output.
+    /// To the output of the same number: as many of them as inputs.
     Cross,
     /// As many inputs as outputs, each port being both.
     Switch(Switch),
@@ -80,6 +105,8 @@ pub(super) struct Lane {
     pub(super) inbox: Inbox,
     pub(super) spin: Duration,
     pub(super) inspector: Inspector,
+    /// When a packet was last read or written. What a device brings is looked for a while longer.
+    pub(super) moved: Time,
 }
 
 impl Lane {
@@ -95,17 +122,23 @@ impl Lane {
                         let now = self.now();
                         self.outputs[line].line.set(*settings, now);
                     }
+                    Command::Rules(mut rules, before) => {
+                        self.inspector.change_rules(&mut rules);
+                        let _ = before.send(rules); // dropped by whoever asked, where nobody waits for packets
+                    }
                     Command::Report(answer) => {
                         let _ = answer.send(self.report()); // whoever asked may have gone
                     }
                 }
             }
-            let written = self.write();
+            let written = self.write()?;
             let read = self.read()?;
-            if !written && !read {
-                let now = self.now();
+            let now = self.now();
+            if written || read {
+                self.moved = now;
+            } else {
                 self.inspector.idle(now);
-                self.wait()?;
+                self.wait(now)?;
             }
         }
     }
@@ -115,7 +148,7 @@ impl Lane {
     }
 
     /// Writes what is due; whether there was any.
-    fn write(&mut self) -> bool {
+    fn write(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for at in 0..self.outputs.len() {
             for _ in 0..WRITE_BURST {
@@ -124,13 +157,11 @@ impl Lane {
                 let Some(packet) = output.line.pop(now) else { break };
                 any = true;
                 output.lateness.count(now.since(packet.due), u64::from(packet.count()));
-                if output.port.send(&packet) != Sent::Whole {
-                    output.line.refused(&packet);
-                }
-                packet.free(&mut self.memory);
+                output.send(packet, &mut self.memory);
             }
+            self.outputs[at].port.turn()?;
         }
-        any
+        Ok(any)
     }
 
     /// Reads a burst from each port; whether there was any.
@@ -184,7 +215,7 @@ impl Lane {
         let now = packet.arrived;
         let Self { outputs, memory, forward, inputs, .. } = self;
         let way = match forward {
-            Forward::Cross => Way::To(0),
+            Forward::Cross => Way::To(from),
             Forward::Switch(switch) => {
                 let (destination, source) = packet.addresses();
                 switch.pass(from, packet.frame().vlan.unwrap_or(0), destination, source, now)
@@ -206,22 +237,36 @@ impl Lane {
     }
 
     /// Sleeps until a packet comes, a command, or nearly the next departure; not at all when that is near.
-    fn wait(&self) -> Result<(), EngineError> {
+    fn wait(&self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
-        let left = next.map_or(SLEEP, |next| next.since(self.now()));
-        if left <= self.spin {
+        let left = next.map_or(SLEEP, |next| next.since(now));
+        let lingers = now.since(self.moved) < LINGER && self.inputs.iter().any(|input| input.port.is_device());
+        if left <= self.spin || lingers {
             std::hint::spin_loop();
             return Ok(());
         }
-        let ports = self.inputs.iter().map(|input| PollFd::new(&*input.port, PollFlags::IN));
-        let mut fds: Vec<_> = ports.chain([PollFd::from_borrowed_fd(self.inbox.event(), PollFlags::IN)]).collect();
+        let devices: [_; MAX_PORTS] = std::array::from_fn(|at| self.inputs.get(at)?.port.device());
+        let mut sources = Sources::default();
+        devices.iter().flatten().for_each(|device| device.sources(&mut sources));
+        let event = self.inbox.event();
+        let mut fds: [_; MAX_FDS] = std::array::from_fn(|_| PollFd::from_borrowed_fd(event, PollFlags::IN));
+        let ports = self.inputs.iter().filter_map(|input| input.port.fd());
+        let mut count = 1;
+        for (fd, waited) in ports.chain(sources.iter()).zip(&mut fds[1..]) {
+            *waited = PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            count += 1;
+        }
         let asleep = (left - self.spin - (left / SLACK).min(left - self.spin)).min(SLEEP);
+        let asleep = sources.longest().map_or(asleep, |nap| nap.min(asleep));
+        if asleep.is_zero() {
+            return Ok(()); // a device is to be looked at once more
+        }
         let longest = Timespec::try_from(asleep).expect("a second at most");
-        match poll(&mut fds, Some(&longest)) {
+        match poll(&mut fds[..count], Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(EngineError::System("waiting for packets", error.into())),
         }
-        if fds.last().is_some_and(|event| !event.revents().is_empty()) {
+        if !fds[0].revents().is_empty() {
             self.inbox.noted();
         }
         Ok(())
@@ -241,6 +286,7 @@ impl Lane {
                 .iter()
                 .map(|output| LineReport {
                     to: output.port.name().to_owned(),
+                    lost_by_device: output.port.lost_by_device(),
                     counters: output.line.counters(now),
                     lateness: output.lateness,
                 })
@@ -263,6 +309,7 @@ impl Lateness {
         self.sum_ns += late_ns;
         self.max_ns = self.max_ns.max(late_ns);
         if late > LATE {
+            self.late_packets += 1;
             self.late_segments += segments;
         }
     }

@@ -1,27 +1,35 @@
 //! The wheel: threads that read ports, put packets on lines, and write what has come through.
 //!
-//! A *lane* is one thread with packet memory of its own. Two ports joined to each other are two lanes, one for each direction; a
-//! switch is one. What a lane does may be changed, and is told, between its turns: nobody takes a lock while packets pass.
+//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is two lanes, one for each direction, or one
+//! if either is a device past the kernel, which is for one thread; a switch is one. What a lane does may be changed, and is told, between
+//! its turns: nobody takes a lock while packets pass.
 
 mod control;
+mod handle;
 mod inspect;
 mod lane;
 mod report;
+mod rules;
 
+use crate::filter::MAX_RULES;
 use crate::line::{Line, Rate, Settings};
 use crate::memory::Memory;
 use crate::port::{Port, PortError};
+use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
 use control::{Inbox, Remote, inbox};
+use handle::Lane as Told;
 use inspect::Inspector;
 use lane::{Forward, Input, Lane, Output};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use handle::{Changed, Handle, Short};
 pub use inspect::Inspection;
 pub use report::{InputReport, Lateness, LineReport, Report};
+pub use rules::Seen;
 
 /// Most ports of a box.
 pub const MAX_PORTS: usize = 16;
@@ -42,10 +50,18 @@ pub const LATE: Duration = Duration::from_millis(1);
 /// How a box passes packets on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Forwarding {
-    /// Two ports, each other's far end.
+    /// Pairs of ports: each two that follow each other are each other's far end.
     Cross,
     /// A learning switch that forgets after this time.
     Switch(Duration),
+}
+
+impl Forwarding {
+    /// Whether so many ports can be joined so.
+    #[must_use]
+    pub fn joins(self, ports: usize) -> bool {
+        (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))
+    }
 }
 
 /// What a box is made of.
@@ -67,7 +83,9 @@ pub use lane::SPIN;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A number of ports that cannot be joined so.
-    #[error("{0} ports cannot be joined so: a pair is two, a switch two to {MAX_PORTS}")]
+    #[error(
+        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; {MAX_PORTS} are the limit of both"
+    )]
     Ports(usize),
     /// A port is gone.
     #[error(transparent)]
@@ -88,6 +106,9 @@ pub enum EngineError {
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
+    /// More rules than a filter has.
+    #[error("{0} rules; {MAX_RULES} are the limit of a box")]
+    Rules(usize),
     /// A lane has ended.
     #[error("the box has stopped: a lane ended")]
     Stopped,
@@ -96,17 +117,16 @@ pub enum EngineError {
 /// A box that runs. It stops when dropped.
 #[derive(Debug)]
 pub struct Engine {
-    names: Vec<String>,
-    lanes: Vec<Running>,
-    /// Of each port, the lane that has the line to it, and which of that lane's lines it is.
-    places: Vec<(usize, usize)>,
-    started: Instant,
+    handle: Handle,
+    threads: Vec<Option<Thread>>,
 }
 
-#[derive(Debug)]
-struct Running {
-    remote: Remote,
-    thread: Option<JoinHandle<Result<(), EngineError>>>,
+type Thread = JoinHandle<Result<(), EngineError>>;
+
+/// A lane that was started.
+struct Started {
+    told: Told,
+    thread: Thread,
 }
 
 impl Engine {
@@ -118,107 +138,102 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box has: as many inspections it can be started with.
+    /// How many lanes a box of so many ports has at most: as many inspections it can be started with.
     #[must_use]
-    pub fn lanes(forwarding: Forwarding) -> usize {
+    pub fn lanes(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
-            Forwarding::Cross => 2,
+            Forwarding::Cross => ports,
             Forwarding::Switch(_) => 1,
         }
     }
 
-    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. In a box of two ports, the first lane
-    /// is that of the first port's packets.
+    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. Without a switch
+    /// each lane is that of one port's packets, in order. All have the same rules: clones of each other.
     ///
     /// # Errors
     /// See [`EngineError`].
     pub fn start_with(plan: Plan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
+        // Every lane has the same rules.
+        let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
         let mut inspections = inspections.into_iter();
         let count = plan.ports.len();
-        let fits = match plan.forwarding {
-            Forwarding::Cross => count == 2,
-            Forwarding::Switch(_) => (2..=MAX_PORTS).contains(&count),
-        };
-        if !fits {
+        if !plan.forwarding.joins(count) {
             return Err(EngineError::Ports(count));
         }
         let lines = plan.ports.iter().map(|(_, settings)| settings);
-        let lanes = if plan.forwarding == Forwarding::Cross { 2 } else { 1 };
+        let lanes = Self::lanes(plan.forwarding, count) as u64;
         enough_memory(plan.memory.map_or_else(|| memory_for(lines), |each| each.saturating_mul(lanes)))?;
         let started = Instant::now();
-        let names = plan.ports.iter().map(|(port, _)| port.name().to_owned()).collect();
+        let named = plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
         let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
-        let mut engine = Self { names, lanes: Vec::new(), places: Vec::new(), started };
-        match plan.forwarding {
+        let mut lanes = Vec::new();
+        let stamps = Arc::new(Stamps::new());
+        let mut start = |first: usize, inputs: &[_], outputs: &[_], forward| {
+            let look = Inspector::new(inspections.next().unwrap_or_default(), first, started);
+            let name = format!("sprat-lane-{}", lanes.len());
+            lanes.push(lane(name, inputs, outputs, forward, (plan.memory, plan.spin, started), &stamps, look)?);
+            Ok::<_, EngineError>(())
+        };
+        let places = match plan.forwarding {
             Forwarding::Cross => {
                 // The line to a port is with the lane that reads the other.
-                engine.places = vec![(1, 0), (0, 0)];
-                for (from, to) in [(0, 1), (1, 0)] {
-                    let inputs = [ports[from].0.clone()];
-                    let look = Inspector::new(inspections.next().unwrap_or_default(), from, started);
-                    engine.lane(&inputs, &ports[to..=to], Forward::Cross, plan.memory, plan.spin, look)?;
+                let mut places = vec![(0, 0); count];
+                let mut made = 0;
+                for first in (0..count).step_by(2) {
+                    let pair = &ports[first..first + 2];
+                    if pair.iter().any(|(port, _)| port.is_device()) {
+                        let inputs: Vec<_> = pair.iter().map(|(port, _)| port.clone()).collect();
+                        let outputs: Vec<_> = pair.iter().rev().cloned().collect();
+                        start(first, &inputs, &outputs, Forward::Cross)?;
+                        (places[first], places[first + 1]) = ((made, 1), (made, 0));
+                        made += 1;
+                    } else {
+                        start(first, &[pair[0].0.clone()], &pair[1..], Forward::Cross)?;
+                        start(first + 1, &[pair[1].0.clone()], &pair[..1], Forward::Cross)?;
+                        (places[first], places[first + 1]) = ((made + 1, 0), (made, 0));
+                        made += 2;
+                    }
                 }
+                places
             }
             Forwarding::Switch(ageing) => {
-                engine.places = (0..count).map(|at| (0, at)).collect();
                 let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
-                let look = Inspector::new(inspections.next().unwrap_or_default(), 0, started);
-                engine.lane(&inputs, &ports, Forward::Switch(Switch::new(ageing)), plan.memory, plan.spin, look)?;
+                start(0, &inputs, &ports, Forward::Switch(Switch::new(ageing)))?;
+                (0..count).map(|at| (0, at)).collect()
             }
-        }
-        Ok(engine)
+        };
+        let (told, threads) = lanes.into_iter().map(|Started { told, thread }| (told, Some(thread))).unzip();
+        Ok(Self { handle: Handle::new(plan.forwarding, named, rules, (places, told), started), threads })
     }
 
-    fn lane(
-        &mut self,
-        inputs: &[Arc<Port>],
-        outputs: &[(Arc<Port>, Settings)],
-        forward: Forward,
-        memory: Option<u64>,
-        spin: Duration,
-        inspector: Inspector,
-    ) -> Result<(), EngineError> {
-        let memory = memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings)));
-        let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
-        let lane = Lane {
-            inputs: inputs.iter().cloned().map(Input::new).collect(),
-            outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), Line::new(to.clone()))).collect(),
-            forward,
-            memory: Memory::new(memory),
-            landing: crate::memory::Landing::new(),
-            started: self.started,
-            inbox,
-            spin,
-            inspector,
-        };
-        let name = format!("sprat-lane-{}", self.lanes.len());
-        let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());
-        let thread = thread.map_err(|error| EngineError::System("cannot start a thread", error))?;
-        self.lanes.push(Running { remote, thread: Some(thread) });
-        Ok(())
+    /// A way to it for other threads.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// The names of its ports, in order.
     #[must_use]
     pub fn ports(&self) -> &[String] {
-        &self.names
+        self.handle.ports()
     }
 
     /// Time since it started, on the clock of its lines.
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::ZERO + self.started.elapsed()
+        self.handle.now()
     }
 
-    /// Changes what the line to a port does.
+    /// Has the line to a port do this.
     ///
     /// # Errors
     /// There is no such port, or the box has stopped.
     pub fn set(&self, port: &str, settings: Settings) -> Result<(), EngineError> {
-        let at = self.names.iter().position(|name| name == port);
-        let at = at.ok_or_else(|| EngineError::NoSuchPort(port.to_owned(), self.names.join(", ")))?;
-        let (lane, line) = self.places[at];
-        self.lanes[lane].remote.set(line, settings).ok_or(EngineError::Stopped)
+        let change = |line: &mut Settings| {
+            line.clone_from(&settings);
+            Ok::<_, EngineError>(())
+        };
+        self.handle.change(Some(port), change).map(drop)
     }
 
     /// What has become of everything so far. Takes a turn of each lane.
@@ -226,14 +241,13 @@ impl Engine {
     /// # Errors
     /// The box has stopped.
     pub fn report(&self) -> Result<Report, EngineError> {
-        let told: Option<Vec<_>> = self.lanes.iter().map(|lane| lane.remote.report()).collect();
-        Ok(Report::join(self.started.elapsed(), told.ok_or(EngineError::Stopped)?))
+        self.handle.report()
     }
 
     /// Whether a lane has ended by itself: a port is gone, and [`stop`](Self::stop) tells which.
     #[must_use]
     pub fn ended(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.thread.as_ref().is_none_or(JoinHandle::is_finished))
+        self.threads.iter().any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
     /// Stops it, and tells what became of everything. Packets on the lines are gone; the report counts them as such.
@@ -248,9 +262,9 @@ impl Engine {
 
     fn end(&mut self) -> Result<(), EngineError> {
         let mut ended = Ok(());
-        for lane in &mut self.lanes {
-            lane.remote.stop();
-            let Some(thread) = lane.thread.take() else { continue };
+        for (lane, thread) in self.threads.iter_mut().enumerate() {
+            self.handle.stop(lane);
+            let Some(thread) = thread.take() else { continue };
             let lane = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             ended = ended.and(lane);
         }
@@ -260,13 +274,44 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        for lane in &mut self.lanes {
-            lane.remote.stop();
-            if let Some(thread) = lane.thread.take() {
+        for (lane, thread) in self.threads.iter_mut().enumerate() {
+            self.handle.stop(lane);
+            if let Some(thread) = thread.take() {
                 let _ = thread.join(); // what it came to has been asked for, or is of no interest
             }
         }
     }
+}
+
+/// Starts a lane.
+fn lane(
+    name: String,
+    inputs: &[Arc<Port>],
+    outputs: &[(Arc<Port>, Settings)],
+    forward: Forward,
+    (memory, spin, started): (Option<u64>, Duration, Instant),
+    stamps: &Arc<Stamps>,
+    inspector: Inspector,
+) -> Result<Started, EngineError> {
+    let memory = Memory::new(memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings))));
+    let made = memory.bytes();
+    let line = |to: &Settings| Line::new(to.clone()).timed(stamps.clone());
+    let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
+    let lane = Lane {
+        inputs: inputs.iter().cloned().map(Input::new).collect(),
+        outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), line(to))).collect(),
+        forward,
+        memory,
+        landing: crate::memory::Landing::new(),
+        started,
+        inbox,
+        spin,
+        inspector,
+        moved: Time::ZERO,
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());
+    let thread = thread.map_err(|error| EngineError::System("cannot start a thread", error))?;
+    Ok(Started { told: Told { remote, memory: made }, thread })
 }
 
 /// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end somebody for it.
@@ -282,9 +327,14 @@ fn enough_memory(needed: u64) -> Result<(), EngineError> {
     }
 }
 
-/// Packet memory that these lines need, in bytes.
+/// Packet memory that is made for these lines, in bytes.
 fn memory_for<'a>(lines: impl Iterator<Item = &'a Settings>) -> u64 {
+    filled_by(lines) + BURST_MEMORY
+}
+
+/// Packet memory that these lines can fill, in bytes.
+fn filled_by<'a>(lines: impl Iterator<Item = &'a Settings>) -> u64 {
     let assumed = Rate::new(ASSUMED_BITS_PER_SECOND).expect("within limits");
     let held: u64 = lines.map(|settings| settings.capacity(assumed)).sum();
-    held / 100 * CELL_WASTE_PERCENT + BURST_MEMORY
+    held / 100 * CELL_WASTE_PERCENT
 }

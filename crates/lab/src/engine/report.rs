@@ -2,16 +2,20 @@
 
 use crate::filter;
 use crate::line::{Counters, Traffic};
+use crate::rtt;
 use crate::switch::SwitchCounters;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Of a hundred thousand segments, how many may leave late before the box counts as too slow. A guest's processor is taken away for
 /// milliseconds now and then; that alone is no reason to doubt what was measured.
 const LATE_PER_100_000: u64 = 1_000;
 
+/// Fewest late packets for that: one of a few pings is no share.
+const LEAST_LATE: u64 = 10;
+
 /// A port's input.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct InputReport {
     /// The port.
     pub port: String,
@@ -23,12 +27,12 @@ pub struct InputReport {
     pub malformed: u64,
     /// Packets lost because memory was exhausted.
     pub exhausted: u64,
-    /// Packets that the kernel dropped before they were read.
+    /// Packets that the kernel, or a device past it, dropped before they were read.
     pub dropped_by_kernel: u64,
 }
 
 /// The line to a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LineReport {
     /// The port.
     pub to: String,
@@ -37,10 +41,12 @@ pub struct LineReport {
     pub counters: Counters,
     /// How late packets left.
     pub lateness: Lateness,
+    /// Frames that left the line, and that a device past the kernel took and did not send.
+    pub lost_by_device: u64,
 }
 
 /// How late packets left a box, against when they were due.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
     pub packets: u64,
@@ -48,7 +54,9 @@ pub struct Lateness {
     pub sum_ns: u64,
     /// The worst, in nanoseconds.
     pub max_ns: u64,
-    /// Segments later than a millisecond ([`LATE`](super::LATE)).
+    /// Packets later than a millisecond ([`LATE`](super::LATE)).
+    pub late_packets: u64,
+    /// Segments of those.
     pub late_segments: u64,
 }
 
@@ -72,7 +80,7 @@ pub(super) struct LaneReport {
 }
 
 /// What became of everything.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,
@@ -114,6 +122,7 @@ impl Report {
             report.memory_cells += lane.memory_cells;
             report.memory_least_free += lane.memory_least_free;
         }
+        rtt::join(report.lines.iter_mut().flat_map(|line| &mut line.counters.flows));
         report.behind = report.reasons();
         report
     }
@@ -137,15 +146,23 @@ impl Report {
                 ));
             }
         }
-        for LineReport { to, counters, lateness } in &self.lines {
+        for LineReport { to, counters, lateness, lost_by_device } in &self.lines {
             let drops = counters.drops;
             if drops.memory > 0 {
                 reasons.push(format!("to {to}: {} segments found no memory: give more with --memory", drops.memory));
             }
             if drops.refused > 0 {
-                reasons.push(format!("to {to}: the port refused {} segments: is it up?", drops.refused));
+                reasons.push(format!(
+                    "to {to}: the port refused {} segments: is it up, and does it carry frames so long?",
+                    drops.refused
+                ));
             }
-            if lateness.late_segments * 100_000 > counters.left.segments * LATE_PER_100_000 {
+            if *lost_by_device > 0 {
+                reasons.push(format!("to {to}: the device took {lost_by_device} frames and did not send them"));
+            }
+            if lateness.late_packets >= LEAST_LATE
+                && lateness.late_segments * 100_000 > counters.left.segments * LATE_PER_100_000
+            {
                 reasons.push(format!(
                     "to {to}: {} of {} segments left more than a millisecond late, {:.1} ms at worst",
                     lateness.late_segments,
@@ -155,5 +172,34 @@ impl Report {
             }
         }
         reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line over which a thousand segments have left, so many packets and segments of them late.
+    fn behind(late_packets: u64, late_segments: u64) -> bool {
+        let mut counters = Counters::default();
+        counters.left.segments = 1_000;
+        let lateness = Lateness { packets: 1_000, late_packets, late_segments, ..Lateness::default() };
+        let line = LineReport { to: "b0".into(), counters, lateness, lost_by_device: 0 };
+        let lane = LaneReport {
+            inputs: Vec::new(),
+            lines: vec![line],
+            switch: None,
+            filters: Vec::new(),
+            memory_cells: 0,
+            memory_least_free: 0,
+        };
+        !Report::join(Duration::ZERO, vec![lane]).kept_up()
+    }
+
+    #[test]
+    fn a_share_of_many_is_late_before_the_box_is() {
+        assert!(!behind(9, 400), "a few packets, however long");
+        assert!(!behind(10, 10), "one in a hundred");
+        assert!(behind(11, 11));
     }
 }

@@ -10,9 +10,11 @@ mod libpcap;
 mod program;
 mod rewrite;
 mod rules;
+mod words;
 
 pub use action::{Action, ActionError, MAX_CHANGES};
 pub use libpcap::{CompileError, Compiler, MAX_EXPRESSION};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, Unverified};
 pub use rewrite::{Change, Ecn, ParseChangeError};
 pub use rules::{Counters, MAX_FILTER_PORTS, MAX_RULES, Rule, Rules, Verdict};
+pub use words::{RuleError, RulePlan, RuleWords};

@@ -3,6 +3,8 @@
 //! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum is updated
 //! as RFC 1624 has it.
 
+use crate::frame::updated;
+use std::fmt;
 use std::str::FromStr;
 
 /// VLAN tags that are looked behind.
@@ -66,6 +68,22 @@ impl FromStr for Change {
     }
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Destination([a, b, c, d, e, g]) => {
+                write!(f, "destination={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+            }
+            Self::Vlan(vlan) => write!(f, "vlan={vlan}"),
+            Self::Dscp(dscp) => write!(f, "dscp={dscp}"),
+            Self::Ecn(Ecn::NotCapable) => f.write_str("ecn=not-capable"),
+            Self::Ecn(Ecn::Capable0) => f.write_str("ecn=ect0"),
+            Self::Ecn(Ecn::Capable1) => f.write_str("ecn=ect1"),
+            Self::Ecn(Ecn::Congested) => f.write_str("ecn=ce"),
+        }
+    }
+}
+
 fn address(text: &str) -> Option<[u8; 6]> {
     let mut address = [0; 6];
     let mut parts = text.split(':');
@@ -117,15 +135,6 @@ fn change_class(frame: &mut [u8], mask: u8, value: u8) -> bool {
         }
         _ => false,
     }
-}
-
-/// The checksum after a word changed: HC' = ~(~HC + ~m + m'), RFC 1624, equation 3.
-fn updated(sum: u16, old: u16, new: u16) -> u16 {
-    let mut wide = u32::from(!sum) + u32::from(!old) + u32::from(new);
-    while wide >> 16 != 0 {
-        wide = (wide & 0xffff) + (wide >> 16);
-    }
-    !u16::try_from(wide).expect("folded to 16 bits")
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {

@@ -1,7 +1,8 @@
 //! The rules of a box, in order.
 
 use super::{Action, Program};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Most rules of a box.
 pub const MAX_RULES: usize = 64;
@@ -12,16 +13,18 @@ pub const MAX_FILTER_PORTS: usize = 64;
 /// A rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
+    /// Which packets, in pcap's language.
+    pub expression: String,
     /// Only for packets that came in at this port; none: at any.
     pub from: Option<usize>,
-    /// Which packets.
+    /// The same, compiled.
     pub program: Program,
     /// What happens to them.
     pub action: Action,
 }
 
 /// What a rule has seen.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Packets that matched, each segment of a super-packet counted.
     pub packets: u64,
@@ -48,10 +51,10 @@ pub struct Verdict {
     pub mirrors: u64,
 }
 
-/// Rules with their counters.
-#[derive(Debug, Default)]
+/// Rules with their counters. Clones have the same rules, each with counters of its own.
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
-    rules: Vec<(Rule, Counters)>,
+    rules: Vec<(Arc<Rule>, Counters)>,
 }
 
 impl Rules {
@@ -59,10 +62,28 @@ impl Rules {
     ///
     /// # Errors
     /// There are too many.
-    pub fn new(mut rules: Vec<Rule>) -> Result<Self, Vec<Rule>> {
+    pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<Arc<Rule>>> {
+        Self::of(rules.into_iter().map(Arc::new).collect())
+    }
+
+    /// The same of rules that others have as well.
+    pub(crate) fn of(mut rules: Vec<Arc<Rule>>) -> Result<Self, Vec<Arc<Rule>>> {
         match rules.len() {
             count if count > MAX_RULES => Err(rules.split_off(MAX_RULES)),
             _ => Ok(Self { rules: rules.into_iter().map(|rule| (rule, Counters::default())).collect() }),
+        }
+    }
+
+    /// The rules, in order.
+    pub(crate) fn list(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.rules.iter().map(|(rule, _)| rule)
+    }
+
+    /// Takes the place of `before`: rules that are in both go on counting.
+    pub(crate) fn take_over(&mut self, before: &Self) {
+        for (rule, counters) in &mut self.rules {
+            let known = before.rules.iter().find(|(known, _)| Arc::ptr_eq(known, rule));
+            *counters = known.map_or_else(Counters::default, |(_, counters)| *counters);
         }
     }
 
@@ -103,7 +124,7 @@ impl Rules {
     }
 
     /// What each rule has seen.
-    pub fn counters(&self) -> impl Iterator<Item = (&Rule, Counters)> {
+    pub fn counters(&self) -> impl Iterator<Item = (&Arc<Rule>, Counters)> {
         self.rules.iter().map(|(rule, counters)| (rule, *counters))
     }
 }

@@ -80,6 +80,23 @@ impl Packet {
         self.becomes(at, Segments { count: segments, full, last: full }, Part::Front);
     }
 
+    /// Takes it apart into the frames that it is on a wire, each with its checksums made, and hands them over in order.
+    ///
+    /// # Errors
+    /// What is left of it, when memory is exhausted.
+    pub fn into_frames(self, memory: &mut Memory, mut each: impl FnMut(Self, &mut Memory)) -> Result<(), Self> {
+        let mut left = self;
+        while left.count() > 1 {
+            let (mut first, rest) = left.split(1, memory)?;
+            first.complete_checksum();
+            each(first, memory);
+            left = rest;
+        }
+        left.complete_checksum();
+        each(left, memory);
+        Ok(())
+    }
+
     /// Makes the checksum of a single frame that was left to be made. Receivers believe a frame that says its checksum is yet to
     /// be made, so one that is to be damaged needs it before.
     pub fn complete_checksum(&mut self) {
@@ -136,11 +153,11 @@ impl Packet {
         self.len as usize
     }
 
-    fn ethernet_mut(&mut self) -> &mut [u8] {
+    pub(super) fn ethernet_mut(&mut self) -> &mut [u8] {
         &mut self.head.bytes_mut()[VNET_BYTES..]
     }
 
-    fn set_vnet(&mut self, vnet: VnetHeader) {
+    pub(super) fn set_vnet(&mut self, vnet: VnetHeader) {
         self.head.bytes_mut()[..VNET_BYTES].copy_from_slice(&vnet.bytes());
     }
 

@@ -5,13 +5,14 @@
 
 mod checksum;
 mod cut;
+mod flow;
 mod packet;
 mod parse;
+mod unmade;
 mod vnet;
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
+pub(crate) use checksum::updated;
+pub use flow::{Flow, ParseFlowError};
 pub use packet::{Packet, Received};
 pub use parse::{Malformed, parse};
 pub use vnet::{VNET_BYTES, VnetHeader};
@@ -104,59 +105,4 @@ impl Segments {
 
 fn on_wire(bytes: u32, overhead: u16) -> u64 {
     u64::from(bytes.max(MIN_FRAME)) + u64::from(overhead)
-}
-
-/// Whose packets belong together: the addresses, the protocol and its ports. Zero where there is none: fragments have
-/// no ports (the first neither, or it would overtake), and what is not IP has nothing at all.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Flow {
-    /// Where from.
-    pub source: IpAddr,
-    /// Where to.
-    pub destination: IpAddr,
-    /// Protocol above IP, as IANA numbers them.
-    pub protocol: u8,
-    /// Port it comes from.
-    pub source_port: u16,
-    /// Port it goes to.
-    pub destination_port: u16,
-}
-
-impl Flow {
-    /// All that is not IP.
-    pub const OTHER: Self = Self {
-        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        protocol: 0,
-        source_port: 0,
-        destination_port: 0,
-    };
-
-    pub(crate) fn between(network: Network, source: &[u8], destination: &[u8], protocol: u8) -> Self {
-        Self { source: address(network, source), destination: address(network, destination), protocol, ..Self::OTHER }
-    }
-}
-
-fn address(network: Network, bytes: &[u8]) -> IpAddr {
-    match network {
-        Network::V6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("sixteen were sliced"))),
-        _ => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).expect("four were sliced"))),
-    }
-}
-
-impl fmt::Display for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = |address: IpAddr, port| match address {
-            IpAddr::V4(_) => format!("{address}:{port}"),
-            IpAddr::V6(_) => format!("[{address}]:{port}"),
-        };
-        match self.protocol {
-            0 if *self == Self::OTHER => return f.write_str("not IP"),
-            6 => f.write_str("tcp ")?,
-            17 => f.write_str("udp ")?,
-            1 | 58 => return write!(f, "icmp {} > {}", self.source, self.destination),
-            other => write!(f, "protocol-{other} ")?,
-        }
-        write!(f, "{} > {}", end(self.source, self.source_port), end(self.destination, self.destination_port))
-    }
 }

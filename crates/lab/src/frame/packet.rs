@@ -1,7 +1,7 @@
 //! A frame with its bytes.
 
 use super::vnet::VNET_BYTES;
-use super::{Frame, Malformed, VnetHeader, parse};
+use super::{Frame, Malformed, Network, VnetHeader, parse};
 use crate::memory::{Cell, Landed, Landing, Memory, gather, parts};
 use crate::time::Time;
 use std::io::{IoSlice, IoSliceMut};
@@ -120,7 +120,7 @@ impl Packet {
 
     /// Its bytes in parts, as a gathering write wants them.
     pub fn gather<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
-        gather(&self.head, write)
+        gather(&self.head, 0, write)
     }
 
     /// Length of its Ethernet frame: as it is here, not as its segments are on a wire.
@@ -143,6 +143,25 @@ impl Packet {
         let result = change(&mut self.head.bytes_mut()[VNET_BYTES..]);
         self.frame = parse(self.head.bytes(), usize::try_from(self.len).expect("32 bits fit"))?;
         Ok(result)
+    }
+
+    /// Its Ethernet frame in parts, as a gathering write wants them.
+    pub fn gather_ethernet<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        gather(&self.head, VNET_BYTES, write)
+    }
+
+    /// Whether its network header tells of more bytes than came.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        let at = usize::from(self.frame.network_at);
+        let ip = &self.head.bytes()[VNET_BYTES + at..];
+        let word = |at: usize| u64::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
+        let told = match self.frame.network {
+            Network::V4 => word(2),
+            Network::V6 => word(4) + 40,
+            Network::Other => return false,
+        };
+        self.frame.segments.count == 1 && at as u64 + told > u64::from(self.ethernet_bytes())
     }
 
     /// Its bytes in one piece.

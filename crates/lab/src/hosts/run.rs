@@ -16,6 +16,9 @@ pub const MAX_LINE: u64 = 64 * 1024;
 /// Lines that may wait to be taken; beyond that the commands wait.
 const QUEUE_LINES: usize = 256;
 
+/// How long the end of a command is held back for its last lines: what it left in the background may keep its output open for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How long commands have to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -49,7 +52,7 @@ pub enum Event {
         /// What.
         text: Vec<u8>,
     },
-    /// A command ended. Lines that it wrote may come yet.
+    /// A command ended, and its lines have come. Those of what it left in the background may come yet.
     Ended {
         /// Number of the job.
         job: usize,
@@ -69,6 +72,9 @@ pub struct Commands {
 #[derive(Debug)]
 struct Running {
     child: Child,
+    /// How and when it ended, once that was seen; told when its output has ended too, or has had its time.
+    ended: Option<(ExitStatus, Instant)>,
+    /// How it ended, once that was told.
     status: Option<ExitStatus>,
     /// Streams that are open, and whether its end has not been seen yet.
     pending: usize,
@@ -109,7 +115,13 @@ impl Commands {
     pub fn next(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now() + timeout;
         loop {
-            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if let Some(ended) = self.tell_ended() {
+                return Some(ended);
+            }
+            let held = self.running.iter().filter(|running| running.status.is_none());
+            let until = held.filter_map(|running| Some(running.ended?.1 + LAST_WORDS)).min();
+            let until = until.map_or(deadline, |until| until.min(deadline));
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Heard::Line(job, stream, text)) => return Some(Event::Line { job, stream, text }),
                 Ok(Heard::Closed(job)) => self.running[job].pending -= 1,
                 Ok(Heard::Dead(job)) => {
@@ -117,32 +129,37 @@ impl Commands {
                     running.pending -= 1;
                     // Others of its group may live on, until the end: the number has to stay taken till then, so it is
                     // asked how it ended, and not yet waited for.
-                    if let Some(status) = status_of(&running.child) {
-                        running.status = Some(status);
-                        return Some(Event::Ended { job, status });
-                    }
+                    running.ended = status_of(&running.child).map(|status| (status, Instant::now()));
                 }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.tell_ended(),
             }
         }
     }
 
-    /// How a command ended, by the number of its job; `None` while it runs.
+    /// The end of a command that ended and has said its last, or has had the time for it.
+    fn tell_ended(&mut self) -> Option<Event> {
+        let mut running = self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());
+        running.find_map(|(job, running)| {
+            let (status, at) = running.ended?;
+            if running.pending > 0 && at.elapsed() < LAST_WORDS {
+                return None;
+            }
+            running.status = Some(status);
+            Some(Event::Ended { job, status })
+        })
+    }
+
+    /// How a command ended, by the number of its job; `None` until that [was told](Self::next).
     #[must_use]
     pub fn status(&self, job: usize) -> Option<ExitStatus> {
         self.running[job].status
     }
 
-    /// Whether a command ended, and its last lines were taken.
-    #[must_use]
-    pub fn is_done(&self, job: usize) -> bool {
-        self.running[job].pending == 0
-    }
-
     /// Whether everything has happened: all commands ended, and their last lines were taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.running.iter().all(|running| running.pending == 0)
+        self.running.iter().all(|running| running.pending == 0 && running.status.is_some())
     }
 
     fn follow(&mut self, mut child: Child, sender: &SyncSender<Heard>) -> std::io::Result<()> {
@@ -151,7 +168,7 @@ impl Commands {
         let error = child.stderr.take();
         let handle = pidfd_open(pid(&child), PidfdFlags::empty());
         // From here on it is ended if something fails.
-        self.running.push(Running { child, status: None, pending: 3 });
+        self.running.push(Running { child, ended: None, status: None, pending: 3 });
         let handle = handle?;
         let dead = sender.clone();
         self.threads.push(thread::Builder::new().spawn(move || {

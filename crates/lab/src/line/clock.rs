@@ -12,6 +12,8 @@ pub(super) struct Clock {
     free_at: Time,
     /// Beyond `free_at`, in nanoseconds / the rate in bits per second.
     fraction: u64,
+    /// The rate of what is being transmitted: what is set meanwhile is for what comes next.
+    rate: Option<Rate>,
 }
 
 impl Clock {
@@ -30,6 +32,7 @@ impl Clock {
         if ready > self.free_at {
             (self.free_at, self.fraction) = (ready, 0);
         }
+        self.change_rate(rate);
         if let Some(rate) = rate {
             let needed = bytes * 8 * 1_000_000_000 + self.fraction;
             self.free_at = Time(self.free_at.0.saturating_add(needed / rate.bits_per_second()));
@@ -38,14 +41,18 @@ impl Clock {
         self.free_at
     }
 
-    /// What is left of a fraction means nothing at another rate.
-    pub(super) fn rate_changed(&mut self) {
-        self.fraction = 0;
+    /// Bytes of what is being transmitted that have not left by `now`.
+    pub(super) fn unsent(&self, now: Time) -> u64 {
+        self.rate.map_or(0, |rate| rate.bytes_in(self.free_at.since(now)))
     }
 
-    /// Bytes of what is being transmitted that have not left by `now`.
-    pub(super) fn unsent(&self, now: Time, rate: Option<Rate>) -> u64 {
-        let Some(rate) = rate else { return 0 };
-        rate.bytes_in(self.free_at.since(now))
+    /// A fraction is of the rate that it came from; at another it is as long, rounded down.
+    fn change_rate(&mut self, rate: Option<Rate>) {
+        if rate != self.rate {
+            let steps = |rate: Option<Rate>| rate.map_or(1, Rate::bits_per_second);
+            let fraction = u128::from(self.fraction) * u128::from(steps(rate)) / u128::from(steps(self.rate));
+            self.fraction = u64::try_from(fraction).expect("less than a nanosecond stays less than one");
+            self.rate = rate;
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! What a line counts. Segments, always: a super-packet counts as the frames that it is on a wire.
 
 use crate::frame::Flow;
-use serde::Serialize;
-use serde::ser::{SerializeSeq as _, Serializer};
+use crate::rtt::RoundTrips;
+use serde::{Deserialize, Serialize};
 
 /// Segments and their Ethernet bytes, headers included.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Traffic {
     /// Frames as a wire would carry them.
     pub segments: u64,
@@ -21,7 +21,7 @@ impl Traffic {
 }
 
 /// Segments that did not arrive, by reason.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Drops {
     /// Lost on the way, as was asked for.
     pub loss: u64,
@@ -34,6 +34,13 @@ pub struct Drops {
 }
 
 impl Drops {
+    fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.buffer += other.buffer;
+        self.memory += other.memory;
+        self.refused += other.refused;
+    }
+
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -48,7 +55,7 @@ impl Drops {
 }
 
 /// What became of a flow on a line.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FlowCounters {
     /// What came.
     pub arrived: Traffic,
@@ -60,12 +67,27 @@ pub struct FlowCounters {
     pub queue: u64,
     /// Most that ever waited.
     pub queue_max: u64,
+    /// How long the last packet that left was on the line, in nanoseconds.
+    pub passage_ns: u64,
+    /// How long its sender takes to answer; nothing where flows are counted together.
+    pub round_trips: RoundTrips,
+}
+
+impl FlowCounters {
+    /// Counts a flow that is told apart no more among others.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.arrived.add(other.arrived);
+        self.left.add(other.left);
+        self.drops.add(other.drops);
+        self.queue += other.queue;
+        self.queue_max = self.queue_max.max(other.queue_max);
+    }
 }
 
 /// What became of everything on a line.
 ///
 /// `arrived + duplicated = left + drops.total() + on the line`, in segments.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// What came.
     pub arrived: Traffic,
@@ -85,24 +107,37 @@ pub struct Counters {
     pub queue: u64,
     /// Most that ever waited.
     pub queue_max: u64,
-    /// Flows, those first that came first; at most the number that a line tells apart.
-    #[serde(serialize_with = "by_name")]
+    /// The flows that are told apart now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
+    #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// Flows that came when there were more than that.
+    /// All others together: those that came when every place was taken, and those that were idle and gave theirs to another.
     pub other_flows: FlowCounters,
+    /// How often a flow gave its place to another.
+    pub flows_forgotten: u64,
 }
 
 /// Flows as objects, each with its name.
-fn by_name<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Named<'a> {
+mod named {
+    use super::{Flow, FlowCounters};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize, Serialize)]
+    struct Named {
         flow: String,
         #[serde(flatten)]
-        counters: &'a FlowCounters,
+        counters: FlowCounters,
     }
-    let mut list = serializer.serialize_seq(Some(flows.len()))?;
-    for (flow, counters) in flows {
-        list.serialize_element(&Named { flow: flow.to_string(), counters })?;
+
+    pub(super) fn serialize<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_seq(flows.iter().map(|(flow, counters)| Named { flow: flow.to_string(), counters: *counters }))
     }
-    list.end()
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(Flow, FlowCounters)>, D::Error> {
+        let flows = Vec::<Named>::deserialize(deserializer)?.into_iter();
+        let flow = |Named { flow, counters }| Ok((flow.parse().map_err(serde::de::Error::custom)?, counters));
+        flows.map(flow).collect()
+    }
 }

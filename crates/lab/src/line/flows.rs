@@ -3,12 +3,22 @@
 use super::clock::Clock;
 use super::counters::{FlowCounters, Traffic};
 use crate::frame::{Flow, Packet};
+use crate::rtt::{Stamps, Tracker};
+use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
-/// Most flows that a line tells apart. Those that come later share one place, in queues and in counters.
+/// Most flows that a line tells apart at a time. One that comes when there are so many gets the place of one that is idle; while
+/// there is none, newcomers share one place, in queues and in counters.
 pub const MAX_FLOWS: usize = 1_024;
 
-/// Where flows beyond that are.
+/// How long nothing must have come of a flow before another gets its place: longer than any round trip here, or than ping pauses.
+pub const IDLE: Duration = Duration::from_secs(2);
+
+/// Places looked at for a newcomer before it shares; its next packet looks at the next ones.
+const LOOKS: usize = 8;
+
+/// Where flows beyond that are, and the counters of those that had to go.
 const OTHERS: u16 = 0;
 
 /// One flow, or all that have no place of their own.
@@ -22,11 +32,30 @@ pub(super) struct Slot {
     pub(super) sent: u32,
     /// When its next segment may, at the flow's own rate.
     pub(super) clock: Clock,
+    /// Its packets on the line: waiting and under way. They know it by its place.
+    present: u64,
+    /// When something came last.
+    came: Time,
+    tracker: Tracker,
 }
 
 impl Slot {
     fn new(flow: Flow) -> Self {
-        Self { flow, counters: FlowCounters::default(), queue: VecDeque::new(), sent: 0, clock: Clock::default() }
+        Self {
+            flow,
+            counters: FlowCounters::default(),
+            queue: VecDeque::new(),
+            sent: 0,
+            clock: Clock::default(),
+            present: 0,
+            came: Time::ZERO,
+            tracker: Tracker::new(&flow),
+        }
+    }
+
+    /// Whether another flow may have its place, for nothing is to come of this one that could be told from outside.
+    fn is_idle(&self, now: Time) -> bool {
+        self.present == 0 && now.since(self.came) >= IDLE && self.clock.free_at() <= now
     }
 }
 
@@ -35,25 +64,82 @@ impl Slot {
 pub(super) struct Flows {
     slots: Vec<Slot>,
     index: HashMap<Flow, u16>,
+    /// The place that is looked at next for a newcomer.
+    hand: usize,
+    forgotten: u64,
 }
 
 impl Flows {
     pub(super) fn new() -> Self {
-        Self { slots: vec![Slot::new(Flow::OTHER)], index: HashMap::with_capacity(MAX_FLOWS) }
+        let index = HashMap::with_capacity(MAX_FLOWS);
+        Self { slots: vec![Slot::new(Flow::OTHER)], index, hand: 1, forgotten: 0 }
     }
 
-    /// The place of a flow.
-    pub(super) fn find(&mut self, flow: Flow) -> u16 {
-        if let Some(&slot) = self.index.get(&flow) {
-            return slot;
-        }
-        if self.slots.len() > MAX_FLOWS {
+    /// The place of a flow of which something comes now.
+    pub(super) fn find(&mut self, flow: Flow, now: Time) -> u16 {
+        let slot = self.index.get(&flow).copied().unwrap_or_else(|| self.place(flow, now));
+        self.at_mut(slot).came = now;
+        slot
+    }
+
+    /// Finds a place for a newcomer.
+    fn place(&mut self, flow: Flow, now: Time) -> u16 {
+        // What waits in the shared place may be of this flow, and must not be overtaken.
+        if self.slots[0].counters.queue > 0 {
             return OTHERS;
         }
-        let slot = u16::try_from(self.slots.len()).expect("fewer flows than that");
-        self.slots.push(Slot::new(flow));
+        let slot = if self.slots.len() <= MAX_FLOWS {
+            self.slots.push(Slot::new(flow));
+            self.slots.len() - 1
+        } else {
+            let Some(slot) = self.idle(now) else { return OTHERS };
+            let gone = std::mem::replace(&mut self.slots[slot], Slot::new(flow));
+            self.index.remove(&gone.flow);
+            self.slots[0].counters.join(&gone.counters);
+            self.forgotten += 1;
+            slot
+        };
+        let slot = u16::try_from(slot).expect("fewer flows than that");
         self.index.insert(flow, slot);
         slot
+    }
+
+    /// The hand goes round over the places, and stops at one that is idle.
+    fn idle(&mut self, now: Time) -> Option<usize> {
+        for _ in 0..LOOKS {
+            let at = self.hand;
+            self.hand = if at < MAX_FLOWS { at + 1 } else { 1 };
+            if self.slots[at].is_idle(now) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Looks for round trips in a packet that came; of flows that share a place there are none.
+    pub(super) fn time(&mut self, slot: u16, packet: &Packet, now: Time, stamps: &Stamps) {
+        if slot != OTHERS {
+            let Slot { tracker, counters, .. } = self.at_mut(slot);
+            tracker.look(packet, now, stamps, &mut counters.round_trips);
+        }
+    }
+
+    /// A packet is on the line from now on.
+    pub(super) fn enters(&mut self, slot: u16) {
+        self.at_mut(slot).present += 1;
+    }
+
+    /// A packet has come through.
+    pub(super) fn leaves(&mut self, packet: &Packet) {
+        let slot = self.at_mut(packet.slot);
+        slot.present -= 1;
+        slot.counters.left.add(traffic(packet));
+        slot.counters.passage_ns = crate::time::nanos(packet.due.since(packet.arrived));
+    }
+
+    /// Flows that had to give their place to others.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     pub(super) fn at(&self, slot: u16) -> &Slot {
@@ -68,7 +154,7 @@ impl Flows {
         &mut self.at_mut(slot).counters
     }
 
-    /// Flows with what they did, and all those beyond the limit together.
+    /// Flows with what they did, and all that have no place together.
     pub(super) fn told(&self) -> (Vec<(Flow, FlowCounters)>, FlowCounters) {
         let told = self.slots[1..].iter().map(|slot| (slot.flow, slot.counters)).collect();
         (told, self.slots[0].counters)

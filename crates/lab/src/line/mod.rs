@@ -17,16 +17,18 @@ mod transit;
 
 use crate::frame::Packet;
 use crate::memory::Memory;
+use crate::rtt::Stamps;
 use crate::time::Time;
 use clock::Clock;
 use fate::Fates;
 use flows::{Flows, traffic};
 use queue::Queue;
+use std::sync::Arc;
 use std::time::Duration;
 use transit::Transit;
 
 pub use counters::{Counters, Drops, FlowCounters, Traffic};
-pub use flows::MAX_FLOWS;
+pub use flows::{IDLE, MAX_FLOWS};
 pub use settings::{
     DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
     Reorder, Settings, Timing,
@@ -42,6 +44,7 @@ pub struct Line {
     transit: Transit,
     flows: Flows,
     counters: Counters,
+    stamps: Option<Arc<Stamps>>,
 }
 
 impl Line {
@@ -56,7 +59,14 @@ impl Line {
             transit: Transit::default(),
             flows: Flows::new(),
             counters: Counters::default(),
+            stamps: None,
         }
+    }
+
+    /// Has it time round trips, together with the lines of the same box that have the same stamps.
+    #[must_use]
+    pub fn timed(self, stamps: Arc<Stamps>) -> Self {
+        Self { stamps: Some(stamps), ..self }
     }
 
     /// What it does.
@@ -65,22 +75,16 @@ impl Line {
         &self.settings
     }
 
-    /// Has it do something else from now on. What has been transmitted keeps its time; what waits is under the new rules, but for
-    /// the buffer, which nobody is thrown out of.
+    /// Has it do something else from now on. What has left, and what is being transmitted, keeps its time; what waits is under
+    /// the new rules, but for the buffer, which nobody is thrown out of. Nothing overtakes what is under way: after a shorter delay
+    /// packets come through no sooner than those before them.
     pub fn set(&mut self, settings: Settings, now: Time) {
         self.serve(now);
         self.fates.seed(settings.seed);
-        if settings.rate != self.settings.rate || settings.flow_rate != self.settings.flow_rate {
-            self.clock.rate_changed();
-        }
         let again = settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
         self.settings = settings;
         if again {
-            let waiting = self.queue.drain(&mut self.flows);
-            self.queue = Queue::new(self.settings.queue);
-            for (slot, packet) in waiting {
-                self.queue.push(slot, packet, &mut self.flows, self.settings.overhead);
-            }
+            self.queue.change(self.settings.queue, self.settings.overhead, &mut self.flows);
         }
         self.serve(now);
     }
@@ -88,7 +92,10 @@ impl Line {
     /// Takes a packet that arrives now. Times of calls must not go back.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
-        let slot = self.flows.find(packet.frame().flow);
+        let slot = self.flows.find(packet.frame().flow, now);
+        if let Some(stamps) = &self.stamps {
+            self.flows.time(slot, &packet, now, stamps);
+        }
         let came = traffic(&packet);
         self.counters.arrived.add(came);
         self.flows.counters(slot).arrived.add(came);
@@ -106,21 +113,19 @@ impl Line {
     pub fn pop(&mut self, now: Time) -> Option<Packet> {
         self.serve(now);
         let packet = self.transit.pop(now)?;
-        let left = traffic(&packet);
-        self.counters.left.add(left);
-        self.flows.counters(packet.slot).left.add(left);
+        self.counters.left.add(traffic(&packet));
+        self.flows.leaves(&packet);
         Some(packet)
     }
 
-    /// The port did not take a packet that had come through.
+    /// The port did not take a packet that has come through just now.
     pub fn refused(&mut self, packet: &Packet) {
-        let refused = traffic(packet);
-        let flow = self.flows.counters(packet.slot);
-        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
-            left.segments -= refused.segments;
-            left.bytes -= refused.bytes;
-            drops.refused += refused.segments;
-        }
+        self.take_back(packet, |drops| &mut drops.refused);
+    }
+
+    /// There was no memory to cut a packet that had come through into what the port takes.
+    pub fn uncut(&mut self, packet: &Packet) {
+        self.take_back(packet, |drops| &mut drops.memory);
     }
 
     /// No packet comes through before this; none when nothing is on the line. Often the very time of the next.
@@ -139,13 +144,14 @@ impl Line {
             queue: self.occupancy(now),
             flows,
             other_flows,
+            flows_forgotten: self.flows.forgotten(),
             ..self.counters.clone()
         }
     }
 
     /// Bytes on the wire whose last bit has not left the transmitter.
     fn occupancy(&self, now: Time) -> u64 {
-        self.queue.bytes() + self.clock.unsent(now, self.settings.rate)
+        self.queue.bytes() + self.clock.unsent(now)
     }
 
     /// Draws what becomes of the segments up to the first to which something happens, and of that one; gives back those behind.
@@ -197,6 +203,17 @@ impl Line {
         rest
     }
 
+    /// Counts a packet that had come through among the drops.
+    fn take_back(&mut self, packet: &Packet, reason: fn(&mut Drops) -> &mut u64) {
+        let lost = traffic(packet);
+        let flow = self.flows.counters(packet.slot);
+        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
+            left.segments -= lost.segments;
+            left.bytes -= lost.bytes;
+            *reason(drops) += lost.segments;
+        }
+    }
+
     /// There is no memory to cut a packet: it is lost, with all that is behind.
     fn exhausted(&mut self, slot: u16, packet: Packet, memory: &mut Memory) -> Option<Packet> {
         self.fates.skip(packet.count().saturating_sub(1)); // the fate of the first was drawn
@@ -224,6 +241,7 @@ impl Line {
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
+            self.flows.enters(slot);
             return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);
         }
         let (segments, overhead) = (packet.frame().segments, self.settings.overhead);
@@ -236,6 +254,7 @@ impl Line {
             packet.truncate(fitting, memory);
             self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
         }
+        self.flows.enters(slot);
         self.queue.push(slot, packet, &mut self.flows, overhead);
         self.counters.queue_max = self.counters.queue_max.max(self.occupancy(now));
     }
@@ -263,7 +282,7 @@ fn depart(packet: Packet, end: Time, settings: &Settings, fates: &mut Fates, tra
         due = due + Duration::from_nanos(fates.jitter.below(crate::time::nanos(settings.jitter) + 1));
     }
     match settings.reorder {
-        Some(reorder) if packet.held => transit.hold(packet, due + reorder.by),
+        Some(reorder) if packet.held => transit.hold(packet, due, reorder.by),
         _ => transit.push(packet, due),
     }
 }

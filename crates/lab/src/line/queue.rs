@@ -9,7 +9,7 @@ use super::flows::Flows;
 use super::settings::{Discipline, Settings, Timing};
 use crate::frame::{ETHERNET_BYTES, Packet, Segments};
 use crate::time::Time;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What of a frame has to be in before it may leave by cut-through: its Ethernet header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
@@ -48,6 +48,11 @@ impl Queue {
     /// Adds a packet at the end.
     pub(super) fn push(&mut self, slot: u16, packet: Packet, flows: &mut Flows, overhead: u16) {
         let wire = packet.frame().segments.wire_bytes(overhead);
+        self.add(slot, packet, wire, flows);
+    }
+
+    /// Adds a packet of which so many bytes on the wire have not left.
+    fn add(&mut self, slot: u16, packet: Packet, wire: u64, flows: &mut Flows) {
         self.bytes += wire;
         self.segments += u64::from(packet.count());
         let counters = flows.counters(slot);
@@ -81,7 +86,9 @@ impl Queue {
             match self.discipline {
                 Discipline::DropTail => {
                     let (slot, packet) = self.one.pop_front().expect("it has a start");
-                    let wire = packet.frame().segments.wire_bytes(settings.overhead);
+                    // Of the first of a flow, segments may have left in turn before packets waited in one queue.
+                    let sent = std::mem::take(&mut flows.at_mut(slot).sent);
+                    let wire = remaining(packet.frame().segments, sent, settings.overhead);
                     let end = clock.transmit(start, wire, settings.rate);
                     self.leaves(slot, wire, flows);
                     self.segments -= u64::from(packet.count());
@@ -119,7 +126,10 @@ impl Queue {
     pub(super) fn next_end(&self, clock: &Clock, settings: &Settings, flows: &Flows) -> Option<Time> {
         let (_, start) = self.next_start(clock, settings, flows)?;
         let wire = match self.discipline {
-            Discipline::DropTail => self.one.front()?.1.frame().segments.wire_bytes(settings.overhead),
+            Discipline::DropTail => {
+                let (slot, packet) = self.one.front()?;
+                remaining(packet.frame().segments, flows.at(*slot).sent, settings.overhead)
+            }
             Discipline::Harmonize => {
                 let left = |&slot: &u16| {
                     let flow = flows.at(slot);
@@ -158,20 +168,25 @@ impl Queue {
         best
     }
 
-    /// Takes everything out, for a queue of another discipline: by flow, each in order. Packets of which segments have left already
-    /// are sent again in full, as far as the schedule is concerned.
-    pub(super) fn drain(&mut self, flows: &mut Flows) -> Vec<(u16, Packet)> {
+    /// Lets what waits wait in another way, in the order in which it came. Segments that have left in turn stay gone.
+    pub(super) fn change(&mut self, discipline: Discipline, overhead: u16, flows: &mut Flows) {
         let mut all: Vec<_> = self.one.drain(..).collect();
         for slot in self.turns.drain(..) {
-            let flow = flows.at_mut(slot);
-            flow.sent = 0;
-            all.extend(flow.queue.drain(..).map(|packet| (slot, packet)));
+            all.extend(flows.at_mut(slot).queue.drain(..).map(|packet| (slot, packet)));
         }
-        for (slot, _) in &all {
-            flows.counters(*slot).queue = 0;
+        // Stable: packets of one flow stay in their order, and pieces of one packet together.
+        all.sort_by_key(|(_, packet)| packet.arrived);
+        *self = Self::new(discipline);
+        let mut begun: BTreeSet<u16> = BTreeSet::new();
+        for (slot, packet) in all {
+            let first = begun.insert(slot);
+            if first {
+                flows.counters(slot).queue = 0;
+            }
+            let sent = if first { flows.at(slot).sent } else { 0 };
+            let wire = remaining(packet.frame().segments, sent, overhead);
+            self.add(slot, packet, wire, flows);
         }
-        (self.bytes, self.segments) = (0, 0);
-        all
     }
 }
 

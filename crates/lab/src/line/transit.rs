@@ -4,6 +4,7 @@ use crate::frame::Packet;
 use crate::time::Time;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 /// Packets on their way, by when they arrive. Bounded by the memory that they lie in.
 #[derive(Debug, Default)]
@@ -26,11 +27,11 @@ impl Transit {
         self.ordered.push_back(packet);
     }
 
-    /// Takes a packet that others may overtake.
-    pub(super) fn hold(&mut self, mut packet: Packet, due: Time) {
+    /// Takes a packet that those behind may overtake, for `by` after its time; it overtakes nobody itself.
+    pub(super) fn hold(&mut self, mut packet: Packet, due: Time, by: Duration) {
         self.segments += u64::from(packet.count());
         self.number += 1;
-        packet.due = due;
+        packet.due = self.last_due.max(due) + by;
         self.held.push(Reverse(Held { number: self.number, packet }));
     }
 

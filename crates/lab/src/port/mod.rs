@@ -1,5 +1,6 @@
-//! Ports: where frames come from and go to, each with a virtio-net header before it.
+//! Ports: where frames come from and go to, each with a virtio-net header before it, which is empty where a port knows none.
 
+mod device;
 mod netns;
 mod packet_socket;
 mod pair;
@@ -7,15 +8,18 @@ mod stats;
 mod sys;
 mod tap;
 
-use crate::frame::{Packet, Received};
+use crate::frame::{Malformed, Packet, Received};
 use crate::memory::{Landing, Memory};
 use crate::time::Time;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use device::Device;
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use stats::InterfaceStats;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use device::{DpdkSpec, XdpSpec, open_dpdk, open_xdp, prepare};
 pub use packet_socket::{PacketSpec, open_packet};
 pub use pair::pair;
 pub use tap::{MTU, TapSpec, open_tap};
@@ -53,6 +57,14 @@ pub enum PortError {
         /// By what that can be seen.
         why: String,
     },
+    /// A device past the kernel could not be opened, or is no more.
+    #[error("port {port}: {error}{}", mend_device(error))]
+    Device {
+        /// Which port.
+        port: String,
+        /// What the device or DPDK said.
+        error: std::io::Error,
+    },
     /// A thread could not be made.
     #[error("port {port}: cannot start a thread: {error}")]
     Thread {
@@ -75,6 +87,13 @@ fn mend(error: Errno) -> &'static str {
     }
 }
 
+fn mend_device(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; this needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
+        _ => "",
+    }
+}
+
 /// What became of a packet that was sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sent {
@@ -88,18 +107,19 @@ pub enum Sent {
 #[derive(Debug)]
 pub struct Port {
     name: String,
-    fd: OwnedFd,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
     /// A TAP, and what the kernel counts for it.
-    Tap(Option<InterfaceStats>),
+    Tap(OwnedFd, Option<InterfaceStats>),
     /// A packet socket, and frames that it has dropped: the kernel forgets what it has told.
-    Packet(AtomicU64),
+    Packet(OwnedFd, AtomicU64),
     /// One of a pair of sockets.
-    Pair,
+    Pair(OwnedFd),
+    /// A device past the kernel. It is for one thread at a time; the engine sees to it that nobody ever waits here.
+    Device(Box<Mutex<Device>>),
 }
 
 impl Port {
@@ -125,16 +145,25 @@ impl Port {
         memory: &mut Memory,
         clock: impl FnOnce() -> Time,
     ) -> Result<Option<Received>, PortError> {
-        let read = |slices: &mut [IoSliceMut<'_>]| match self.kind {
-            Kind::Packet(_) => sys::receive_packet(self.fd.as_fd(), slices),
-            Kind::Tap(_) | Kind::Pair => match rustix::io::readv(&self.fd, slices)? {
+        let read = |slices: &mut [IoSliceMut<'_>]| match &self.kind {
+            Kind::Packet(fd, _) => sys::receive_packet(fd.as_fd(), slices),
+            Kind::Tap(fd, _) | Kind::Pair(fd) => match rustix::io::readv(fd, slices)? {
                 0 => Err(Errno::PIPE), // no frame is empty: the far end of a pair is closed
                 len => Ok((len, None)),
             },
+            Kind::Device(device) => Ok((device::receive(&mut lock(device), slices)?, None)),
         };
         match Packet::receive(landing, memory, Time::ZERO, read) {
+            // A ring whose places are short keeps the beginning of a longer frame.
+            Ok(Received::Packet(packet)) if self.is_device() && packet.is_cut_short() => {
+                packet.free(memory);
+                Ok(Some(Received::Malformed(Malformed::Short)))
+            }
             Ok(Received::Packet(mut packet)) => {
                 packet.arrived = clock();
+                if self.is_device() {
+                    packet.mark_unmade_checksum();
+                }
                 Ok(Some(Received::Packet(packet)))
             }
             Ok(other) => Ok(Some(other)),
@@ -143,32 +172,80 @@ impl Port {
         }
     }
 
-    /// Writes a packet.
+    /// Writes a packet: a single frame with all its checksums, if the port [is a device](Self::is_device).
     #[must_use]
     pub fn send(&self, packet: &Packet) -> Sent {
-        match packet.gather(|slices| rustix::io::writev(&self.fd, slices)) {
+        let sent = match &self.kind {
+            Kind::Tap(fd, _) | Kind::Packet(fd, _) | Kind::Pair(fd) => {
+                packet.gather(|slices| rustix::io::writev(fd, slices))
+            }
+            Kind::Device(device) if device::send(&mut lock(device), packet) => return Sent::Whole,
+            Kind::Device(_) => Err(Errno::NOBUFS),
+        };
+        match sent {
             Ok(_) => Sent::Whole,
             Err(error) => Sent::Refused(error),
         }
     }
 
-    /// Packets that the kernel dropped on the way to the port, because nobody had read those before. Counted since the
-    /// port was opened; 0 where there is no such count.
+    /// Does what a device has to have done often, whether there are packets or not: what was written leaves.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub fn turn(&self) -> Result<(), PortError> {
+        match &self.kind {
+            Kind::Device(device) => lock(device).turn().map_err(|error| device::gone(&self.name, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is a device past the kernel: it carries single frames, wants its [turns](Self::turn), and has one thread.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        matches!(self.kind, Kind::Device(_))
+    }
+
+    /// What can be waited for, of a port that is no device.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kind {
+            Kind::Tap(fd, _) | Kind::Packet(fd, _) | Kind::Pair(fd) => Some(fd.as_fd()),
+            Kind::Device(_) => None,
+        }
+    }
+
+    /// The device, of a port that is one.
+    pub(crate) fn device(&self) -> Option<MutexGuard<'_, Device>> {
+        match &self.kind {
+            Kind::Device(device) => Some(lock(device)),
+            _ => None,
+        }
+    }
+
+    /// Packets that the kernel, or a device, dropped on the way to the port, mostly because nobody had read those before. Counted
+    /// since the port was opened; 0 where there is no such count.
     #[must_use]
     pub fn dropped_by_kernel(&self) -> u64 {
         match &self.kind {
-            Kind::Tap(stats) => stats.as_ref().map_or(0, InterfaceStats::dropped),
-            Kind::Packet(dropped) => {
-                let more = u64::from(sys::packet_drops(self.fd.as_fd()));
+            Kind::Tap(_, stats) => stats.as_ref().map_or(0, InterfaceStats::dropped),
+            Kind::Packet(fd, dropped) => {
+                let more = u64::from(sys::packet_drops(fd.as_fd()));
                 dropped.fetch_add(more, Ordering::Relaxed) + more
             }
-            Kind::Pair => 0,
+            Kind::Pair(_) => 0,
+            Kind::Device(device) => device::lost_before(&lock(device)),
+        }
+    }
+
+    /// Frames that a device took and did not send: the other end had gone, or the kernel below refused them.
+    #[must_use]
+    pub fn lost_by_device(&self) -> u64 {
+        match &self.kind {
+            Kind::Device(device) => device::lost_behind(&lock(device)),
+            _ => 0,
         }
     }
 }
 
-impl AsFd for Port {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
+fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+    device.lock().unwrap_or_else(PoisonError::into_inner)
 }

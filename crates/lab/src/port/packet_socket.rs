@@ -60,12 +60,12 @@ pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
             .map_err(refused("switching it on"))?;
         sys::bind_packet(fd.as_fd(), interface).map_err(refused("binding to it"))?;
         sys::hear_everything(fd.as_fd(), interface).map_err(refused("having it hear everything"))?;
-        Ok(Port { name: name.clone(), fd, kind: Kind::Packet(AtomicU64::new(0)) })
+        Ok(Port { name: name.clone(), kind: Kind::Packet(fd, AtomicU64::new(0)) })
     })
 }
 
 /// By what it can be seen that somebody uses an interface of this thread's namespace.
-fn used(name: &str) -> Option<String> {
+pub(super) fn used(name: &str) -> Option<String> {
     let mut addresses =
         getifaddrs().ok()?.filter(|entry| entry.interface_name == name).filter_map(|entry| entry.address);
     // Every IPv6 interface that is on gives itself a link-local address.

@@ -46,6 +46,6 @@ pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
         }
         sys::bring_up(&control, name).map_err(refused("switching it on"))?;
         let stats = interfaces.map(|list| InterfaceStats::new(list, name));
-        Ok(Port { name: name.clone(), fd, kind: Kind::Tap(stats) })
+        Ok(Port { name: name.clone(), kind: Kind::Tap(fd, stats) })
     })
 }

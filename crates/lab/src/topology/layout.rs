@@ -5,7 +5,7 @@ use super::words::{AtWords, BoxWords, CaptureWords, HostWords, Topology};
 use crate::capture;
 use crate::config::{self, ConfigError, PortSpec};
 use crate::engine::Forwarding;
-use crate::filter::Action;
+use crate::filter::{RulePlan, RuleWords};
 use crate::hosts::{Cable, End, Host, Interface, Plan, Route, Unfit, is_name};
 use crate::line::Settings;
 use crate::port::{PacketSpec, TapSpec};
@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// Most boxes of a lab.
 pub const MAX_BOXES: usize = 64;
+
+/// How ports begin that are the machine's, and neither host nor box.
+const OF_THE_MACHINE: [&str; 3] = ["packet:", "xdp:", "dpdk:"];
 
 /// The host that the cables between boxes end in.
 const BOXES: &str = "boxes";
@@ -41,20 +44,9 @@ pub struct BoxPlan {
     /// Packet memory of each lane in bytes; none: as much as its lines need.
     pub memory: Option<u64>,
     /// Rules, in order.
-    pub filters: Vec<FilterPlan>,
+    pub filters: Vec<RulePlan>,
     /// What is written down.
     pub capture: Option<CapturePlan>,
-}
-
-/// A rule whose expression is not compiled yet.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct FilterPlan {
-    /// Which packets, in pcap's language.
-    pub expression: String,
-    /// Only those that come in at this port, by its number.
-    pub from: Option<usize>,
-    /// What happens to them.
-    pub action: Action,
 }
 
 /// A port.
@@ -179,13 +171,15 @@ impl Topology {
                     }
                     Some(_) => {}
                     None if self.hosts.contains_key(port) => {}
-                    None if port.starts_with("packet:") => {
+                    None if OF_THE_MACHINE.iter().any(|kind| port.starts_with(kind)) => {
                         if let Err(error) = port.parse::<PortSpec>() {
                             return at(place, error.to_string());
                         }
                     }
                     None => {
-                        let what = format!("no host or box {port:?}: add [host.{port}], or name packet:INTERFACE");
+                        let what = format!(
+                            "no host or box {port:?}: add [host.{port}], or name packet:INTERFACE, xdp:INTERFACE or dpdk:DEVICE"
+                        );
                         return at(place, what);
                     }
                 }
@@ -279,8 +273,16 @@ impl Topology {
         links: &[Link<'_>],
         trunks: &BTreeMap<(String, String), String>,
     ) -> Result<BoxPlan, TopologyError> {
+        let mut named = words.ports.clone();
+        if !words.pairs.is_empty() {
+            let names: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
+            match config::in_pairs(&words.pairs, &names) {
+                Ok(order) => named = order.into_iter().map(|at| words.ports[at].clone()).collect(),
+                Err(error) => return at(format!("box.{name}"), error.to_string()),
+            }
+        }
         let mut ports = Vec::new();
-        for port in &words.ports {
+        for port in &named {
             let netns = |host: &str| plan.position(host).map(|host| plan.namespace(&plan.hosts[host]));
             let spec = if let Some(interface) = trunks.get(&(name.to_owned(), port.clone())) {
                 PortSpec::Packet(PacketSpec { name: interface.clone(), netns: netns(BOXES), force: false })
@@ -303,9 +305,9 @@ impl Topology {
             ageing: words.ageing.clone(),
             memory: words.memory.clone(),
             line: words.line.clone(),
+            pairs: (0..words.pairs.len()).map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string())).collect(),
             // Where they are was said above; here only how many there are counts, and their lines.
-            ports: words
-                .ports
+            ports: named
                 .iter()
                 .enumerate()
                 .map(|(number, port)| config::PortWords {
@@ -318,11 +320,8 @@ impl Topology {
             Ok(checked) => checked,
             Err(ConfigError::Word { place, error }) => {
                 // The number that stood for the port.
-                let port = place
-                    .rsplit(' ')
-                    .next()
-                    .and_then(|number| number.parse().ok())
-                    .and_then(|at: usize| words.ports.get(at));
+                let port =
+                    place.rsplit(' ').next().and_then(|number| number.parse().ok()).and_then(|at: usize| named.get(at));
                 let place = port.map_or(format!("box.{name} ({place})"), |port| format!("box.{name}.to.{port}"));
                 return at(place, error.to_string());
             }
@@ -333,8 +332,8 @@ impl Topology {
             .zip(checked.ports)
             .map(|((name, spec), (_, line))| PortPlan { name, spec, line })
             .collect();
-        let filters = filters(name, words, checked.forwarding)?;
-        let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &words.ports)).transpose()?;
+        let filters = filters(name, words, &named, checked.forwarding)?;
+        let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &named)).transpose()?;
         let (forwarding, memory) = (checked.forwarding, checked.memory);
         Ok(BoxPlan { name: name.to_owned(), ports, forwarding, memory, filters, capture })
     }
@@ -382,33 +381,23 @@ fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addre
     Ok(host)
 }
 
-fn filters(name: &str, words: &BoxWords, forwarding: Forwarding) -> Result<Vec<FilterPlan>, TopologyError> {
-    let ports: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
-    let mut filters = Vec::new();
+fn filters(
+    name: &str,
+    words: &BoxWords,
+    ports: &[String],
+    forwarding: Forwarding,
+) -> Result<Vec<RulePlan>, TopologyError> {
+    let ports: Vec<_> = ports.iter().map(|port| &port[..]).collect();
     if words.filters.len() > crate::filter::MAX_RULES {
         let what = format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
         return at(format!("box.{name}.filters"), what);
     }
-    for (number, filter) in words.filters.iter().enumerate() {
-        let place = format!("box.{name}.filters[{number}]");
-        let from = filter.from.as_deref().map(|from| ports.iter().position(|port| *port == from));
-        if from == Some(None) {
-            return at(format!("{place}.from"), format!("no such port; the ports are {}", ports.join(", ")));
-        }
-        match Action::parse(&filter.action, &ports) {
-            Ok(Action::Mirror(_)) if forwarding == Forwarding::Cross => {
-                return at(
-                    format!("{place}.action"),
-                    "of two ports neither can have another's copy: forward = \"switch\"",
-                );
-            }
-            Ok(action) => {
-                filters.push(FilterPlan { expression: filter.expression.clone(), from: from.flatten(), action })
-            }
-            Err(error) => return at(format!("{place}.action"), error.to_string()),
-        }
-    }
-    Ok(filters)
+    let switch = forwarding != Forwarding::Cross;
+    let plan = |(number, rule): (usize, &RuleWords)| match rule.plan(&ports, switch) {
+        Ok(plan) => Ok(plan),
+        Err(error) => at(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string()),
+    };
+    words.filters.iter().enumerate().map(plan).collect()
 }
 
 fn capture_plan(name: &str, words: &CaptureWords, ports: &[String]) -> Result<CapturePlan, TopologyError> {

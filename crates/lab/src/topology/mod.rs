@@ -41,9 +41,7 @@ mod raise;
 mod ready;
 mod words;
 
-pub use layout::{BoxPlan, CapturePlan, FilterPlan, Lab, MAX_BOXES, PortPlan, TopologyError};
+pub use layout::{BoxPlan, CapturePlan, Lab, MAX_BOXES, PortPlan, TopologyError};
 pub use raise::{BoxEnd, Ended, RaiseError, Raised};
 pub use ready::{READY, Ready, ready};
-pub use words::{
-    AtWords, BoxWords, CableWords, CaptureWords, FilterWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords, Topology,
-};
+pub use words::{AtWords, BoxWords, CableWords, CaptureWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords, Topology};

@@ -1,12 +1,13 @@
 //! From a lab on paper to one that runs.
 
-use super::layout::{BoxPlan, FilterPlan, Lab, PortPlan};
+use super::layout::{BoxPlan, Lab, PortPlan};
 use crate::capture::{Capture, CaptureError, Summary};
 use crate::config::PortSpec;
+use crate::control::{ControlError, Place, Server};
 use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
-use crate::filter::{CompileError, Compiler, Rule, Rules};
+use crate::filter::{CompileError, Compiler, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
-use crate::port::{PortError, open_packet, open_tap};
+use crate::port::{Port, PortError};
 
 /// A lab that runs. Everything of it ends when it is dropped.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Raised {
 struct RaisedBox {
     name: String,
     engine: Engine,
+    control: Server,
     capture: Option<Capture>,
 }
 
@@ -35,6 +37,9 @@ pub enum RaiseError {
     /// A filter means nothing, or cannot be compiled here.
     #[error("box.{0}: {1}")]
     Filter(String, CompileError),
+    /// It cannot be asked and changed from outside.
+    #[error("box.{0}: {1}")]
+    Control(String, ControlError),
     /// Nothing can be written down.
     #[error("box.{0}: {1}")]
     Capture(String, CaptureError),
@@ -70,8 +75,13 @@ impl Raised {
     pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
         // What can be wrong without hosts is found before there are any.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
+        let (place, lab_name) = (Place::of(dir), lab.plan.name.clone());
         let mut standing = Standing::make(lab.plan, dir)?;
         let mut opened = Vec::new();
+        for plan in &lab.boxes {
+            let prepared = PortSpec::prepare(plan.ports.iter().map(|port| &port.spec));
+            prepared.map_err(|error| RaiseError::Box(plan.name.clone(), error.into()))?;
+        }
         for (plan, rules) in lab.boxes.into_iter().zip(rules) {
             let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
             let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -81,21 +91,18 @@ impl Raised {
         standing.configure()?;
         let mut boxes = Vec::new();
         for (BoxPlan { name, ports: words, forwarding, memory, capture, .. }, ports, rules) in opened {
-            let lanes = Engine::lanes(forwarding);
+            let lanes = Engine::lanes(forwarding, ports.len());
             let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
             let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
             let mut recorders = recorders.into_iter().flatten();
-            let look = |_| Inspection {
-                rules: Rules::new(rules.clone()).expect("the layout has no more than fit"),
-                recorder: recorders.next(),
-            };
+            let look = |_| Inspection { rules: rules.clone(), recorder: recorders.next() };
             let inspections = (0..lanes).map(look).collect();
             let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
             let plan = Plan { ports, forwarding, memory, spin: SPIN };
-            match Engine::start_with(plan, inspections) {
-                Ok(engine) => boxes.push(RaisedBox { name, engine, capture }),
-                Err(error) => return Err(RaiseError::Box(name, error)),
-            }
+            let engine = Engine::start_with(plan, inspections).map_err(|error| RaiseError::Box(name.clone(), error))?;
+            let control = Server::start(&place, &format!("{lab_name}.{name}"), engine.handle().clone());
+            let control = control.map_err(|error| RaiseError::Control(name.clone(), error))?;
+            boxes.push(RaisedBox { name, engine, control, capture });
         }
         Ok(Self { boxes, standing })
     }
@@ -109,6 +116,12 @@ impl Raised {
     /// Its boxes, with their names.
     pub fn boxes(&self) -> impl Iterator<Item = (&str, &Engine)> {
         self.boxes.iter().map(|raised| (&raised.name[..], &raised.engine))
+    }
+
+    /// Whether somebody asked one of its boxes to stop: the lab ends with it.
+    #[must_use]
+    pub fn stop_asked(&self) -> bool {
+        self.boxes.iter().any(|raised| raised.control.stop_asked())
     }
 
     /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are those of `jobs`, then those of the
@@ -133,8 +146,9 @@ impl Raised {
     /// # Errors
     /// Something does not go; `sprat lab down` can be tried again.
     pub fn down(self) -> Result<Ended, hosts::Error> {
-        let end = |RaisedBox { name, engine, capture }| {
+        let end = |RaisedBox { name, engine, control, capture }| {
             let report = engine.stop();
+            drop(control); // whoever asked for the end hears of it
             // Its recorders ended with the box.
             BoxEnd { name, report, capture: capture.map(Capture::finish) }
         };
@@ -144,24 +158,18 @@ impl Raised {
 }
 
 /// Compiles the filters of a box; libpcap is looked for where there are any.
-fn rules(plan: &BoxPlan) -> Result<Vec<Rule>, RaiseError> {
+fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
     if plan.filters.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Rules::default());
     }
-    let compile = || -> Result<Vec<Rule>, CompileError> {
+    let compile = || {
         let compiler = Compiler::load()?;
-        let rule = |FilterPlan { expression, from, action }: &FilterPlan| {
-            Ok(Rule { from: *from, program: compiler.compile(expression)?, action: action.clone() })
-        };
-        plan.filters.iter().map(rule).collect()
+        plan.filters.iter().map(|rule| rule.compile(&compiler)).collect::<Result<_, CompileError>>()
     };
-    compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))
+    let rules = compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))?;
+    Ok(Rules::new(rules).expect("the layout has no more than fit"))
 }
 
-fn open(plan: &PortPlan) -> Result<crate::port::Port, PortError> {
-    let port = match &plan.spec {
-        PortSpec::Tap(tap) => open_tap(tap)?,
-        PortSpec::Packet(packet) => open_packet(packet)?,
-    };
-    Ok(port.called(&plan.name))
+fn open(plan: &PortPlan) -> Result<Port, PortError> {
+    Ok(plan.spec.open()?.called(&plan.name))
 }

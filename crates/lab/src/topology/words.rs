@@ -2,6 +2,7 @@
 
 use super::TopologyError;
 use crate::config::{LineWords, Word};
+use crate::filter::RuleWords;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -82,10 +83,13 @@ pub struct RouteWords {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
-    /// Its ports: hosts, boxes, or `packet:INTERFACE[@NAMESPACE]`.
+    /// Its ports: hosts, boxes, or ports of the machine as in [`PortSpec`](crate::config::PortSpec).
     pub ports: Vec<String>,
-    /// `cross` (for two ports, unless told) or `switch`.
+    /// `cross` (for two ports, or where there are pairs) or `switch`.
     pub forward: Option<Word>,
+    /// Which ports are each other's far end, where there are more than two and no switch.
+    #[serde(default)]
+    pub pairs: Vec<[String; 2]>,
     /// After how long a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each lane, in bytes.
@@ -98,22 +102,9 @@ pub struct BoxWords {
     pub to: BTreeMap<String, LineWords>,
     /// Rules, in order.
     #[serde(default)]
-    pub filters: Vec<FilterWords>,
+    pub filters: Vec<RuleWords>,
     /// What is written down.
     pub capture: Option<CaptureWords>,
-}
-
-/// A rule of the packet filter.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FilterWords {
-    /// Which packets, in pcap's language.
-    #[serde(rename = "match")]
-    pub expression: String,
-    /// Only those that come in at this port.
-    pub from: Option<String>,
-    /// `count`, `drop`, `mirror:PORT` or `rewrite:FIELD=VALUE,...`.
-    pub action: String,
 }
 
 /// A capture of all that comes in.

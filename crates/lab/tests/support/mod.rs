@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers that become bytes")]
 
+pub(crate) mod arrivals;
+pub(crate) mod far;
+
 use sprat_lab::Time;
 use sprat_lab::frame::{Packet, Received, VNET_BYTES, VnetHeader};
 use sprat_lab::memory::Memory;

@@ -17,6 +17,7 @@ mod figures;
 pub mod memif;
 mod open;
 mod port;
+mod raw;
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -25,7 +26,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "dpdk")]
-use self::dpdk::{Burst, Parcel};
+use self::dpdk::{Burst, Parcel, Seat};
 use self::memif::Memif;
 use self::port::Port;
 use crate::driver::Sink;
@@ -37,6 +38,7 @@ pub use self::dpdk::Held;
 pub use self::exchange::{Share, shares};
 pub use self::open::Address;
 pub use self::port::DeviceState;
+pub use self::raw::{RawDevice, start_devices};
 
 /// Payloads that wait for a neighbour's hardware address; more are dropped.
 const MAX_PARKED: usize = 64;
@@ -85,6 +87,9 @@ pub struct BypassTx {
     tended: Nanos,
     /// Somebody sleeps on our ports.
     asleep: Cell<bool>,
+    /// Given up last: frames go back through it.
+    #[cfg(feature = "dpdk")]
+    seat: Option<Seat>,
 }
 
 /// The receiving half.
@@ -109,6 +114,8 @@ impl BypassDriver {
             rounds: 0,
             tended: Nanos(0),
             asleep: Cell::new(false),
+            #[cfg(feature = "dpdk")]
+            seat: None,
         };
         let rx = BypassRx {
             frame: vec![0; longest_frame],
@@ -122,6 +129,13 @@ impl BypassDriver {
     #[cfg(feature = "dpdk")]
     fn sharing(mut self, share: Option<Share>) -> Self {
         self.tx.share = share;
+        self
+    }
+
+    /// The same, with this thread's place in DPDK.
+    #[cfg(feature = "dpdk")]
+    fn seated(mut self, seat: Option<Seat>) -> Self {
+        self.tx.seat = seat;
         self
     }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::BypassDriver;
 #[cfg(feature = "dpdk")]
-use super::dpdk::{self, Dpdk};
+use super::dpdk::{self, Dpdk, Seat, Whose};
 use super::exchange::Share;
 use super::memif::Memif;
 use super::port::Port;
@@ -17,8 +17,8 @@ use crate::ether::{
 use crate::{Bypass, Mac};
 
 /// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
-const JUMBO: u16 = 9000;
-const ETHERNET: u16 = 1500;
+pub(super) const JUMBO: u16 = 9000;
+pub(super) const ETHERNET: u16 = 1500;
 
 /// Bytes of a frame besides the packet, and some to spare for what devices put around it.
 pub(super) const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;
@@ -76,6 +76,8 @@ impl BypassDriver {
         if let Some(group) = group_mac(address.ip()) {
             ports.iter_mut().for_each(|port| port.hear(group));
         }
+        #[cfg(feature = "dpdk")]
+        let seat = ports.iter().any(|port| matches!(port, Port::Dpdk(_))).then(Seat::take).transpose()?;
         let (vlan, gateway) = (bypass.vlan, bypass.gateway);
         if let Some(gateway) = gateway
             && gateway.is_ipv4() != address.is_ipv4()
@@ -87,7 +89,7 @@ impl BypassDriver {
         let host = Host::new(Settings { address, prefix, gateway, vlan, mtu: mtu.into() }, &links);
         let driver = Self::new(host, ports, usize::from(mtu) + FRAME_ROOM);
         #[cfg(feature = "dpdk")]
-        let driver = driver.sharing(share);
+        let driver = driver.sharing(share).seated(seat);
         Ok(driver)
     }
 }
@@ -117,7 +119,7 @@ fn open_ports(
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
         if bypass.devices.is_empty() {
-            let (port, checksums) = Dpdk::open(None, mac(0), mtu, (address, bypass.vlan))?;
+            let (port, checksums) = Dpdk::open(None, mac(0), mtu, Whose::Node(address, bypass.vlan))?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
@@ -134,7 +136,7 @@ fn open_ports(
         }
         #[cfg(feature = "dpdk")]
         false => {
-            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu, (address, bypass.vlan))?;
+            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu, Whose::Node(address, bypass.vlan))?;
             Ok((Port::Dpdk(port), checksums))
         }
         #[cfg(not(feature = "dpdk"))]

@@ -1,6 +1,7 @@
 //! A port: one device, of whichever kind.
 
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 
 #[cfg(feature = "dpdk")]
 use super::dpdk::{self, Dpdk};
@@ -25,6 +26,8 @@ pub struct DeviceState {
     pub missed: u64,
     /// Frames that came broken or could not be sent; of memory interfaces, peers that broke the rules.
     pub errors: u64,
+    /// Of the errors, frames that could not be sent.
+    pub unsent: u64,
     /// Frames lost because the pool was empty.
     pub no_buffer: u64,
     /// Why the other end is not there, if that is known.
@@ -138,6 +141,29 @@ impl Port {
             Self::Memif(memif) => memif.is_joining(),
             #[cfg(feature = "dpdk")]
             Self::Dpdk(_) => false,
+        }
+    }
+
+    /// Drops what waits to be sent; how many frames those were.
+    pub(super) fn forget(&mut self) -> usize {
+        each!(self, device => device.forget())
+    }
+
+    /// Whether it stood on an interface that was removed.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Memif(_) => false,
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(dpdk) => dpdk.is_gone(),
+        }
+    }
+
+    /// The socket by which it has an interface of the kernel's, if it stands on one.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Memif(_) => None,
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(dpdk) => dpdk.socket(),
         }
     }
 

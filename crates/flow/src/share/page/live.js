@@ -11,6 +11,11 @@ function human(bytes) {
   return (unit === 0 ? bytes.toFixed(0) : bytes.toFixed(bytes < 10 ? 2 : 1)) + " " + units[unit];
 }
 
+// A path as people read it; one that is not UTF-8 stays as it is.
+function readable(path) {
+  try { return decodeURIComponent(path); } catch (error) { return path; }
+}
+
 function rates(history) {
   const rates = [];
   for (let at = 1; at < history.length; at += 1) {
@@ -46,7 +51,7 @@ function show(body, transfer) {
   const row = body.insertRow();
   const all = rates(transfer.history);
   const now = transfer.ended ? transfer.sent / Math.max(transfer.seconds, 0.001) : (all[all.length - 1] || 0);
-  cell(row, decodeURIComponent(transfer.path), "name");
+  cell(row, readable(transfer.path), "name");
   cell(row, transfer.peer + (transfer.verified ? ", verified" : ""), "soft");
   cell(row, human(transfer.sent) + " of " + human(transfer.total), "number");
   cell(row, human(now) + "/s", "number");

@@ -9,17 +9,19 @@ mod sys;
 mod xdp;
 
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use self::interface::{Interface, Standing};
 use self::sleep::Sleep;
-use self::sys::{Device, Draft, Seat};
+use self::sys::{Bell, Device, Draft};
 use self::xdp::Shared;
 use super::DeviceState;
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos, Sources};
 
-pub(super) use self::sys::{Burst, Joint, Parcel, Pool, start};
+pub(super) use self::open::Whose;
+pub(super) use self::sys::{Burst, Joint, Parcel, Pool, Seat, start};
 
 pub use self::held::Held;
 
@@ -50,19 +52,21 @@ pub(super) struct Dpdk {
     trouble: Option<String>,
     /// What the device stands on, if that is an interface of the kernel's.
     below: Option<Interface>,
+    /// That interface was removed.
+    gone: bool,
     /// Whether the device looks for its peer only when it is opened.
     dials: bool,
     /// What a device that shares an interface with the kernel may need when it is opened again.
     _shared: Option<Shared>,
+    /// Left alone when the interface below is another all of a sudden: it may not be the one that was meant.
+    anchored: bool,
     /// Given up behind whoever has frames of it.
     pool: Pool,
-    /// Given up last: frames go back through it.
-    _seat: Seat,
 }
 
 impl Dpdk {
     /// A device that is set up with the pool, and perhaps started.
-    fn new(device: Device, pool: Pool, seat: Seat, shared: Option<Shared>, trouble: Option<String>) -> Self {
+    fn new(device: Device, pool: Pool, shared: Option<Shared>, trouble: Option<String>, anchored: bool) -> Self {
         Self {
             outgoing: Vec::with_capacity(MAX_OUTGOING),
             up: device.is_up(),
@@ -70,12 +74,13 @@ impl Dpdk {
             restart: Nanos(0) + if device.is_started() { HANDSHAKE } else { RESTART },
             trouble,
             below: device.arguments().and_then(Interface::below),
+            gone: false,
             dials: device.arguments().is_some_and(dials),
             device,
             sleep: Sleep::new(),
             _shared: shared,
+            anchored,
             pool,
-            _seat: seat,
         }
     }
 
@@ -93,6 +98,7 @@ impl Dpdk {
             changes: self.changes,
             missed: counted.missed,
             errors: counted.errors_in + counted.errors_out,
+            unsent: counted.errors_out,
             no_buffer: counted.no_buffer,
             trouble: self.trouble.clone(),
             steers: self.device.steers(),
@@ -103,6 +109,45 @@ impl Dpdk {
     #[inline]
     fn stands(&self) -> bool {
         self.below.as_ref().is_none_or(Interface::is_up)
+    }
+
+    /// Whether it stands on an interface of the kernel's.
+    pub(super) fn has_interface(&self) -> bool {
+        self.below.is_some()
+    }
+
+    /// Whether the interface below was removed, as of when this was last tended.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether frames can be sent: the other end was there when this was last tended.
+    #[inline]
+    pub(super) fn is_up(&self) -> bool {
+        self.up && self.stands()
+    }
+
+    /// Frames that wait for room in the device's ring.
+    #[inline]
+    pub(super) fn waiting(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Drops what waits; how many those were.
+    pub(super) fn forget(&mut self) -> usize {
+        self.outgoing.drain(..).count()
+    }
+
+    /// Takes a whole frame in parts, `len` bytes together; whether there was a frame of ours for it.
+    #[inline]
+    pub(super) fn send_parts(&mut self, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) -> bool {
+        if len > self.pool.room() {
+            return false;
+        }
+        let Some(mut draft) = self.pool.draft() else { return false };
+        gather(draft.bytes(len, &self.pool), parts);
+        self.push(draft, counters);
+        true
     }
 
     /// Where its frames come from.
@@ -135,6 +180,11 @@ impl Dpdk {
             burst.receive(&mut self.device);
             self.sleep.after_look(!burst.is_empty(), &self.device);
         }
+    }
+
+    /// The socket by which it has an interface of the kernel's, if it stands on one.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.device.bell().filter(|bell| !bell.is_armed()).map(Bell::fd)
     }
 
     /// What to sleep on.
@@ -250,7 +300,9 @@ impl Dpdk {
     /// Notes how the interface below fares, and opens the device anew when that is another (one that was removed and
     /// made again, by its name), or when a peer that it can only meet by that has gone.
     fn look_below(&mut self, now: Nanos) {
-        let replaced = self.below.as_mut().is_some_and(|below| below.look() == Standing::Another);
+        let standing = self.below.as_mut().map(Interface::look);
+        self.gone = matches!(standing, Some(Standing::Gone | Standing::Another));
+        let replaced = standing == Some(Standing::Another) && !self.anchored;
         if (replaced || self.dials && !self.up) && now >= self.restart {
             self.trouble = self.device.reopen(&self.pool).err().map(|error| error.to_string());
             let opened = self.trouble.is_none();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::sys::{Before, Bell, Buffers, Device, Joint, Pool, Seat, Setup};
+use super::sys::{Before, Bell, Buffers, Device, Joint, Pool, Setup};
 use super::xdp::Shared;
 use super::{Dpdk, argument};
 use crate::Mac;
@@ -49,19 +49,29 @@ impl Kind {
     }
 }
 
+/// Whose frames a device is to take in.
+#[derive(Clone, Copy)]
+pub(in crate::bypass) enum Whose {
+    /// A node's, which has that tag on all of its own.
+    Node(Address, Option<u16>),
+    /// Everybody's.
+    All,
+}
+
 /// A device that is about to be opened: its arguments, and what they mean.
 struct Opening<'a> {
     name: Option<&'a str>,
     mac: Option<Mac>,
     mtu: u16,
     vlan: Option<u16>,
+    all: bool,
     kind: Kind,
 }
 
 impl Opening<'_> {
     /// Opens it and sets it up, with that many queues, whose frames come from so many pools.
     fn device(&self, arguments: Option<String>, queues: usize, pools: usize) -> io::Result<Opened> {
-        let Self { mac, mtu, vlan, kind, .. } = *self;
+        let Self { mac, mtu, vlan, all, kind, .. } = *self;
         let mut arguments = arguments;
         if let (Some(arguments), Some(mac), true) = (&mut arguments, mac, kind.mac_argument)
             && !arguments.contains(",mac=")
@@ -80,7 +90,8 @@ impl Opening<'_> {
             (0..pools).map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?))).collect::<io::Result<_>>()?;
         let ring = queues == pools.len(); // who listens to several sleeps on none of them
         let buffers: Vec<_> = pools.into_iter().cycle().take(queues).collect();
-        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check: !kind.memory, ring };
+        let check = !kind.memory && !all; // checksums of others' frames are not ours to judge
+        let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check, all, ring };
         let mut opened = Opened { device, buffers, bells: Vec::new(), setup };
         opened.set_up()?;
         opened.bells = before.found();
@@ -127,7 +138,7 @@ impl Opened {
 
 impl Dpdk {
     /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
-    /// says who writes checksums. What goes to `address`, with that tag, is the node's. DPDK has been started.
+    /// says who writes checksums. DPDK has been started.
     ///
     /// # Errors
     /// What DPDK says of it; packets longer than it carries.
@@ -135,29 +146,34 @@ impl Dpdk {
         name: Option<&str>,
         mac: Option<Mac>,
         mtu: u16,
-        (address, vlan): (Address, Option<u16>),
+        whose: Whose,
     ) -> io::Result<(Self, Checksums)> {
-        let opening = Opening { name, mac, mtu, vlan, kind: Kind::of(name.unwrap_or_default()) };
+        let (vlan, all) = match whose {
+            Whose::Node(_, vlan) => (vlan, false),
+            Whose::All => (None, true),
+        };
+        let opening = Opening { name, mac, mtu, vlan, all, kind: Kind::of(name.unwrap_or_default()) };
         let mut arguments = name.map(str::to_owned);
         let mut shared = None;
         if let Some(arguments) = &mut arguments {
             clear_socket(arguments);
-            if let Address::Own(own) = address {
-                shared = Shared::prepare(arguments, own, vlan)?;
-            }
+            shared = match whose {
+                Whose::Node(Address::Own(own), vlan) => Shared::prepare(arguments, Some((own, vlan)))?,
+                Whose::Node(Address::LinkLocal(_), _) => None,
+                Whose::All => Shared::prepare(arguments, None)?,
+            };
             arguments.extend(shared.iter().map(|shared| format!(",{}", shared.argument())));
         }
         let queues = arguments.as_deref().map_or(1, queues_of);
         let mut opened = opening.device(arguments, queues, 1)?;
         let bell = opened.bells.pop();
         opened.device.hang(bell);
-        let seat = Seat::take()?;
         // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
         let trouble = opened.start().err().map(|error| error.to_string());
         let Opened { device, buffers, .. } = opened;
         let checksums = opening.checksums(&device);
         let pool = Pool::of(Arc::clone(&buffers[0]));
-        Ok((Self::new(device, pool, seat, shared, trouble), checksums))
+        Ok((Self::new(device, pool, shared, trouble, all), checksums))
     }
 
     /// Opens a queue of the device that several nodes share, and the device before if this is the first to come.
@@ -171,8 +187,7 @@ impl Dpdk {
         (own, vlan): (SocketAddr, Option<u16>),
         share: &Share,
     ) -> io::Result<(Self, Checksums)> {
-        let opening = Opening { name, mac, mtu, vlan, kind: Kind::of(name.unwrap_or_default()) };
-        let seat = Seat::take()?;
+        let opening = Opening { name, mac, mtu, vlan, all: false, kind: Kind::of(name.unwrap_or_default()) };
         let mut common = share.device();
         let joint = match common.upgrade() {
             Some(joint) => joint,
@@ -188,7 +203,7 @@ impl Dpdk {
         let device = joint.queue(share.number())?;
         let checksums = opening.checksums(&device);
         let pool = Pool::of(joint.buffers(share.number()));
-        Ok((Self::new(device, pool, seat, None, None), checksums))
+        Ok((Self::new(device, pool, None, None, false), checksums))
     }
 }
 

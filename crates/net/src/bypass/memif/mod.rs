@@ -126,6 +126,7 @@ impl Memif {
             changes: self.changes,
             missed: 0,
             errors: self.errors,
+            unsent: 0,
             no_buffer: 0,
             trouble: self.trouble.clone(),
             steers: None,
@@ -135,6 +136,11 @@ impl Memif {
     /// Frames that wait.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
+    }
+
+    /// Drops what waits; how many those were.
+    pub(super) fn forget(&mut self) -> usize {
+        self.backlog.drain(..).count()
     }
 
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
@@ -163,7 +169,7 @@ impl Memif {
 
     /// Takes a frame of `len` bytes: `head`, and behind it the parts.
     #[inline]
-    fn send_parts(&mut self, head: &[u8], parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+    pub(super) fn send_parts(&mut self, head: &[u8], parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
         if !self.backlog.is_empty() || !self.put(head, parts, len) {
             self.keep(head, parts, counters);
         }

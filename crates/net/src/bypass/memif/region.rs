@@ -25,6 +25,9 @@ pub(super) struct Region {
     fd: OwnedFd,
 }
 
+// SAFETY: the mapping is the process's, and no thread's; what is read and written of it is said above.
+unsafe impl Send for Region {}
+
 impl Region {
     /// Makes one of zeros, which cannot shrink.
     ///

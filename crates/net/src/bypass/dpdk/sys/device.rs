@@ -1,5 +1,6 @@
 //! Devices: each opened once, used by one thread.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
@@ -42,8 +43,8 @@ pub(in crate::bypass) struct Device {
     open: bool,
     /// What it had counted before it was opened again.
     before: DeviceCounters,
-    /// Its queues have no lock.
-    _thread: PhantomData<*const ()>,
+    /// Its queues have no lock: it may change its thread, but has one at a time.
+    _thread: PhantomData<Cell<()>>,
 }
 
 /// How a device is to be set up.
@@ -57,6 +58,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device is to check what it can.
     pub(in crate::bypass) check: bool,
+    /// Whether it is to take in frames to everybody.
+    pub(in crate::bypass) all: bool,
     /// Whether it is to wake who sleeps, if it can.
     pub(in crate::bypass) ring: bool,
 }
@@ -265,6 +268,13 @@ impl Device {
     fn apply(&self) -> io::Result<()> {
         let _control = self.control();
         let (name, port) = (&self.name, self.port);
+        if self.setup.is_some_and(|setup| setup.all) {
+            // SAFETY: the port is ours.
+            let code = unsafe { ffi::sprat_dpdk_hear_all(port) };
+            if code < 0 {
+                return Err(error(&format!("have device {name} hear everything"), code));
+            }
+        }
         if let Some(vlan) = self.vlan {
             // SAFETY: the port is ours.
             let code = unsafe { ffi::sprat_dpdk_hear_vlan(port, vlan) };

@@ -114,6 +114,7 @@ shim! {
     fn sprat_dpdk_start(port: u16) -> c_int;
     fn sprat_dpdk_hear_group(port: u16, group: *const u8) -> c_int;
     fn sprat_dpdk_hear_vlan(port: u16, vlan: u16) -> c_int;
+    fn sprat_dpdk_hear_all(port: u16) -> c_int;
     fn sprat_dpdk_close(port: u16);
     fn sprat_dpdk_link(port: u16) -> c_int;
     fn sprat_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;

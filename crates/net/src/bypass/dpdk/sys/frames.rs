@@ -1,5 +1,6 @@
 //! Frames: who has one owns it, and gives it back.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_int};
 use std::io;
 use std::marker::PhantomData;
@@ -83,8 +84,8 @@ pub(in crate::bypass) struct Pool {
     /// Given back first.
     stash: Vec<Draft>,
     buffers: Arc<Buffers>,
-    /// Draws on caches of its thread.
-    _thread: PhantomData<*const ()>,
+    /// Draws on caches of whichever thread it is on: one at a time.
+    _thread: PhantomData<Cell<()>>,
 }
 
 impl Pool {
@@ -152,6 +153,9 @@ impl Pool {
 /// A frame being written. Its owner's until the device has taken it; given back when dropped.
 #[repr(transparent)]
 pub(in crate::bypass) struct Draft(RawFrame);
+
+// SAFETY: a frame is its owner's alone, whoever that is, and may be given back by any thread.
+unsafe impl Send for Draft {}
 
 impl Draft {
     /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool. What they are before they are written
@@ -222,6 +226,9 @@ pub(in crate::bypass) struct Burst {
     count: usize,
 }
 
+// SAFETY: its frames are its own alone, and may be given back by any thread.
+unsafe impl Send for Burst {}
+
 impl Burst {
     pub(in crate::bypass) fn new() -> Self {
         let none = RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, flags: 0 };
@@ -237,6 +244,14 @@ impl Burst {
         // SAFETY: the device is open, the queue is ours alone, and there is room for so many frames.
         let got = unsafe { ffi::sprat_dpdk_receive(port, queue, self.frames.as_mut_ptr(), count) };
         self.count = usize::from(got);
+    }
+
+    /// The frame at that place, counted from 0; none behind the last.
+    #[inline]
+    pub(in crate::bypass) fn get(&self, at: usize) -> Option<&[u8]> {
+        let frame = self.frames[..self.count].get(at)?;
+        // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many bytes.
+        Some(unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) })
     }
 
     /// Whether there are none.

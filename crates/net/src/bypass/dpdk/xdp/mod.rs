@@ -1,5 +1,5 @@
-//! An interface that a node shares with the kernel, by AF_XDP: the node gets what is for its address and port, and the
-//! kernel keeps the interface with all else that goes over it.
+//! An interface by AF_XDP. A node shares it with the kernel: it gets what is for its address and port, and the kernel keeps the
+//! interface with all else that goes over it. Whoever wants whole frames gets all of them.
 
 mod attached;
 mod object;
@@ -13,7 +13,7 @@ use nix::ifaddrs::getifaddrs;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with};
 
-use self::program::{Program, Wanted};
+use self::program::{Program, Taken, Wanted};
 use super::argument;
 
 /// What a device needs to share its interface, for as long as it may be opened.
@@ -25,12 +25,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Prepares to share the interface that a device's arguments name; `None` for other devices, and for those that bring
-    /// a program of their own (`xdp_prog=`).
+    /// Prepares to share the interface that a device's arguments name with a node of that address and tag, or to take all of it;
+    /// `None` for other devices, and for those that bring a program of their own (`xdp_prog=`).
     ///
     /// # Errors
     /// No such interface; one that another node has; what the kernel says.
-    pub(super) fn prepare(arguments: &str, address: SocketAddr, vlan: Option<u16>) -> io::Result<Option<Self>> {
+    pub(super) fn prepare(arguments: &str, node: Option<(SocketAddr, Option<u16>)>) -> io::Result<Option<Self>> {
         let Some(name) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_af_xdp")) else {
             return Ok(None);
         };
@@ -43,12 +43,17 @@ impl Shared {
         // A name of sockets belongs to a network namespace, as interfaces do, and is free again when its owner is killed.
         let owner = SocketAddrUnix::new_abstract_name(format!("sprat af_xdp {index}").as_bytes())?;
         bind(&claim, &owner).map_err(|_| {
-            let reason = format!("another node has interface `{name}` already; give this one an interface of its own");
+            let reason = format!(
+                "another program of Sprat's has interface `{name}` already; give this one an interface of its own"
+            );
             io::Error::new(io::ErrorKind::AddrInUse, reason)
         })?;
         attached::remove_ours(index)?;
-        let wanted = Wanted { address, vlan, kernel_has_it: kernel_has(address)? };
-        let file = object::file(&Program::of(&wanted)).map_err(io::Error::other)?;
+        let taken = match node {
+            Some((address, vlan)) => Taken::Node(Wanted { address, vlan, kernel_has_it: kernel_has(address)? }),
+            None => Taken::All,
+        };
+        let file = object::file(&Program::of(&taken)).map_err(io::Error::other)?;
         Ok(Some(Self { file: memory_file(&file)?, _claim: claim }))
     }
 

@@ -19,6 +19,15 @@ pub(super) struct Wanted {
     pub(super) kernel_has_it: bool,
 }
 
+/// Whose frames go to the socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    /// Those of a node.
+    Node(Wanted),
+    /// Everybody's.
+    All,
+}
+
 /// A program, and the place in it that names the map of sockets: byte of the instruction.
 pub(super) struct Program {
     pub(super) code: Vec<u8>,
@@ -73,29 +82,12 @@ enum To {
 }
 
 impl Program {
-    /// The program that takes what is wanted.
-    pub(super) fn of(wanted: &Wanted) -> Self {
+    /// The program that takes those.
+    pub(super) fn of(taken: &Taken) -> Self {
         let mut code = Assembler::default();
         code.push(0xbf, CONTEXT, R1, 0, 0);
-        code.load(4, FRAME, R1, MD_DATA);
-        code.load(4, END, R1, MD_DATA_END);
-        let network = match wanted.vlan {
-            None => ETHERNET_BYTES,
-            Some(_) => ETHERNET_BYTES + VLAN_BYTES,
-        };
-        let network = i16::try_from(network).expect("14 or 18");
-        code.unless_there(network);
-        code.load(2, VALUE, FRAME, 12);
-        if let Some(vlan) = wanted.vlan {
-            code.unless(VALUE, raw(VLAN), To::Kernel);
-            code.load(2, VALUE, FRAME, 14);
-            code.push(0x57, VALUE, 0, 0, raw(VLAN_MASK));
-            code.unless(VALUE, raw(vlan), To::Kernel);
-            code.load(2, VALUE, FRAME, 16);
-        }
-        match wanted.address.ip() {
-            IpAddr::V4(own) => code.ipv4(network, own.octets(), wanted),
-            IpAddr::V6(own) => code.ipv6(network, own.octets(), wanted),
+        if let Taken::Node(wanted) = taken {
+            code.look(wanted);
         }
         code.place(To::Node);
         let map = code.instructions.len() as u64 * 8;
@@ -105,9 +97,12 @@ impl Program {
         code.push(0xb7, 3, 0, 0, PASS);
         code.push(0x85, 0, 0, 0, REDIRECT_MAP);
         code.push(0x95, 0, 0, 0, 0);
-        code.place(To::Kernel);
-        code.push(0xb7, R0, 0, 0, PASS);
-        code.push(0x95, 0, 0, 0, 0);
+        // The kernel refuses a program with instructions that are never reached.
+        if !code.jumps.is_empty() {
+            code.place(To::Kernel);
+            code.push(0xb7, R0, 0, 0, PASS);
+            code.push(0x95, 0, 0, 0, 0);
+        }
         Self { code: code.finish(), map }
     }
 }
@@ -172,6 +167,30 @@ impl Assembler {
 
     fn place(&mut self, to: To) {
         self.places.push((to, self.instructions.len()));
+    }
+
+    /// Looks at a frame: what is not wanted jumps to the kernel.
+    fn look(&mut self, wanted: &Wanted) {
+        self.load(4, FRAME, R1, MD_DATA);
+        self.load(4, END, R1, MD_DATA_END);
+        let network = match wanted.vlan {
+            None => ETHERNET_BYTES,
+            Some(_) => ETHERNET_BYTES + VLAN_BYTES,
+        };
+        let network = i16::try_from(network).expect("14 or 18");
+        self.unless_there(network);
+        self.load(2, VALUE, FRAME, 12);
+        if let Some(vlan) = wanted.vlan {
+            self.unless(VALUE, raw(VLAN), To::Kernel);
+            self.load(2, VALUE, FRAME, 14);
+            self.push(0x57, VALUE, 0, 0, raw(VLAN_MASK));
+            self.unless(VALUE, raw(vlan), To::Kernel);
+            self.load(2, VALUE, FRAME, 16);
+        }
+        match wanted.address.ip() {
+            IpAddr::V4(own) => self.ipv4(network, own.octets(), wanted),
+            IpAddr::V6(own) => self.ipv6(network, own.octets(), wanted),
+        }
     }
 
     fn ipv4(&mut self, ip: i16, own: [u8; 4], wanted: &Wanted) {

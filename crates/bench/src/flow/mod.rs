@@ -1,0 +1,10 @@
+//! The mover, beside what people use: through a long fat pipe of the lab's, between hosts of the benchmark's own.
+
+mod path;
+mod ramp;
+mod transfer;
+
+use crate::promises::Chapter;
+
+/// The chapters, in order.
+pub const CHAPTERS: &[Chapter] = &[("path", path::chapter), ("share", path::share), ("ramp", ramp::chapter)];

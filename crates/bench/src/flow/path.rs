@@ -1,0 +1,159 @@
+//! The controller of dynamic pacing beside BBR and CUBIC: on a path by itself, with accidents and with a shallow buffer; and with another on it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use sprat_lab::chance::Probability;
+use sprat_lab::line::{Loss, Settings as Line};
+
+use crate::cpu::pause;
+use crate::goals::Goal;
+use crate::lab::net::{Net, delayed, gigabits};
+use crate::lab::stream::{Congestion, Streams, Way, jain, payload_share};
+use crate::promises::{Findings, Settings};
+use crate::table::Table;
+use crate::units;
+
+/// Rate of the path, Gb/s, and its round trip.
+const RATE: f64 = 1.0;
+const RATE_FULL: f64 = 2.0;
+const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+/// Buffers: all that is under way, and four milliseconds at 2 Gb/s.
+const DEEP: u64 = 50_000_000;
+const SHALLOW: u64 = 1_000_000;
+
+/// Receive buffer of every stream: windows of 268 MB, more than any path here holds.
+const RECEIVE_BYTES: usize = 128 << 20;
+
+/// Time that does not count, and that counts, alone.
+const GROWTH: Duration = Duration::from_secs(5);
+const COUNTED: Duration = Duration::from_secs(10);
+
+/// Time for another to grow, and for both together.
+const OTHER_GROWS: Duration = Duration::from_secs(15);
+const TOGETHER: Duration = Duration::from_secs(20);
+
+/// Round trips after which the path is to be filled again.
+const BACK: u32 = 20;
+
+/// The share of the path that a stream is to have by itself, %; and with another, of its fair share.
+const ALONE: f64 = 90.0;
+const FAIR: f64 = 20.0;
+
+const EACH: [Congestion; 3] = [Congestion::Weir, Congestion::Bbr, Congestion::Cubic];
+
+fn rate(settings: &Settings) -> f64 {
+    if settings.full { RATE_FULL } else { RATE }
+}
+
+fn net(settings: &Settings, buffer: u64, loss: f64) -> Result<Net> {
+    let loss =
+        if loss > 0.0 { Loss::Random(Probability::new(loss / 100.0).context("a share of one")?) } else { Loss::None };
+    let there = Line { rate: gigabits(rate(settings)), buffer, loss, ..delayed(ROUND_TRIP / 2) };
+    Net::pair(there, delayed(ROUND_TRIP / 2))
+}
+
+fn way(congestion: Congestion) -> Way {
+    Way { congestion, receive_buffer: Some(RECEIVE_BYTES), ..Way::cubic(0, 1) }
+}
+
+/// One stream by itself.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let mut table = Table::new(&["path", "stream", "share of it, %", "lost at the buffer", "lost by accident"]);
+    let paths = [(DEEP, 0.0), (SHALLOW, 0.0), (DEEP, 0.01), (SHALLOW, 0.01), (DEEP, 0.1), (SHALLOW, 0.1)];
+    for (buffer, loss) in paths {
+        let name = format!("{} Gb/s, 200 ms, {} MB, {loss} % lost", rate(settings), buffer / 1_000_000);
+        let mut best_peer: Option<f64> = None;
+        let mut ours = None;
+        for congestion in EACH {
+            let net = net(settings, buffer, loss)?;
+            let flowed = Streams::start(&net, &[way(congestion)])?.measure(GROWTH, COUNTED)?;
+            let share = flowed.total_gbits() / (rate(settings) * payload_share(false)) * 100.0;
+            let drops = net.line(1)?.counters.drops;
+            table.row(vec![
+                name.clone(),
+                congestion.to_string(),
+                units::digits(share),
+                drops.buffer.to_string(),
+                drops.loss.to_string(),
+            ]);
+            match congestion {
+                Congestion::Weir => ours = Some(share),
+                _ => best_peer = Some(best_peer.map_or(share, |best| best.max(share))),
+            }
+        }
+        findings.row(
+            &format!("{name}: weir, vs the best of bbr and cubic"),
+            ours,
+            best_peer,
+            "%",
+            Goal::AtLeast(ALONE),
+        );
+    }
+    findings.table("One stream by itself", table);
+    findings.note(format!(
+        "Shares are payload of what a stream of full segments can have of the path, from second {} to {}.",
+        GROWTH.as_secs(),
+        (GROWTH + COUNTED).as_secs(),
+    ));
+    Ok(())
+}
+
+/// Each beside a CUBIC stream that comes and goes.
+pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let most = rate(settings) * payload_share(false);
+    let mut table =
+        Table::new(&["path", "stream", "alone, %", "beside cubic, %", "cubic, %", "Jain", "20 round trips later, %"]);
+    for buffer in [DEEP, SHALLOW] {
+        for congestion in EACH {
+            let net = net(settings, buffer, 0.0)?;
+            let one = Streams::start(&net, &[way(congestion)])?;
+            let share = |streams: &Streams, time: Duration| {
+                let (begun, before) = (Instant::now(), streams.received()[0]);
+                pause(time);
+                (streams.received()[0] - before) as f64 * 8e-9 / begun.elapsed().as_secs_f64() / most * 100.0
+            };
+            pause(GROWTH);
+            let alone = share(&one, Duration::from_secs(2));
+            let other = Streams::start(&net, &[way(Congestion::Cubic)])?;
+            pause(OTHER_GROWS);
+            let (begun, before) = (Instant::now(), [one.received()[0], other.received()[0]]);
+            pause(TOGETHER);
+            let shares = [(&one, before[0]), (&other, before[1])].map(|(streams, before)| {
+                (streams.received()[0] - before) as f64 * 8e-9 / begun.elapsed().as_secs_f64() / most * 100.0
+            });
+            other.finish()?;
+            pause(BACK * ROUND_TRIP);
+            let back = share(&one, Duration::from_secs(2));
+            one.finish()?;
+            let name = format!("{} Gb/s, 200 ms, {} MB, {congestion} beside cubic", rate(settings), buffer / 1_000_000);
+            let judged = |goal| if congestion == Congestion::Weir { goal } else { Goal::Shown };
+            findings.row(
+                &format!("{name}: off its fair share"),
+                Some((shares[0] - 50.0).abs() * 2.0),
+                None,
+                "%",
+                judged(Goal::AtMost(FAIR)),
+            );
+            findings.row(
+                &format!("{name}: {BACK} round trips later"),
+                Some(back),
+                None,
+                "%",
+                judged(Goal::AtLeast(ALONE)),
+            );
+            table.row(vec![
+                format!("{} MB", buffer / 1_000_000),
+                congestion.to_string(),
+                units::digits(alone),
+                units::digits(shares[0]),
+                units::digits(shares[1]),
+                format!("{:.3}", jain(&shares)),
+                units::digits(back),
+            ]);
+        }
+    }
+    findings.table("Beside a CUBIC stream that comes and goes", table);
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Programs that serve and fetch files, on hosts of a network of the benchmark's own.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::lab::host::{Host, Running};
+use crate::peers::Process;
+use crate::usage;
+
+/// Longest that a server may take to begin, and that one connection to it may.
+const BEGINNING: Duration = Duration::from_secs(20);
+
+/// Bytes written at once to make a file.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Where the servers listen.
+const PORT: u16 = 8040;
+
+/// What to serve files with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Server {
+    /// Ours, which paces.
+    Sprat,
+    /// nginx, which hands files from the page cache to the socket.
+    Nginx,
+}
+
+/// What to fetch them with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Client {
+    Sprat,
+    Curl,
+    Aria2,
+    Axel,
+    Rclone,
+}
+
+impl Client {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sprat => "sprat cp",
+            Self::Curl => "curl",
+            Self::Aria2 => "aria2c -x16",
+            Self::Axel => "axel -n16",
+            Self::Rclone => "rclone, 16 streams",
+        }
+    }
+
+    /// The program, as it is found in `PATH`; ours is told.
+    fn program(self, ours: &Path) -> String {
+        match self {
+            Self::Sprat => return ours.display().to_string(),
+            Self::Curl => "curl",
+            Self::Aria2 => "aria2c",
+            Self::Axel => "axel",
+            Self::Rclone => "rclone",
+        }
+        .to_owned()
+    }
+
+    /// Its arguments, for a file of a server, and where to put it.
+    fn args(self, from: SocketAddr, name: &str, to: &Path) -> Vec<String> {
+        let url = format!("http://{from}/{name}");
+        let path = to.display().to_string();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        match self {
+            Self::Sprat => words(&["cp", "--quiet", "--force", &format!("sprat://{from}/{name}"), &path]),
+            Self::Curl => words(&["-sSf", "-o", &path, &url]),
+            Self::Aria2 => {
+                let folder = to.parent().unwrap_or(Path::new("/")).display().to_string();
+                let file = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                words(&[
+                    "-q",
+                    "-x16",
+                    "-s16",
+                    "-k1M",
+                    "--file-allocation=none",
+                    "--no-conf",
+                    "-d",
+                    &folder,
+                    "-o",
+                    &file,
+                    &url,
+                ])
+            }
+            Self::Axel => words(&["-q", "-n", "16", "-o", &path, &url]),
+            Self::Rclone => {
+                let base = format!("http://{from}");
+                let remote = format!(":http:{name}");
+                words(&[
+                    "copyto",
+                    "--config",
+                    "/dev/null",
+                    "--http-url",
+                    &base,
+                    "--multi-thread-streams",
+                    "16",
+                    "--multi-thread-cutoff",
+                    "1M",
+                    &remote,
+                    &path,
+                ])
+            }
+        }
+    }
+}
+
+/// A server that runs; it ends when dropped.
+#[derive(Debug)]
+pub(super) struct Serving {
+    at: SocketAddr,
+    pid: u32,
+    stop: Option<SyncSender<()>>,
+    ran: Option<Running<()>>,
+}
+
+impl Serving {
+    /// Serves what is in `files` on a host, and waits until it answers. What it says goes to a file in `notes`.
+    pub(super) fn start(
+        server: Server,
+        host: &Host,
+        address: IpAddr,
+        ours: &Path,
+        files: &Path,
+        notes: &Path,
+    ) -> Result<Self> {
+        let at = SocketAddr::new(address, PORT);
+        let log = notes.join("server.log");
+        let (program, args) = match server {
+            Server::Sprat => {
+                let args =
+                    ["share", &files.display().to_string(), "--listen", &at.to_string(), "--pace", "auto", "--json"];
+                (ours.display().to_string(), args.map(str::to_owned).to_vec())
+            }
+            Server::Nginx => ("nginx".to_owned(), nginx(at, files, notes)?),
+        };
+        let (ready, started) = sync_channel(1);
+        let (stop, stopped) = sync_channel(1);
+        let ran = host.start(move || {
+            let mut process = Process::spawn(&program, &args, None, &log)?;
+            process.wait_ready(BEGINNING, || TcpStream::connect_timeout(&at, BEGINNING).is_ok())?;
+            ready.send(process.pid()).context("telling of a server")?;
+            let _ = stopped.recv(); // sent or dropped: either way it is over
+            Ok(())
+        })?;
+        match started.recv_timeout(BEGINNING) {
+            Ok(pid) => Ok(Self { at, pid, stop: Some(stop), ran: Some(ran) }),
+            Err(_) => Err(ran.get().err().unwrap_or_else(|| anyhow!("a server does not begin"))),
+        }
+    }
+
+    /// Processor time that it has used so far: of the process, and of those that it started.
+    fn used(&self) -> Result<Duration> {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).unwrap_or_default();
+        let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok()).chain([self.pid]);
+        pids.map(usage::cpu_time).sum()
+    }
+
+    /// Fetches a file with a client on another host.
+    pub(super) fn fetch(&self, client: Client, host: &Host, ours: &Path, name: &str, to: &Path) -> Result<Fetched> {
+        let before = self.used()?;
+        let (program, args) = (client.program(ours), client.args(self.at, name, to));
+        let (seconds, receiver) = host.run(move || timed(&program, &args))?;
+        let sender = self.used()?.saturating_sub(before);
+        Ok(Fetched { seconds, sender: sender.as_secs_f64(), receiver: receiver.as_secs_f64() })
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(ran) = self.ran.take() {
+            let _ = ran.get(); // whatever it says, it has ended
+        }
+    }
+}
+
+/// What a transfer took: seconds of time, and of processors at either end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetched {
+    pub(super) seconds: f64,
+    pub(super) sender: f64,
+    pub(super) receiver: f64,
+}
+
+/// Runs a program to its end; gives how long that took, and the processor time it used.
+fn timed(program: &str, args: &[String]) -> Result<(f64, Duration)> {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", program]).args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let begun = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("starting {program}"))?;
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut said); // until it ends; what it says is for the error
+    }
+    // Ended, and not yet forgotten: its times can still be read.
+    let pid = Pid::from_child(&child);
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let used = usage::cpu_time(child.id())?;
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{program} {}: {status}: {}", args.join(" "), said.trim());
+    }
+    Ok((seconds, used))
+}
+
+/// The arguments of an nginx that serves a folder and nothing else.
+fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
+    let config = notes.join("nginx.conf");
+    let (files, notes) = (files.display(), notes.display());
+    let text = format!(
+        "daemon off; pid {notes}/nginx.pid; error_log {notes}/nginx.log; worker_processes 2; user root;\n\
+         events {{ worker_connections 512; }}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
+         fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path {notes}/scgi;\n\
+         server {{ listen {at}; root {files}; }} }}\n"
+    );
+    std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
+    Ok(vec!["-c".to_owned(), config.display().to_string(), "-p".to_owned(), notes.to_string()])
+}
+
+/// Makes a file of so many bytes that do not repeat within any block a disk or a network knows.
+pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
+    let mut file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    let mut block = vec![0_u8; BLOCK_BYTES];
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    for word in block.chunks_exact_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    let mut left = bytes;
+    let mut number = 0_u64;
+    while left > 0 {
+        number += 1;
+        block[..8].copy_from_slice(&number.to_le_bytes());
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+        file.write_all(&block[..part]).with_context(|| format!("writing {}", path.display()))?;
+        left -= part as u64;
+    }
+    Ok(file.sync_all()?)
+}
+
+/// A folder on the disk that results go to, gone when dropped.
+pub(super) fn folder(settings: &crate::promises::Settings) -> Result<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for files")?;
+    let path = folder.path().to_owned();
+    Ok((folder, path))
+}
+
+/// The median of some figures.
+pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
+}

@@ -1,0 +1,161 @@
+//! `share`.
+
+use super::lab::signals;
+use super::{print_json, print_line};
+use crate::args::ShareArgs;
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use sprat_flow::share::{Event, Limits, Options, Share, Snapshot, Tokens, tls};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// How long what is being sent may go on after the first Ctrl-C.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often programs are told of what is being sent.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Most addresses that are told.
+const MAX_TOLD: usize = 16;
+
+pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
+    let listen = listen(args);
+    let mut options = Options::new(args.directory.clone(), listen);
+    options.hidden = args.hidden;
+    options.pace = args.pace;
+    options.limits = Limits { connections: args.max_connections, ..Limits::default() };
+    if let Some(file) = &args.token_file {
+        options.tokens = Tokens::read(file)?;
+    }
+    let fingerprint = encrypt(args, &mut options)?;
+    let (json, tls) = (args.json, options.tls.is_some());
+    options.observer = Some(Arc::new(move |event| tell(event, json)));
+    // From here on a signal ends it in good order.
+    let signals = signals()?;
+    let share = Share::start(options)?;
+    let hosts: Vec<String> = share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
+    let scheme = if tls { "https" } else { "http" };
+    let urls: Vec<String> = hosts.iter().take(MAX_TOLD).map(|host| format!("{scheme}://{host}/")).collect();
+    if json {
+        let directory = args.directory.display().to_string();
+        print_json(&json!({ "event": "listening", "directory": directory, "urls": urls, "fingerprint": fingerprint }))?;
+    } else {
+        print_line(&format!("sharing {}", args.directory.display()))?;
+        urls.iter().try_for_each(|url| print_line(&format!("  {url}")))?;
+        if let Some(fingerprint) = &fingerprint {
+            print_line(&format!("certificate (SHA-256): {fingerprint}"))?;
+        }
+        if let Some(host) = hosts.first() {
+            let scheme = if tls { "sprats" } else { "sprat" };
+            print_line(&format!("fetch a file with: sprat cp {scheme}://{host}/NAME ."))?;
+        }
+    }
+    if args.token_file.is_none() && !share.addresses().iter().all(|address| address.ip().is_loopback()) {
+        eprintln!("sprat: everybody who reaches this machine may read it; --token-file keeps strangers out");
+    }
+    while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
+        if json {
+            share.transfers().snapshot().0.iter().try_for_each(tell_going)?;
+        }
+    }
+    let going = share.transfers().snapshot().0.len();
+    if going > 0 {
+        let seconds = GRACE.as_secs();
+        eprintln!("sprat: {going} transfers may go on for {seconds} s; Ctrl-C again ends them now");
+    }
+    share.stop(GRACE);
+    if json {
+        print_json(&json!({ "event": "stopped" }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everywhere, unless told; where there is no IPv6, everywhere of IPv4.
+fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
+    if !args.listen.is_empty() {
+        return args.listen.iter().map(|listen| listen.at(args.port)).collect();
+    }
+    let has_v6 = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    let every = if has_v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    vec![SocketAddr::new(every, args.port)]
+}
+
+/// Sets encryption up as the flags say; gives the fingerprint of a certificate that was made.
+fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
+    if let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        options.tls = Some(tls::load(chain, key)?);
+    }
+    if !args.tls_self {
+        return Ok(None);
+    }
+    let mut names = vec!["localhost".to_owned()];
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    names.extend(Some(name.trim().to_owned()).filter(|name| !name.is_empty() && *name != names[0]));
+    names.extend(own_addresses().iter().map(ToString::to_string));
+    let made = tls::self_signed(&names)?;
+    if let Some(path) = &args.tls_save {
+        std::fs::write(path, &made.pem).with_context(|| format!("--tls-save {}", path.display()))?;
+    }
+    options.tls = Some(made.config);
+    Ok(Some(made.fingerprint))
+}
+
+/// Hosts and ports by which others reach what listens at `address`: of all there are, those that reach furthest first.
+fn reached_at(address: SocketAddr) -> Vec<String> {
+    if !address.ip().is_unspecified() {
+        return vec![address.to_string()];
+    }
+    let both = address.is_ipv6();
+    let own = own_addresses().into_iter().filter(|ip| both || ip.is_ipv4());
+    own.map(|ip| SocketAddr::new(ip, address.port()).to_string()).collect()
+}
+
+/// The addresses of this machine's interfaces, loopback last; none that mean something on one link only.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut own: Vec<IpAddr> = Vec::new();
+    for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+        let Some(address) = interface.address else { continue };
+        let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+            (Some(v4), _) => IpAddr::V4(v4.ip()),
+            (_, Some(v6)) if !v6.ip().is_unicast_link_local() => IpAddr::V6(v6.ip()),
+            _ => continue,
+        };
+        if !own.contains(&ip) {
+            own.push(ip);
+        }
+    }
+    own.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6(), *ip));
+    own
+}
+
+/// Tells a program how far a transfer is. Its history is what was told before.
+fn tell_going(transfer: &Snapshot) -> Result<()> {
+    let mut value = serde_json::to_value(transfer)?;
+    if let Some(object) = value.as_object_mut() {
+        object.remove("history");
+        object.insert("event".to_owned(), "transfer".into());
+    }
+    print_json(&value)
+}
+
+/// Tells of an answer. Nobody has to listen.
+fn tell(event: &Event, json: bool) {
+    let Event { peer, method, path, status, bytes, verified, took, network, error } = event;
+    let seconds = took.as_secs_f64();
+    let _ = if json {
+        print_json(&json!({
+            "event": "answer", "peer": peer.to_string(), "method": method, "path": path, "status": status,
+            "bytes": bytes, "verified": verified, "seconds": seconds, "error": error,
+            "rtt_ms": network.map(|network| network.rtt.as_secs_f64() * 1e3),
+            "delivery_rate": network.map(|network| network.delivery_rate),
+            "retransmitted": network.map(|network| network.retransmitted),
+        }))
+    } else {
+        let verified = if *verified { ", verified" } else { "" };
+        let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        print_line(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"))
+    };
+}

@@ -1,0 +1,43 @@
+//! Which ports are each other's far end, where a box without a switch has more than two.
+
+/// Pairs that are none. Every port is in exactly one.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PairError {
+    /// More than two ports, and nobody said which belong together.
+    #[error(
+        "{0} ports are joined in pairs: say which, as in pairs = [[\"a0\", \"b0\"], [\"c0\", \"d0\"]] or --pair a0,b0 --pair c0,d0"
+    )]
+    Missing(usize),
+    /// A switch joins them all.
+    #[error("pairs are of forward = \"cross\": a switch joins every port with every other")]
+    Switch,
+    /// Not a port.
+    #[error("pairs: no port {0:?}; the ports are {1}")]
+    Unknown(String, String),
+    /// A port with itself, or in two of them.
+    #[error("pairs: {0} is named twice: a port has one far end, another port")]
+    Twice(String),
+    /// A port in none of them.
+    #[error("pairs: {0} is in none: every port has a far end; add one, or leave the port out")]
+    Alone(String),
+}
+
+/// The numbers of these ports in an order in which each two neighbours are a pair.
+///
+/// # Errors
+/// A port is in none of the pairs, or in several.
+pub(crate) fn in_pairs(pairs: &[[String; 2]], ports: &[&str]) -> Result<Vec<usize>, PairError> {
+    let mut order = Vec::new();
+    for name in pairs.iter().flatten() {
+        let at = ports.iter().position(|port| port == name);
+        let at = at.ok_or_else(|| PairError::Unknown(name.clone(), ports.join(", ")))?;
+        if order.contains(&at) {
+            return Err(PairError::Twice(name.clone()));
+        }
+        order.push(at);
+    }
+    match (0..ports.len()).find(|at| !order.contains(at)) {
+        Some(alone) => Err(PairError::Alone(ports[alone].to_owned())),
+        None => Ok(order),
+    }
+}

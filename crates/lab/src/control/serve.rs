@@ -1,0 +1,175 @@
+//! What a box does with a request.
+
+use super::words::{BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, Set, answer};
+use crate::config::{LineWords, WordError};
+use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
+use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
+use crate::line::Settings;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A box that answers.
+#[derive(Debug)]
+pub(super) struct Served {
+    name: String,
+    handle: Handle,
+    stop: Arc<AtomicBool>,
+    /// Loaded when the first rule comes.
+    compiler: Option<Compiler>,
+}
+
+/// Why a box refuses.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Word(#[from] WordError),
+    #[error("{}: {error}", error.key())]
+    Rule {
+        #[from]
+        error: RuleError,
+    },
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error("no rule {0}: there are {1}, numbered from 0")]
+    NoRule(usize, usize),
+    #[error("nothing to change was named, such as delay=50ms or rate=1Gb/s")]
+    Nothing,
+}
+
+impl Served {
+    pub(super) fn new(name: &str, handle: Handle, stop: Arc<AtomicBool>) -> Self {
+        Self { name: name.to_owned(), handle, stop, compiler: None }
+    }
+
+    /// The line that answers this one.
+    pub(super) fn answer(&mut self, line: &[u8]) -> Vec<u8> {
+        let answer = match Request::parse(line) {
+            Err(error) => refuse(&error.to_string()),
+            Ok(Request::Report {}) => told(self.handle.report()),
+            Ok(Request::Settings {}) => told(Ok::<_, Refusal>(self.state())),
+            Ok(Request::Set { port, line }) => told(self.set(port.as_deref(), &line)),
+            Ok(Request::Rules {}) => told(self.rules(Vec::new())),
+            Ok(Request::AddRule { rule, at }) => told(self.add_rule(&rule, at)),
+            Ok(Request::RemoveRule { number }) => told(self.remove_rule(number)),
+            Ok(Request::ReplaceRules { rules }) => told(self.replace_rules(&rules)),
+            Ok(Request::Stop {}) => {
+                self.stop.store(true, Ordering::Relaxed);
+                told(Ok::<_, Refusal>(serde_json::json!({})))
+            }
+        };
+        match answer.len() {
+            0..=MAX_ANSWER_BYTES => answer,
+            bytes => refuse(&format!("an answer of {bytes} bytes; {MAX_ANSWER_BYTES} are the limit")),
+        }
+    }
+
+    fn state(&self) -> BoxState {
+        let forward = match self.handle.forwarding() {
+            Forwarding::Cross => "cross",
+            Forwarding::Switch(_) => "switch",
+        };
+        let ports = self.handle.ports().iter().cloned().zip(self.handle.settings()).map(port_state).collect();
+        let (name, memory) = (self.name.clone(), self.handle.memory());
+        BoxState { name, process: std::process::id(), forward: forward.to_owned(), memory, ports }
+    }
+
+    fn set(&self, port: Option<&str>, words: &LineWords) -> Result<Set, Refusal> {
+        if words.given().next().is_none() {
+            return Err(Refusal::Nothing);
+        }
+        let changed = self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
+        let warnings = changed.short.iter().map(warning).collect();
+        Ok(Set { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
+    }
+}
+
+impl Served {
+    fn rules(&self, removed: Vec<Seen>) -> Result<RuleList, Refusal> {
+        let ports: Vec<_> = self.handle.ports().iter().map(String::as_str).collect();
+        let state = |(rule, seen): Seen| RuleState { rule: RuleWords::of(&rule, &ports), seen };
+        let rules = self.handle.rules()?.into_iter().map(state).collect();
+        Ok(RuleList { rules, removed: removed.into_iter().map(state).collect() })
+    }
+
+    fn add_rule(&mut self, words: &RuleWords, at: Option<usize>) -> Result<RuleList, Refusal> {
+        let rule = Arc::new(self.compiled(words)?);
+        self.change_rules(|rules| {
+            let at = at.unwrap_or(rules.len());
+            if at > rules.len() {
+                return Err(Refusal::NoRule(at, rules.len()));
+            }
+            rules.insert(at, rule);
+            Ok(())
+        })
+    }
+
+    fn remove_rule(&self, number: usize) -> Result<RuleList, Refusal> {
+        self.change_rules(|rules| {
+            if number >= rules.len() {
+                return Err(Refusal::NoRule(number, rules.len()));
+            }
+            rules.remove(number);
+            Ok(())
+        })
+    }
+
+    fn replace_rules(&mut self, words: &[RuleWords]) -> Result<RuleList, Refusal> {
+        if words.len() > MAX_RULES {
+            return Err(EngineError::Rules(words.len()).into());
+        }
+        let next = words.iter().map(|words| self.compiled(words).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        self.change_rules(|rules| {
+            let mut before = std::mem::take(rules);
+            for rule in next {
+                let same = before.iter().position(|known| *known == rule);
+                rules.push(same.map_or(rule, |at| before.remove(at)));
+            }
+            Ok(())
+        })
+    }
+
+    fn change_rules(
+        &self,
+        change: impl FnOnce(&mut Vec<Arc<Rule>>) -> Result<(), Refusal>,
+    ) -> Result<RuleList, Refusal> {
+        let removed = self.handle.change_rules(change)?;
+        self.rules(removed)
+    }
+
+    fn compiled(&mut self, words: &RuleWords) -> Result<Rule, Refusal> {
+        let ports: Vec<_> = self.handle.ports().iter().map(String::as_str).collect();
+        let plan = words.plan(&ports, self.handle.forwarding() != Forwarding::Cross)?;
+        if self.compiler.is_none() {
+            self.compiler = Some(Compiler::load()?);
+        }
+        Ok(plan.compile(self.compiler.as_ref().expect("loaded above"))?)
+    }
+}
+
+fn port_state((port, settings): (String, Settings)) -> PortState {
+    PortState { port, line: LineWords::of(&settings) }
+}
+
+fn warning(short: &Short) -> String {
+    format!(
+        "packet memory to {} is {} MB, and these lines can fill {} MB: packets that find none are dropped and counted; to have \
+         more, start the box with --memory",
+        short.to.join(", "),
+        short.made / 1_000_000,
+        short.wanted.div_ceil(1_000_000),
+    )
+}
+
+fn told<T: Serialize, E: std::fmt::Display>(outcome: Result<T, E>) -> Vec<u8> {
+    match &outcome {
+        Ok(told) => answer(Ok(told)),
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn refuse(why: &str) -> Vec<u8> {
+    answer::<()>(Err(why))
+}

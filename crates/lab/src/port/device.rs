@@ -1,0 +1,187 @@
+//! Ports past the kernel: a device that DPDK drives, an interface by AF_XDP, or memory shared with another process. They carry
+//! single frames without virtio-net headers, as a wire does.
+
+use super::packet_socket::used;
+use super::{Kind, Port, PortError, sys};
+use crate::frame::{Packet, VNET_BYTES};
+use crate::netns;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, open as open_file};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use sprat_net::bypass::{RawDevice, start_devices};
+use std::io::{self, IoSliceMut};
+use std::ops::{Deref, DerefMut};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Which interface, by AF_XDP.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct XdpSpec {
+    /// Its name.
+    pub name: String,
+    /// The network namespace that it is in; none: ours.
+    pub netns: Option<String>,
+    /// Longest packet above Ethernet, in bytes; none: 1,500.
+    pub mtu: Option<u16>,
+    /// Take it even if somebody uses it.
+    pub force: bool,
+}
+
+/// Which device.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DpdkSpec {
+    /// As DPDK names it, with its arguments behind commas.
+    pub device: String,
+    /// Longest packet above Ethernet, in bytes; none: 1,500, and 9,000 over memory interfaces.
+    pub mtu: Option<u16>,
+    /// Take an interface of the kernel's even if somebody uses it.
+    pub force: bool,
+}
+
+impl DpdkSpec {
+    /// The device's name, without its arguments.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.device.split(',').next().unwrap_or_default()
+    }
+
+    /// The interface of the kernel's that it stands on, if it is of such a kind.
+    fn interface(&self) -> Option<&str> {
+        let mut arguments = self.device.split(',').skip(1);
+        self.name().starts_with("net_af_").then(|| arguments.find_map(|argument| argument.strip_prefix("iface=")))?
+    }
+}
+
+/// The namespace of the thread that asks.
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// A device that is closed where it was opened: DPDK then speaks of its interface by name and number, and in another namespace
+/// those are another's.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// None when it is being closed.
+    raw: Option<RawDevice>,
+    home: OwnedFd,
+}
+
+impl Deref for Device {
+    type Target = RawDevice;
+
+    fn deref(&self) -> &RawDevice {
+        self.raw.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl DerefMut for Device {
+    fn deref_mut(&mut self) -> &mut RawDevice {
+        self.raw.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let raw = self.raw.take();
+        // Where there is no thread to be had, what it leaves at the interface is as after a crash: the next to open that
+        // clears it away.
+        let _ = netns::within(&self.home, move || drop(raw));
+    }
+}
+
+/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it starts.
+///
+/// # Errors
+/// What DPDK says of its start.
+pub fn prepare<'a>(specs: impl Iterator<Item = &'a DpdkSpec>) -> Result<(), PortError> {
+    let devices: Vec<_> = specs.map(|spec| spec.device.clone()).collect();
+    start_devices(&devices).map_err(|error| PortError::Device { port: devices.join(" "), error })
+}
+
+/// Takes all that an interface receives, before the kernel sees it, and switches the interface on.
+///
+/// # Errors
+/// Somebody uses it, or what the kernel or DPDK says; a build without DPDK.
+pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let device = format!("net_af_xdp_lab{},iface={}", NUMBER.fetch_add(1, Ordering::Relaxed), spec.name);
+    open(&spec.name, &device, Some(&spec.name), (spec.netns.as_deref(), spec.mtu, spec.force))
+}
+
+/// Opens a device. An interface of the kernel's that it stands on is switched on.
+///
+/// # Errors
+/// Somebody uses the interface below it, or what DPDK says; a build without DPDK, unless it is a memory interface.
+pub fn open_dpdk(spec: &DpdkSpec) -> Result<Port, PortError> {
+    open(spec.name(), &spec.device, spec.interface(), (None, spec.mtu, spec.force))
+}
+
+fn open(
+    name: &str,
+    device: &str,
+    interface: Option<&str>,
+    (netns, mtu, force): (Option<&str>, Option<u16>, bool),
+) -> Result<Port, PortError> {
+    // Here, or DPDK's own threads would keep the interface's namespace for as long as the process lives.
+    start_devices(&[device.to_owned()]).map_err(|error| PortError::Device { port: name.to_owned(), error })?;
+    super::netns::within(name, netns, |_| {
+        if let Some(interface) = interface {
+            let refused = |step| move |error: Errno| PortError::Refused { port: name.to_owned(), step, error };
+            if !force && let Some(why) = used(interface) {
+                return Err(PortError::InUse { port: name.to_owned(), why });
+            }
+            let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+            sys::bring_up(control.map_err(refused("a socket to set it up with"))?, interface)
+                .map_err(refused("switching it on"))?;
+        }
+        let device =
+            RawDevice::open(device, mtu).map_err(|error| PortError::Device { port: name.to_owned(), error })?;
+        if let Some(socket) = device.socket() {
+            // What the kernel itself sends by the interface is none of what comes in. Packet sockets alone hear that.
+            let _ = sys::switch_on(socket, sys::PacketOption::IgnoreOutgoing);
+        }
+        let home = open_file(NAMESPACE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let home = home.map_err(|error| PortError::Refused { port: name.to_owned(), step: "its namespace", error })?;
+        Ok(Port { name: name.to_owned(), kind: Kind::Device(Box::new(Mutex::new(Device { raw: Some(device), home }))) })
+    })
+}
+
+/// Copies the next frame, behind an empty virtio-net header, into the slices; `AGAIN` when there is none.
+pub(super) fn receive(device: &mut RawDevice, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    let mut frame = device.receive().ok_or(Errno::AGAIN)?;
+    let len = VNET_BYTES + frame.len();
+    let mut header = VNET_BYTES;
+    for slice in slices {
+        let slice = &mut slice[..];
+        slice[..header].fill(0);
+        let slice = &mut slice[std::mem::take(&mut header)..];
+        let (part, rest) = frame.split_at(frame.len().min(slice.len()));
+        slice[..part.len()].copy_from_slice(part);
+        frame = rest;
+        if frame.is_empty() {
+            break;
+        }
+    }
+    Ok(len)
+}
+
+/// Sends a single frame.
+pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
+    assert!(packet.count() == 1 && !packet.vnet().needs_checksum(), "a device sends what is complete");
+    packet.gather_ethernet(|slices| device.send(slices))
+}
+
+/// Frames that came and were lost before they were read.
+pub(super) fn lost_before(device: &RawDevice) -> u64 {
+    let state = device.state();
+    state.missed + state.no_buffer + state.errors - state.unsent
+}
+
+/// Frames that the device had taken, and that did not leave.
+pub(super) fn lost_behind(device: &RawDevice) -> u64 {
+    device.state().unsent + device.forgotten()
+}
+
+/// That the device is no more.
+pub(super) fn gone(port: &str, error: io::Error) -> PortError {
+    PortError::Device { port: port.to_owned(), error }
+}

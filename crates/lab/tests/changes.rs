@@ -1,0 +1,249 @@
+//! Lines that are changed while packets wait and are under way.
+#![allow(clippy::cast_possible_truncation, reason = "small numbers")]
+
+mod support;
+
+use proptest::prelude::*;
+use sprat_lab::Time;
+use sprat_lab::frame::Flow;
+use sprat_lab::line::{Counters, Discipline, Line, Loss, Reorder, Settings};
+use sprat_lab::memory::Memory;
+use std::collections::HashMap;
+use std::time::Duration;
+use support::arrivals::{Arrivals, CELLS, arrivals, bytes_of, rate, settings, share};
+use support::{Sample, number_of, numbered, packet_at};
+
+/// Settings that take effect when so many nanoseconds have passed.
+type Changes = Vec<(u64, Settings)>;
+
+fn changes() -> impl Strategy<Value = Changes> {
+    prop::collection::vec((0u64..20_000_000, settings()), 1..6).prop_map(|mut changes| {
+        changes.sort_by_key(|(at, _)| *at);
+        changes
+    })
+}
+
+/// What loses, repeats and changes nothing, and has room for all.
+fn harmless(settings: Settings) -> Settings {
+    let never = sprat_lab::chance::Probability::NEVER;
+    Settings { loss: Loss::None, reorder: None, duplicate: never, corrupt: never, buffer: 1 << 30, ..settings }
+}
+
+/// What comes through, and when: the flow and its first sequence number, or the number of a frame of none.
+#[derive(Debug, PartialEq)]
+struct Came {
+    due: Time,
+    flow: Flow,
+    sequence: u32,
+    segments: u64,
+}
+
+/// Sends `arrivals` over a line that is changed meanwhile, and asked after every `every` events.
+fn changed(first: &Settings, changes: &[(u64, Settings)], arrivals: &Arrivals, every: usize) -> (Vec<Came>, Counters) {
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(first.clone());
+    let mut came = Vec::new();
+    let mut take = |line: &mut Line, memory: &mut Memory, now| {
+        while let Some(packet) = line.pop(now) {
+            let (flow, bytes) = (packet.frame().flow, packet.to_vec());
+            let sequence = match flow.protocol {
+                6 => u32::from_be_bytes(bytes[48..52].try_into().expect("four")),
+                _ => number_of(&packet),
+            };
+            came.push(Came { due: packet.due, flow, sequence, segments: u64::from(packet.count()) });
+            packet.free(memory);
+        }
+    };
+    let (mut now, mut changes, mut events) = (Time::ZERO, changes.iter().peekable(), 0);
+    for (number, &(gap, len, kind)) in arrivals.iter().enumerate() {
+        let arrives = now + Duration::from_nanos(gap);
+        while let Some((at, settings)) = changes.next_if(|(at, _)| Time(*at) <= arrives) {
+            now = Time(*at).max(now);
+            line.set(settings.clone(), now);
+            events += 1;
+            if events % every == 0 {
+                take(&mut line, &mut memory, now);
+            }
+        }
+        now = arrives;
+        let packet = packet_at(&bytes_of(number as u32, len, kind), &mut memory, now);
+        line.push(packet, now, &mut memory);
+        events += 1;
+        if events % every == 0 {
+            take(&mut line, &mut memory, now);
+        }
+        let counted = line.counters(now);
+        let left = counted.left.segments + counted.drops.total() + counted.on_line;
+        assert_eq!(counted.arrived.segments + counted.duplicated, left, "every segment is somewhere: {counted:?}");
+        let waiting: u64 = counted.flows.iter().map(|(_, flow)| flow.queue).sum();
+        assert!(waiting + counted.other_flows.queue <= counted.queue, "{counted:?}");
+    }
+    for (at, settings) in changes {
+        now = Time(*at).max(now);
+        line.set(settings.clone(), now);
+    }
+    while let Some(next) = line.next() {
+        now = now.max(next);
+        take(&mut line, &mut memory, now);
+    }
+    assert_eq!(memory.free(), memory.total(), "every cell came back");
+    (came, line.counters(now))
+}
+
+proptest! {
+    /// Whatever a line is changed to, and whenever: all that was let in comes through, and within a flow in order.
+    #[test]
+    fn a_change_loses_nothing_and_lets_nobody_overtake(
+        first in settings(), changes in changes(), arrivals in arrivals(), every in 1usize..10,
+    ) {
+        let changes: Changes = changes.into_iter().map(|(at, settings)| (at, harmless(settings))).collect();
+        let (came, counters) = changed(&harmless(first), &changes, &arrivals, every);
+        prop_assert_eq!(counters.left, counters.arrived);
+        prop_assert_eq!(came.iter().map(|came| came.segments).sum::<u64>(), counters.arrived.segments);
+        prop_assert_eq!((counters.on_line, counters.queue, counters.drops.total()), (0, 0, 0));
+        prop_assert!(counters.flows.iter().all(|(_, flow)| flow.queue == 0 && flow.left == flow.arrived));
+        prop_assert!(came.is_sorted_by_key(|came| came.due));
+        let mut last = HashMap::new();
+        for Came { flow, sequence, .. } in came {
+            if let Some(before) = last.insert(flow, sequence) {
+                prop_assert!(before < sequence, "{} behind {}", sequence, before);
+            }
+        }
+    }
+
+    /// However seldom a line is asked between changes: the same packets at the same times.
+    #[test]
+    fn asking_between_changes_changes_nothing(
+        first in settings(), changes in changes(), arrivals in arrivals(), every in 1usize..10,
+    ) {
+        let (one, other) = (changed(&first, &changes, &arrivals, every), changed(&first, &changes, &arrivals, usize::MAX));
+        prop_assert_eq!(one, other);
+    }
+
+    /// The bits of what waits are sent once each, in whichever way it waits: the last one leaves at the same time.
+    #[test]
+    fn another_discipline_sends_no_bit_twice(
+        bits in 1_000_000u64..10_000_000_000, flips in prop::collection::vec(0u64..20_000_000, 0..6), arrivals in arrivals(),
+    ) {
+        let line = |queue| Settings { rate: rate(bits), buffer: 1 << 30, queue, ..Settings::default() };
+        let mut flips = flips;
+        flips.sort_unstable();
+        let disciplines = [Discipline::Harmonize, Discipline::DropTail].into_iter().cycle();
+        let flips: Changes = flips.into_iter().zip(disciplines.map(line)).collect();
+        let end = |changes: &[_]| changed(&line(Discipline::DropTail), changes, &arrivals, 3).0.last().map(|came| came.due);
+        prop_assert_eq!(end(&flips), end(&[]));
+    }
+
+    /// What is being transmitted ends when it would have, and the next is sent at the new rate, from then on: to the nanosecond.
+    #[test]
+    fn a_rate_holds_from_the_next_packet_on(
+        rates in prop::collection::vec((1_000_000u64..1_000_000_000_000, 0u64..20_000_000), 1..6), arrivals in arrivals(),
+    ) {
+        // In millionths of a nanosecond.
+        const PARTS: u128 = 1_000_000;
+        let line = |bits| Settings { rate: rate(bits), buffer: 1 << 30, ..Settings::default() };
+        let mut times: Vec<_> = rates.iter().map(|(_, at)| *at).collect();
+        times.sort_unstable();
+        times[0] = 0;
+        let rates: Vec<_> = rates.iter().map(|(bits, _)| *bits).zip(times).map(|(bits, at)| (at, bits)).collect();
+        let changes: Changes = rates[1..].iter().map(|&(at, bits)| (at, line(bits))).collect();
+        let (came, _) = changed(&line(rates[0].1), &changes, &arrivals, 2);
+        prop_assert_eq!(came.len(), arrivals.len());
+        let (mut now, mut free) = (0u128, 0u128);
+        for (number, (&(gap, len, kind), came)) in arrivals.iter().zip(&came).enumerate() {
+            now += u128::from(gap) * PARTS;
+            let start = free.max(now);
+            let begins = start / PARTS;
+            // One that begins in the very moment of a change may be before it or behind it.
+            let edge = |at: &u64| begins.abs_diff(u128::from(*at)) <= rates.len() as u128;
+            prop_assume!(!rates[1..].iter().any(|(at, _)| edge(at)));
+            let bits = rates.iter().rev().find(|(at, _)| begins >= u128::from(*at)).expect("the first is from 0 on").1;
+            let mut memory = Memory::of_cells(50);
+            let packet = packet_at(&bytes_of(number as u32, len, kind), &mut memory, Time::ZERO);
+            let wire = packet.frame().segments.wire_bytes(Settings::default().overhead);
+            packet.free(&mut memory);
+            free = start + u128::from(wire) * 8_000_000_000 * PARTS / u128::from(bits);
+            let off = (free / PARTS).abs_diff(u128::from(came.due.0));
+            prop_assert!(off <= rates.len() as u128, "{} ns off", off);
+        }
+    }
+}
+
+#[test]
+fn a_slow_transmission_does_not_fill_the_buffer_of_a_faster_line() {
+    let mut memory = Memory::of_cells(CELLS);
+    let slow = Settings { rate: rate(1_000_000), buffer: 1_000_000, ..Settings::default() };
+    let mut line = Line::new(slow.clone());
+    let long = Sample { payload: 60_000, ..Sample::default() }.bytes();
+    line.push(packet_at(&long, &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    let before = line.counters(Time(1)).queue;
+    line.set(Settings { rate: rate(10_000_000_000), ..slow }, Time(1));
+    assert_eq!(line.counters(Time(1)).queue, before, "the same bytes are still to be sent");
+    for _ in 0..14 {
+        line.push(packet_at(&long, &mut memory, Time(2)), Time(2), &mut memory);
+    }
+    assert_eq!(line.counters(Time(2)).drops.total(), 0, "there is room for a megabyte");
+}
+
+#[test]
+fn a_flow_has_its_new_pace_from_the_next_segment_on() {
+    let mut memory = Memory::of_cells(CELLS);
+    let paced = |bits| Settings { queue: Discipline::Harmonize, flow_rate: rate(bits), ..Settings::default() };
+    let mut line = Line::new(paced(1_000_000_000_000));
+    let frame = |sequence| Sample { mss: 0, payload: 1_000, sequence, ..Sample::default() }.bytes();
+    for sequence in 0..3 {
+        line.push(packet_at(&frame(sequence), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    }
+    let wire = u64::from(packet_at(&frame(9), &mut memory, Time::ZERO).ethernet_bytes()) + 24;
+    let of = |line: &mut Line, now| line.pop(now).expect("it is time").due.0;
+    assert_eq!(of(&mut line, Time(0)), 0);
+    line.set(paced(1_000_000), Time(0));
+    // The second begins when the first would have ended at the old pace, the third when the second has at the new.
+    let second = wire * 8 / 1_000;
+    let due = line.next().expect("two wait");
+    assert!(due.0 <= second, "{due:?}");
+    assert_eq!(of(&mut line, Time(second)), second);
+    assert!(line.pop(Time(second + wire * 8_000 - 1)).is_none());
+    assert!((second + wire * 8_000).abs_diff(of(&mut line, Time(second + wire * 8_000 + 1))) <= 1);
+}
+
+#[test]
+fn a_smaller_buffer_throws_nobody_out() {
+    let mut memory = Memory::of_cells(CELLS);
+    let wide = Settings { rate: rate(1_000_000), buffer: 1_000_000, ..Settings::default() };
+    let mut line = Line::new(wide.clone());
+    for number in 0..100 {
+        line.push(packet_at(&numbered(number, 1_000), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    }
+    line.set(Settings { buffer: 2_000, ..wide }, Time(1));
+    assert_eq!(line.counters(Time(1)).drops.total(), 0);
+    line.push(packet_at(&numbered(100, 1_000), &mut memory, Time(1)), Time(1), &mut memory);
+    assert_eq!(line.counters(Time(1)).drops.buffer, 1, "who comes now finds it full");
+    let later = Time(10_000_000_000);
+    let mut numbers = 0..100;
+    while let Some(packet) = line.pop(later) {
+        assert_eq!(Some(number_of(&packet)), numbers.next());
+        packet.free(&mut memory);
+    }
+    assert_eq!(numbers.len(), 0);
+}
+
+#[test]
+fn after_a_shorter_delay_nobody_overtakes_not_even_who_is_held_back() {
+    let mut memory = Memory::of_cells(CELLS);
+    let far = Settings { delay: Duration::from_millis(100), ..Settings::default() };
+    let mut line = Line::new(far);
+    line.push(packet_at(&numbered(0, 60), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    let by = Duration::from_millis(5);
+    let near = Settings { delay: Duration::from_millis(1), ..Settings::default() };
+    line.set(Settings { reorder: Some(Reorder { share: share(1.0), by }), ..near.clone() }, Time(1));
+    line.push(packet_at(&numbered(1, 60), &mut memory, Time(1)), Time(1), &mut memory);
+    line.set(near, Time(2));
+    line.push(packet_at(&numbered(2, 60), &mut memory, Time(2)), Time(2), &mut memory);
+    let mut came = Vec::new();
+    while let Some(packet) = line.pop(Time(200_000_000)) {
+        came.push((number_of(&packet), packet.due.0));
+        packet.free(&mut memory);
+    }
+    assert_eq!(came, [(0, 100_000_000), (2, 100_000_000), (1, 105_000_000)]);
+}

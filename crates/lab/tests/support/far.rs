@@ -1,0 +1,64 @@
+//! A box between pairs of sockets, and the far ends of its ports.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use super::{number_of, packet};
+use sprat_lab::Time;
+use sprat_lab::engine::{Engine, Forwarding, Plan, SPIN};
+use sprat_lab::frame::{Packet, Received};
+use sprat_lab::line::Settings;
+use sprat_lab::memory::{Landing, Memory};
+use sprat_lab::port::{Port, Sent, pair};
+use std::time::{Duration, Instant};
+
+/// Far longer than anything takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The far ends of a box's ports.
+pub(crate) struct Far {
+    port: Port,
+    landing: Landing,
+    pub(crate) memory: Memory,
+}
+
+impl Far {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let packet = packet(bytes, &mut self.memory);
+        let until = Instant::now() + PATIENCE;
+        while self.port.send(&packet) != Sent::Whole {
+            assert!(Instant::now() < until, "the box reads no more");
+            std::thread::yield_now();
+        }
+        packet.free(&mut self.memory);
+    }
+
+    pub(crate) fn receive(&mut self) -> Packet {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.port.receive(&mut self.landing, &mut self.memory, || Time::ZERO).expect("the port is there") {
+                Some(Received::Packet(packet)) => return packet,
+                Some(other) => panic!("{other:?}"),
+                None => assert!(Instant::now() < until, "nothing came"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> u32 {
+        let packet = self.receive();
+        let number = number_of(&packet);
+        packet.free(&mut self.memory);
+        number
+    }
+}
+
+/// A box of so many ports with these lines, and their far ends.
+pub(crate) fn running(lines: &[Settings], forwarding: Forwarding, memory: Option<u64>) -> (Engine, Vec<Far>) {
+    let (mut ports, mut fars) = (Vec::new(), Vec::new());
+    for (at, settings) in lines.iter().enumerate() {
+        let [near, far] = pair([&format!("p{at}"), &format!("far{at}")]).expect("sockets");
+        ports.push((near, settings.clone()));
+        fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
+    }
+    let engine = Engine::start(Plan { ports, forwarding, memory, spin: SPIN }).expect("it starts");
+    (engine, fars)
+}

@@ -1,0 +1,156 @@
+//! The kernel's types: where its structures have their members (BTF, `Documentation/bpf/btf.rst`).
+
+use std::collections::HashMap;
+
+/// Levels of structures without a name that are looked into.
+const MAX_DEPTH: usize = 8;
+
+/// Types as the kernel tells them.
+pub struct Types<'a> {
+    strings: &'a [u8],
+    /// By number, which counts from one.
+    types: Vec<Type<'a>>,
+    /// Structures by name.
+    structures: HashMap<&'a [u8], u32>,
+}
+
+struct Type<'a> {
+    info: u32,
+    /// Bytes of a structure; what another type refers to.
+    size_or_type: u32,
+    rest: &'a [u8],
+}
+
+impl Type<'_> {
+    fn kind(&self) -> u32 {
+        self.info >> 24 & 0x1f
+    }
+
+    fn is_structure(&self) -> bool {
+        matches!(self.kind(), kind::STRUCT | kind::UNION)
+    }
+}
+
+mod kind {
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+}
+
+/// Where a member is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Member {
+    /// Bytes from the structure's beginning.
+    pub offset: u32,
+    /// The how manieth of its structure it is; of one without a name, of that.
+    pub index: u32,
+    /// The number of its type.
+    pub kind: u32,
+}
+
+const HEADER_BYTES: usize = 24;
+const MAGIC: u32 = 0xEB9F;
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+/// Bytes that follow a type, by its kind and its number of members.
+fn rest_of(kind: u32, members: usize) -> Option<usize> {
+    Some(match kind {
+        1 | 14 | 17 => 4,
+        2 | 7..=12 | 16 | 18 => 0,
+        3 => 12,
+        kind::STRUCT | kind::UNION | 15 | 19 => 12 * members,
+        6 | 13 => 8 * members,
+        _ => return None,
+    })
+}
+
+impl<'a> Types<'a> {
+    /// Reads them from `bytes`; none when those are of another form.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        if word(bytes, 0)? & 0xffff != MAGIC {
+            return None;
+        }
+        let begin = word(bytes, 4)? as usize;
+        if begin < HEADER_BYTES {
+            return None;
+        }
+        let part = |at: usize| {
+            let start = begin.checked_add(word(bytes, at)? as usize)?;
+            bytes.get(start..start.checked_add(word(bytes, at + 4)? as usize)?)
+        };
+        let (mut left, strings) = (part(8)?, part(16)?);
+        let mut all = Self { strings, types: Vec::new(), structures: HashMap::new() };
+        while !left.is_empty() {
+            let (name, info, size_or_type) = (word(left, 0)?, word(left, 4)?, word(left, 8)?);
+            let members = (info & 0xffff) as usize;
+            let rest = rest_of(info >> 24 & 0x1f, members)?;
+            let each = Type { info, size_or_type, rest: left.get(12..12 + rest)? };
+            left = &left[12 + rest..];
+            let is_structure = each.is_structure();
+            all.types.push(each);
+            if is_structure && name != 0 {
+                let number = u32::try_from(all.types.len()).ok()?;
+                all.structures.entry(all.string(name)?).or_insert(number);
+            }
+        }
+        Some(all)
+    }
+
+    fn string(&self, at: u32) -> Option<&'a [u8]> {
+        self.strings.get(at as usize..)?.split(|byte| *byte == 0).next()
+    }
+
+    fn get(&self, number: u32) -> Option<&Type<'a>> {
+        self.types.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    /// The number of the structure of that name.
+    #[must_use]
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.structures.get(name.as_bytes()).copied()
+    }
+
+    /// Bytes of the structure of that number.
+    #[must_use]
+    pub fn bytes(&self, structure: u32) -> Option<u32> {
+        self.get(structure).filter(|each| each.is_structure()).map(|each| each.size_or_type)
+    }
+
+    /// The member `name` of a structure, also where it is within a part without a name.
+    #[must_use]
+    pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
+        self.member_within(structure, name.as_bytes(), MAX_DEPTH)
+    }
+
+    fn member_within(&self, structure: u32, name: &[u8], depth: usize) -> Option<Member> {
+        let each = self.get(structure).filter(|each| each.is_structure())?;
+        let bit_fields = each.info >> 31 == 1;
+        for (index, member) in each.rest.chunks_exact(12).enumerate() {
+            let (its_name, kind, offset) = (word(member, 0)?, word(member, 4)?, word(member, 8)?);
+            let offset = if bit_fields { offset & 0x00ff_ffff } else { offset } / 8;
+            if its_name == 0 {
+                let inner = depth.checked_sub(1).and_then(|depth| self.member_within(kind, name, depth));
+                if let Some(inner) = inner {
+                    return Some(Member { offset: offset.checked_add(inner.offset)?, ..inner });
+                }
+            } else if self.string(its_name)? == name {
+                return Some(Member { offset, index: u32::try_from(index).ok()?, kind });
+            }
+        }
+        None
+    }
+
+    /// Where the last of `path` is, each a member of the one before: bytes from the beginning of the first.
+    #[must_use]
+    pub fn offset(&self, structure: u32, path: &[&str]) -> Option<u32> {
+        let mut at = (structure, 0_u32);
+        for name in path {
+            let member = self.member(at.0, name)?;
+            at = (member.kind, at.1.checked_add(member.offset)?);
+        }
+        Some(at.1)
+    }
+}

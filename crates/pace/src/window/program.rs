@@ -1,0 +1,112 @@
+//! The programs, in the instructions of the kernel's own machine (BPF, RFC 9669).
+
+use super::btf::Types;
+
+/// Where the members are that the programs read and write, bytes from the beginning of the kernel's `tcp_sock`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    max_pacing_rate: i16,
+    pacing_rate: i16,
+    srtt: i16,
+    mss: i16,
+    cwnd: i16,
+    cwnd_clamp: i16,
+}
+
+impl Places {
+    /// Looks them up; says what is missing.
+    pub(super) fn find(types: &Types<'_>) -> Result<Self, &'static str> {
+        const SOCK: [&str; 3] = ["inet_conn", "icsk_inet", "sk"];
+        let socket = types.structure("tcp_sock").ok_or("tcp_sock")?;
+        let find = |path: &[&str], name: &'static str| {
+            let whole: Vec<_> = path.iter().copied().chain([name]).collect();
+            types.offset(socket, &whole).and_then(|at| i16::try_from(at).ok()).ok_or(name)
+        };
+        Ok(Self {
+            max_pacing_rate: find(&SOCK, "sk_max_pacing_rate")?,
+            pacing_rate: find(&SOCK, "sk_pacing_rate")?,
+            srtt: find(&[], "srtt_us")?,
+            mss: find(&[], "mss_cache")?,
+            cwnd: find(&[], "snd_cwnd")?,
+            cwnd_clamp: find(&[], "snd_cwnd_clamp")?,
+        })
+    }
+}
+
+/// Segments in the window beyond what two round trips take: enough before anything is known of the path.
+const WINDOW_BASE: i32 = 32;
+
+/// A slow start that never ends by itself.
+const INFINITE_SSTHRESH: i32 = 0x7fff_ffff;
+
+/// What an instruction does: class, operation and source of its operand (RFC 9669, section 4).
+mod op {
+    pub(super) const LOAD_32: u8 = 0x61;
+    pub(super) const LOAD_64: u8 = 0x79;
+    pub(super) const STORE_32: u8 = 0x63;
+    pub(super) const STORE_64: u8 = 0x7b;
+    pub(super) const ADD: u8 = 0x07;
+    pub(super) const MUL_REG: u8 = 0x2f;
+    pub(super) const DIV: u8 = 0x37;
+    pub(super) const DIV_REG: u8 = 0x3f;
+    pub(super) const SHIFT_LEFT: u8 = 0x67;
+    pub(super) const SHIFT_RIGHT: u8 = 0x77;
+    pub(super) const MOVE: u8 = 0xb7;
+    pub(super) const MOVE_REG: u8 = 0xbf;
+    pub(super) const JUMP_EQUAL: u8 = 0x15;
+    pub(super) const JUMP_NOT_ABOVE_REG: u8 = 0xbd;
+    pub(super) const EXIT: u8 = 0x95;
+}
+
+#[derive(Default)]
+struct Code(Vec<u8>);
+
+impl Code {
+    fn put(mut self, op: u8, to: u8, from: u8, offset: i16, value: i32) -> Self {
+        self.0.extend([op, from << 4 | to]);
+        self.0.extend(offset.to_ne_bytes());
+        self.0.extend(value.to_ne_bytes());
+        self
+    }
+
+    /// Of the arguments, which the first register points to, the first, the socket, into the sixth.
+    fn socket() -> Self {
+        Self::default().put(op::LOAD_64, 6, 1, 0, 0)
+    }
+
+    fn end(self, result: i32) -> Vec<u8> {
+        self.put(op::MOVE, 0, 0, 0, result).put(op::EXIT, 0, 0, 0, 0).0
+    }
+}
+
+/// With every acknowledgement, and at the beginning: the rate is what the program's owner allows (`SO_MAX_PACING_RATE`), and the window
+/// twice what that takes in a round trip, so that it is the rate that limits. Without a rate nothing changes.
+pub(super) fn follow(places: &Places) -> Vec<u8> {
+    Code::socket()
+        .put(op::LOAD_64, 2, 6, places.max_pacing_rate, 0)
+        .put(op::JUMP_EQUAL, 2, 0, 13, -1)
+        .put(op::STORE_64, 6, 2, places.pacing_rate, 0)
+        .put(op::LOAD_32, 3, 6, places.srtt, 0)
+        .put(op::SHIFT_RIGHT, 3, 0, 0, 3) // the kernel keeps eighths of microseconds
+        .put(op::LOAD_32, 4, 6, places.mss, 0)
+        .put(op::MUL_REG, 2, 3, 0, 0)
+        .put(op::DIV, 2, 0, 0, 1_000_000)
+        .put(op::SHIFT_LEFT, 2, 0, 0, 1)
+        .put(op::DIV_REG, 2, 4, 0, 0) // by zero is zero here
+        .put(op::ADD, 2, 0, 0, WINDOW_BASE)
+        .put(op::LOAD_32, 5, 6, places.cwnd_clamp, 0)
+        .put(op::JUMP_NOT_ABOVE_REG, 2, 5, 1, 0)
+        .put(op::MOVE_REG, 2, 5, 0, 0)
+        .put(op::STORE_32, 6, 2, places.cwnd, 0)
+        .end(0)
+}
+
+/// A loss does not change the window: what it says of the path is weighed by the program's owner.
+pub(super) fn ssthresh() -> Vec<u8> {
+    Code::default().end(INFINITE_SSTHRESH)
+}
+
+/// Nothing was changed that would have to be undone.
+pub(super) fn undo(places: &Places) -> Vec<u8> {
+    Code::socket().put(op::LOAD_32, 0, 6, places.cwnd, 0).put(op::EXIT, 0, 0, 0, 0).0
+}

@@ -1,0 +1,81 @@
+//! The thread that paces connections.
+
+use sprat_pace::path::{self, Path};
+use sprat_pace::{Pace, Pacer};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Longest that something may take that happens at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (to, listener.accept().unwrap().0)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_path_without_length_is_left_to_the_kernel() {
+    let pacer = Pacer::start().unwrap();
+    let (mut to, mut from) = pair();
+    let before = path::congestion_control(&to).unwrap();
+    let paced = pacer.add(&to, Pace::Auto).unwrap();
+    to.write_all(&[7; 4096]).unwrap();
+    from.read_exact(&mut [0; 4096]).unwrap();
+    until("the state is told", || paced.state().path.acked >= 4096);
+    assert_eq!((paced.state().rate, paced.state().mode), (None, None));
+    assert_eq!(path::congestion_control(&to).unwrap(), before);
+}
+
+#[test]
+fn a_limit_holds_and_what_passes_is_told() {
+    let pacer = Pacer::start().unwrap();
+    let (mut to, mut from) = pair();
+    let paced = pacer.add(&to, Pace::Limit(4_000_000)).unwrap();
+    let begun = Instant::now();
+    let reader = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()).unwrap());
+    to.write_all(&vec![7; 2_000_000]).unwrap();
+    until("what arrives is told", || paced.state().arrives > 0);
+    assert_eq!(paced.state().rate, Some(4_000_000));
+    drop(to);
+    // A connection that is closed while it is paced harms nobody; the pacer holds its socket until it is told to let go.
+    drop(paced);
+    assert_eq!(reader.join().unwrap(), 2_000_000);
+    assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_let_go() {
+    let pacer = Pacer::start().unwrap();
+    let (to, mut from) = pair();
+    let paced = pacer.add(&to, Pace::Off).unwrap();
+    drop(to);
+    assert!(Path::of(&from).is_ok());
+    drop(paced);
+    // The other end hears of the end once the pacer has let go of the socket too.
+    from.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(from.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn many_come_and_go() {
+    let pacer = Pacer::start().unwrap();
+    let pairs: Vec<_> = (0..200).map(|_| pair()).collect();
+    let paced: Vec<_> = pairs.iter().map(|(to, _)| pacer.add(to, Pace::Auto).unwrap()).collect();
+    for (mut to, mut from) in pairs {
+        to.write_all(b"x").unwrap();
+        from.read_exact(&mut [0]).unwrap();
+    }
+    until("all are looked at", || paced.iter().all(|paced| paced.state().path.sent > 0));
+    drop(paced);
+    drop(pacer);
+}

@@ -1,0 +1,142 @@
+//! The window that follows the rate, in this machine's kernel.
+
+use sprat_pace::path::{self, Buffer, Path};
+use sprat_pace::window::btf::Types;
+use sprat_pace::window::{Window, WindowError};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The window, or a line in the list of what could not be tested, and why.
+fn window() -> Option<Window> {
+    match Window::open() {
+        Ok(window) => Some(window),
+        Err(error @ (WindowError::NoTypes(_) | WindowError::UnknownTypes(_))) => skip(&error.to_string()),
+        Err(error) if !rustix::process::geteuid().is_root() => skip(&error.to_string()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn skip<T>(why: &str) -> Option<T> {
+    let test = std::thread::current().name().unwrap_or("window").to_owned();
+    eprintln!("skipped: {test}: {why}");
+    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
+        let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
+        writeln!(list, "{test}: {why}").unwrap();
+    }
+    None
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (to, listener.accept().unwrap().0)
+}
+
+/// Reads until the end; gives how many bytes there were.
+fn sink(mut from: TcpStream) -> std::thread::JoinHandle<usize> {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        let mut all = 0;
+        loop {
+            match from.read(&mut buffer).unwrap() {
+                0 => return all,
+                count => all += count,
+            }
+        }
+    })
+}
+
+#[test]
+fn a_connection_keeps_the_rate_it_is_given() {
+    let Some(window) = window() else { return };
+    let (mut to, from) = pair();
+    path::limit_rate(&to, Some(20_000_000)).unwrap();
+    window.give(&to).unwrap();
+    assert!(path::congestion_control(&to).unwrap().starts_with("sprat_"));
+    let reader = sink(from);
+    let start = Instant::now();
+    let content = vec![7; 1 << 20];
+    for _ in 0..4 {
+        to.write_all(&content).unwrap();
+    }
+    let told = Path::of(&to).unwrap();
+    assert_eq!(told.pacing_rate, 20_000_000);
+    drop(to);
+    assert_eq!(reader.join().unwrap(), 4 << 20);
+    // Faster than this it may not be; how much slower is for the machine to say.
+    assert!(start.elapsed() > Duration::from_millis(180), "{:?}", start.elapsed());
+}
+
+#[test]
+fn another_rate_shows_at_once_and_the_window_outlives_its_owner() {
+    let Some(window) = window() else { return };
+    let (mut to, from) = pair();
+    path::limit_rate(&to, Some(1_000_000)).unwrap();
+    window.give(&to).unwrap();
+    drop(window);
+    let reader = sink(from);
+    to.write_all(&[1; 1 << 17]).unwrap();
+    path::limit_rate(&to, Some(500_000_000)).unwrap();
+    to.write_all(&vec![1; 8 << 20]).unwrap();
+    let told = Path::of(&to).unwrap();
+    assert_eq!(told.pacing_rate, 500_000_000);
+    drop(to);
+    assert_eq!(reader.join().unwrap(), (8 << 20) + (1 << 17));
+}
+
+#[test]
+fn what_the_kernel_knows_adds_up() {
+    let (mut to, from) = pair();
+    let reader = sink(from.try_clone().unwrap());
+    to.write_all(&vec![3; 1 << 20]).unwrap();
+    while Path::of(&to).unwrap().acked < 1 << 20 {
+        std::thread::yield_now();
+    }
+    let (sender, receiver) = (Path::of(&to).unwrap(), Path::of(&from).unwrap());
+    assert!(sender.sent >= 1 << 20 && sender.not_sent == 0 && sender.unacked == 0, "{sender:?}");
+    assert_eq!(receiver.received, 1 << 20);
+    assert!(sender.delivered > 0 && sender.min_rtt > Duration::ZERO && sender.rtt >= sender.min_rtt, "{sender:?}");
+    drop(to);
+    reader.join().unwrap();
+}
+
+#[test]
+fn buffers_grow_as_far_as_they_may() {
+    let (mut to, from) = pair();
+    let got = path::enlarge(&to, Buffer::Send, 64 << 20).unwrap();
+    assert!(got > 0 && got <= 64 << 20, "{got}");
+    path::prepare_sender(&to).unwrap();
+    // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is allowed to wait.
+    to.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let content = vec![1; 1 << 20];
+    let mut written = 0;
+    while let Ok(count) = to.write(&content) {
+        written += count;
+    }
+    let told = Path::of(&to).unwrap();
+    assert!(told.not_sent <= path::MAX_UNSENT + (2 << 20) && written < 128 << 20, "{written}: {told:?}");
+    let most = path::enlarge(&from, Buffer::Receive, usize::MAX).unwrap();
+    assert!(most <= path::MAX_BUFFER, "{most}");
+}
+
+#[test]
+fn types_of_another_form_are_refused() {
+    assert!(Types::parse(&[]).is_none());
+    assert!(Types::parse(&[0x9f, 0xeb, 1, 0, 0xff, 0xff, 0xff, 0xff]).is_none());
+    let Ok(mut bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+        return skip("the kernel does not tell its types").unwrap_or(());
+    };
+    let types = Types::parse(&bytes).unwrap();
+    let sock = types.structure("sock").unwrap();
+    assert!(types.member(sock, "sk_pacing_rate").is_some() && types.member(sock, "no such member").is_none());
+    drop(types);
+    for at in (24..bytes.len()).step_by(bytes.len() / 50) {
+        bytes[at] ^= 0xff;
+        if let Some(types) = Types::parse(&bytes) {
+            let _ = types.structure("tcp_sock").and_then(|sock| types.offset(sock, &["inet_conn", "icsk_inet", "sk"]));
+        }
+    }
+    bytes.truncate(bytes.len() / 2);
+    assert!(Types::parse(&bytes).is_none());
+}

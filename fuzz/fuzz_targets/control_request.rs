@@ -1,0 +1,13 @@
+//! Requests to a box that runs: any bytes are an error or a request, which is written again as a line that means the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_lab::control::Request;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(request) = Request::parse(bytes) {
+        let line = request.line();
+        assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
+        assert_eq!(Request::parse(&line).expect("it was written by us"), request);
+    }
+});

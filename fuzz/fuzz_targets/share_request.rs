@@ -1,0 +1,72 @@
+//! What anybody may send to `sprat share`: from bytes to a decision, without a file or a socket.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_flow::group::GROUP_BYTES;
+use sprat_flow::http::request::{Extent, Request, extent};
+use sprat_flow::http::target::Target;
+use sprat_flow::http::{MAX_HEAD, range, tag};
+use sprat_flow::share::Version;
+use sprat_flow::share::decide::{Body, decide};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::LazyLock;
+
+/// The version of some file; its size is what ranges are about.
+static VERSION: LazyLock<Version> = LazyLock::new(|| {
+    let metadata = std::fs::metadata("/proc/self/exe").expect("a program has its file");
+    Version { size: 3 * GROUP_BYTES + 7, ..Version::of(&metadata) }
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let length = match extent(bytes, 0) {
+        Ok(Extent::Bytes(length)) => length,
+        Ok(Extent::Unfinished) => return assert!(bytes.len() < MAX_HEAD, "heads are bounded"),
+        Err(refused) => return assert!(matches!(refused.status, 400 | 431)),
+    };
+    // However it comes in pieces, its end is where it is.
+    for cut in [1, length / 2, length.saturating_sub(2)] {
+        let first = extent(&bytes[..cut], 0);
+        assert_eq!(first, Ok(Extent::Unfinished), "no end before the end");
+        assert_eq!(extent(&bytes[..length], cut), Ok(Extent::Bytes(length)));
+    }
+    let request = match Request::parse(&bytes[..length]) {
+        Ok(request) => request,
+        Err(refused) => return assert!((400..600).contains(&refused.status)),
+    };
+    assert!(request.field("transfer-encoding").is_none());
+    if let Some(target) = &request.target {
+        for name in target.names() {
+            let name = name.as_bytes();
+            assert!(!name.is_empty() && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/'));
+        }
+        // What we would write as its address leads to the same.
+        let again = Target::parse(&target.encoded()).expect("ours");
+        assert_eq!(again.names(), target.names());
+        let _ = (target.parameter("format"), target.path());
+    }
+    if let Some(field) = request.field("if-none-match") {
+        let _ = tag::Tags::parse(&field);
+    }
+    let size = VERSION.size;
+    if let Some(field) = request.field("range")
+        && let range::Asked::Parts(parts) = range::asked(&field, size)
+    {
+        assert!(parts.iter().all(|part| part.start < part.end && part.end <= size), "{parts:?}");
+    }
+    let decision = decide(&request, &VERSION, "text/plain", None);
+    let status = decision.head.status();
+    match &decision.body {
+        Body::Part(part) | Body::Verified(part) => {
+            assert!(part.end <= size && part.start <= part.end && matches!(status, 200 | 206));
+            assert!(status == 206 || *part == (0..size));
+        }
+        Body::Parts(parts, _) => assert!(status == 206 && parts.len() <= range::MAX_PARTS),
+        Body::Empty | Body::Text(_) => {}
+        Body::Lines => panic!("a file has no lines"),
+    }
+    assert!(decision.body.length() <= 2 * size, "no more than the file, and what frames it");
+    let head = decision.head.finish(request.keep);
+    let mut fields = [httparse::EMPTY_HEADER; 32];
+    let mut parsed = httparse::Response::new(&mut fields);
+    assert!(parsed.parse(&head).expect("our own heads are read").is_complete());
+});
