@@ -21,9 +21,10 @@ pub(crate) const DEFAULT_PORT: u16 = 8040;
   curl 'http://HOST:8040/?format=json'          what there is; format=jsonl&recursive=1 for a tree
   sprat cp sprat://HOST:8040/file .             verified on the way
 
-Only files and directories are given, and nothing is ever written. Links are followed as long as they
-stay inside. Names that begin with a dot are neither listed nor given, unless --hidden. Each answer is
-told in a line. Ctrl-C lets what is being sent go on for five seconds; another one ends it at once.")]
+Only files and directories are given, and nothing is ever written. Links are followed as long as
+they stay inside. Names that begin with a dot are neither listed nor given, unless --hidden. Each
+answer is told in a line. Ctrl-C lets what is being sent go on for five seconds; another one ends
+it at once.")]
 pub(crate) struct ShareArgs {
     /// The directory.
     #[arg(value_name = "DIR")]
