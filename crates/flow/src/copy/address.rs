@@ -37,6 +37,9 @@ impl Address {
             Error::Usage(format!("{}: {why}; want http://HOST/PATH or sprat://HOST/PATH", shown_of(text)))
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong(&"not an address"))?;
+        if rest.starts_with('/') {
+            return Err(wrong(&"no host"));
+        }
         let (plain, ours) = match scheme {
             "http" | "https" => (scheme, false),
             "sprat" => ("http", true),

@@ -8,6 +8,7 @@ use crate::file::{PlaceError, Sink};
 use crate::group;
 use crate::journal::{Identity, Journal, boot};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use sprat_disk::Access;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,7 +35,7 @@ pub(super) fn take_up(
         // A journal tells of a part that is gone: to be gone before there is another.
         Err(_) => place.discard().map_err(Error::from)?,
     }
-    let mut sink = Sink::open(place.part(), Some(length), buffers)?;
+    let mut sink = Sink::open(place.part(), Access::Direct, Some(length), buffers)?;
     if options.sync_bytes > 0 {
         sink.sync_every(options.sync_bytes);
     }

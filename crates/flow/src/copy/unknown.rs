@@ -13,6 +13,7 @@ use super::{Copy, Error, Event, Outcome, Progress};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use ring::digest::{Context, SHA256};
+use sprat_disk::Access;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ pub(super) fn run(
         Sink::discard(copy.target(), None, buffers(1))
     } else {
         copy.place.discard().map_err(Error::from)?;
-        Sink::open(copy.place.part(), None, buffers(1))?
+        Sink::open(copy.place.part(), Access::Direct, None, buffers(1))?
     };
     tell(&Event::Opened {
         source: source.address.to_string(),

@@ -109,13 +109,13 @@ pub struct Sink {
 
 impl Sink {
     /// Opens or creates the file at `path`, keeping what is in it, and sets space aside for all of `length` bytes. Gets along
-    /// with `buffers` groups in memory, at most [`MAX_BUFFERS`].
+    /// with `buffers` groups in memory, at most [`MAX_BUFFERS`]. Direct access is done without where there is none.
     ///
     /// # Errors
     /// [`SinkError`]; a file that was made for nothing is removed.
-    pub fn open(path: &Path, length: Option<u64>, buffers: usize) -> Result<Self, SinkError> {
+    pub fn open(path: &Path, access: Access, length: Option<u64>, buffers: usize) -> Result<Self, SinkError> {
         let fresh = path.symlink_metadata().is_err();
-        let disk = FileDisk::open(path, Access::Direct).map_err(|error| match error {
+        let disk = FileDisk::open(path, access).map_err(|error| match error {
             OpenError::Locked(path) => SinkError::Busy(path),
             OpenError::Io { path, source } => SinkError::at(&path, length.unwrap_or(0), source),
         })?;

@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     NoLength,
     /// Changes the file before it answers.
     Change(Vec<u8>, &'static str),
+    /// The same, and sends a part of the new file to who asked for one of the old.
+    Mix(Vec<u8>, &'static str),
     /// Bytes in place of an answer.
     Raw(Vec<u8>),
 }
@@ -149,7 +151,7 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         state.requests.push(request.clone());
         let faulty = !head_only || state.faults_of_heads;
         let fault = if faulty { state.faults.pop_front().unwrap_or(Fault::None) } else { Fault::None };
-        if let Fault::Change(content, tag) = &fault {
+        if let Fault::Change(content, tag) | Fault::Mix(content, tag) = &fault {
             (state.content, state.tag) = (content.clone(), (*tag).to_owned());
         }
         (fault, state.content.clone(), state.tag.clone(), state.verified, state.fields.clone())
@@ -164,11 +166,9 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     }
     let verified = verified && request.fields.get("accept").is_some_and(|accept| accept.contains(VERIFIED));
     let length = content.len() as u64;
-    let asked = request
-        .fields
-        .get("range")
-        .filter(|_| !matches!(fault, Fault::Whole))
-        .filter(|_| request.fields.get("if-range").is_none_or(|validator| *validator == tag));
+    let asked = request.fields.get("range").filter(|_| !matches!(fault, Fault::Whole)).filter(|_| {
+        matches!(fault, Fault::Mix(..)) || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
+    });
     let part = asked.map(|text| parse_range(text));
     let (first, end) = part.clone().map_or((0, length), |part| (part.start, part.end));
     let mut body = body_of(&content, first..end, verified);

@@ -128,7 +128,7 @@ impl Show {
     }
 
     fn begin(&mut self, length: Option<u64>, here: u64) {
-        self.moments.clear();
+        self.moments = VecDeque::from([(Instant::now(), 0)]);
         let template = match length {
             Some(_) => "{bar:32} {bytes}/{total_bytes}  {msg}  {prefix}",
             None => "{spinner} {bytes}  {msg}  {prefix}",
@@ -199,7 +199,7 @@ impl Show {
     fn value(&mut self, event: &Event) -> Value {
         match event {
             Event::Opened { source, target, length, verified, resumed, streams, written } => {
-                self.moments.clear();
+                self.moments = VecDeque::from([(Instant::now(), 0)]);
                 json!({
                     "event": "opened", "source": source, "target": target.display().to_string(), "bytes": length,
                     "verified": verified, "resumed": resumed, "streams": streams, "written": written,
