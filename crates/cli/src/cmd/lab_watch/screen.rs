@@ -70,7 +70,7 @@ fn draw_lines(view: &View, frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
-    let LineReport { to, counters, lateness } = line;
+    let LineReport { to, counters, lateness, lost_by_device } = line;
     let drops = counters.drops;
     let sampled = view.sample().and_then(|sample| {
         let seconds = sample.seconds();
@@ -95,7 +95,7 @@ fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
         drops.loss.to_string(),
         drops.buffer.to_string(),
         drops.memory.to_string(),
-        drops.refused.to_string(),
+        (drops.refused + lost_by_device).to_string(),
         time(mean),
         time(float(lateness.max_ns)),
     ]
