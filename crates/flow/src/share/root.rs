@@ -78,7 +78,7 @@ impl Root {
     /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
     ///
     /// # Errors
-    /// [`Lost`].
+    /// `Lost`.
     pub fn find(&self, names: &[OsString]) -> Result<Found, Lost> {
         if names.iter().any(|name| !self.shows(name)) || names.first().is_some_and(|name| name == RESERVED) {
             return Err(Lost::Missing);
