@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab sim kills fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -43,6 +43,10 @@ bench-bypass: build ## past the kernel: every path from shared memory to TCP, an
 bench-lab: build ## the network box: delay, rate, loss, long fat streams, fairness, switch (root; FULL=1 for 10 Gb/s)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench lab $(if $(FULL),--full) --out $(TARGET)/bench/lab.json --html $(TARGET)/bench/lab.html
+
+bench-flow: build ## the mover through long fat pipes, beside curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for 1 GB files and 2 Gb/s)
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench flow $(if $(FULL),--full) --out $(TARGET)/bench/flow.json --html $(TARGET)/bench/flow.html
 
 sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 	$(SPRAT) sim --seeds $(SEEDS)
