@@ -7,6 +7,7 @@ mod small;
 use super::client::Client;
 use super::error::Trouble;
 use super::http::Trust;
+use super::job::same_time;
 use super::lane::backoff;
 use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
@@ -246,8 +247,8 @@ impl Tree {
                 Ok(_) if self.options.force => {}
                 Ok(meta) => {
                     let same = meta.is_file() && meta.len() == entry.bytes;
-                    if same && entry.attributes.modified.is_some() && entry.attributes.modified == meta.modified().ok()
-                    {
+                    let (theirs, ours) = (entry.attributes.modified, meta.modified().ok());
+                    if same && theirs.zip(ours).is_some_and(|(theirs, ours)| same_time(theirs, ours, true)) {
                         outcome.unchanged += 1;
                     } else {
                         outcome.failed += 1;
