@@ -12,7 +12,7 @@ use super::lane::backoff;
 use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
-use small::{BATCH_BYTES, BATCH_FILES, SMALL, Task, Worker};
+use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -350,12 +350,14 @@ impl Shared {
         let mut batch = Vec::new();
         {
             let mut tasks = lock(&self.tasks);
-            let mut bytes = 0;
+            let (mut bytes, mut requests) = (0, 0);
             while let Some(task) = tasks.front()
                 && batch.len() < BATCH_FILES
-                && (batch.is_empty() || bytes + task.entry.bytes <= BATCH_BYTES)
+                && (batch.is_empty()
+                    || (bytes + task.entry.bytes <= BATCH_BYTES && requests + task.request_bytes() <= BATCH_REQUESTS))
             {
                 bytes += task.entry.bytes;
+                requests += task.request_bytes();
                 batch.extend(tasks.pop_front());
             }
         }
