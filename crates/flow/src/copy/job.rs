@@ -213,11 +213,7 @@ pub(super) fn unchanged(
 ) -> Result<Outcome, Error> {
     let target = place.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
-    let same_time = match (modified, meta.modified()) {
-        (Some(theirs), Ok(ours)) if exact => theirs == ours,
-        (Some(theirs), Ok(ours)) => seconds(theirs) == seconds(ours),
-        _ => false,
-    };
+    let same_time = modified.is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
     if !meta.is_file() || length != Some(meta.len()) || !same_time {
         return Err(PlaceError::Exists(target).into());
     }
@@ -225,6 +221,9 @@ pub(super) fn unchanged(
     Ok(Outcome { target, length, blake3: None, verified: false, unchanged: true, progress, time: Duration::ZERO })
 }
 
-fn seconds(time: SystemTime) -> Option<u64> {
-    time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+/// Whether two times are the same as far as both ends tell and keep them: some do only to the second.
+pub(super) fn same_time(theirs: SystemTime, ours: SystemTime, exact: bool) -> bool {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+    let (Some(theirs), Some(ours)) = (since(theirs), since(ours)) else { return theirs == ours };
+    theirs == ours || (theirs.as_secs() == ours.as_secs() && (!exact || ours.subsec_nanos() == 0))
 }

@@ -7,11 +7,12 @@ mod small;
 use super::client::Client;
 use super::error::Trouble;
 use super::http::Trust;
+use super::job::same_time;
 use super::lane::backoff;
 use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
-use small::{BATCH_BYTES, BATCH_FILES, SMALL, Task, Worker};
+use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -246,8 +247,8 @@ impl Tree {
                 Ok(_) if self.options.force => {}
                 Ok(meta) => {
                     let same = meta.is_file() && meta.len() == entry.bytes;
-                    if same && entry.attributes.modified.is_some() && entry.attributes.modified == meta.modified().ok()
-                    {
+                    let (theirs, ours) = (entry.attributes.modified, meta.modified().ok());
+                    if same && theirs.zip(ours).is_some_and(|(theirs, ours)| same_time(theirs, ours, true)) {
                         outcome.unchanged += 1;
                     } else {
                         outcome.failed += 1;
@@ -349,12 +350,14 @@ impl Shared {
         let mut batch = Vec::new();
         {
             let mut tasks = lock(&self.tasks);
-            let mut bytes = 0;
+            let (mut bytes, mut requests) = (0, 0);
             while let Some(task) = tasks.front()
                 && batch.len() < BATCH_FILES
-                && (batch.is_empty() || bytes + task.entry.bytes <= BATCH_BYTES)
+                && (batch.is_empty()
+                    || (bytes + task.entry.bytes <= BATCH_BYTES && requests + task.request_bytes() <= BATCH_REQUESTS))
             {
                 bytes += task.entry.bytes;
+                requests += task.request_bytes();
                 batch.extend(tasks.pop_front());
             }
         }

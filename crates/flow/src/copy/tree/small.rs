@@ -17,7 +17,13 @@ use std::ops::ControlFlow;
 pub(super) const SMALL: u64 = 4 << 20;
 
 /// Most files that are asked for at a time.
-pub(super) const BATCH_FILES: usize = 32;
+pub(super) const BATCH_FILES: usize = 128;
+
+/// Most bytes of their requests: all find room in the buffers of a connection, so that neither end waits for the other to read.
+pub(super) const BATCH_REQUESTS: usize = 64 << 10;
+
+/// Bytes of a request besides its path, or more.
+const REQUEST: usize = 400;
 
 /// Most bytes of those.
 pub(super) const BATCH_BYTES: u64 = 8 << 20;
@@ -28,6 +34,13 @@ pub(super) struct Task {
     pub(super) entry: Entry,
     pub(super) address: Address,
     pub(super) place: Place,
+}
+
+impl Task {
+    /// Bytes of its request, or more.
+    pub(super) fn request_bytes(&self) -> usize {
+        REQUEST + self.address.path().len()
+    }
 }
 
 /// One worker's connection and memory.
