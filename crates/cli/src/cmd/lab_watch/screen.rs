@@ -184,7 +184,8 @@ mod tests {
                 "drops": { "loss": 3, "buffer": count(13.0) as u64, "memory": 2, "refused": 1 },
                 "duplicated": 0, "corrupted": 0, "reordered": 0, "on_line": 5, "queue": 1_000_000,
                 "queue_max": 2_000_000, "flows": flows, "other_flows": none, "flows_forgotten": 0,
-                "lateness": { "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_segments": 0 },
+                "lateness": { "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_packets": 0, "late_segments": 0 },
+                "lost_by_device": 0,
             })
         };
         let flows = vec![
