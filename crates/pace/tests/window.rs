@@ -12,7 +12,9 @@ fn window() -> Option<Window> {
     match Window::open() {
         Ok(window) => Some(window),
         Err(error @ (WindowError::NoTypes(_) | WindowError::UnknownTypes(_))) => skip(&error.to_string()),
-        Err(error) if !rustix::process::geteuid().is_root() => skip(&error.to_string()),
+        Err(WindowError::Refused(error, _)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            skip(&format!("a congestion control of ours: {error}; needs CAP_BPF and CAP_NET_ADMIN"))
+        }
         Err(error) => panic!("{error}"),
     }
 }
