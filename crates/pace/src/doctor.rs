@@ -1,6 +1,5 @@
 //! What of a system's settings holds a long fat path back, by how much, and what to set instead.
 
-use crate::window::Window;
 use std::path::Path;
 use std::time::Duration;
 
@@ -180,14 +179,6 @@ fn congestion(settings: &Settings<'_>) -> Option<Finding> {
         why: format!("after a loss, {is} takes long to be back on a long path"),
         only_others: true,
     })
-}
-
-/// Whether our own window can be had here, or why not: then the kernel's algorithm is below our rate.
-///
-/// # Errors
-/// Why not.
-pub fn window() -> Result<(), crate::window::WindowError> {
-    Window::open().map(drop)
 }
 
 struct Settings<'a> {

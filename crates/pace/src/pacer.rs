@@ -6,7 +6,8 @@ use crate::window::{Window, WindowError};
 use std::io;
 use std::net::TcpStream;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -17,9 +18,6 @@ pub const MAX_PACED: usize = 4_096;
 /// A connection is looked at this often at most, and at least.
 const SHORTEST_TICK: Duration = Duration::from_millis(2);
 const LONGEST_TICK: Duration = Duration::from_millis(25);
-
-/// How often the thread looks whether there is a connection, when there is none.
-const IDLE_TICK: Duration = Duration::from_millis(100);
 
 /// Paths shorter than this are the kernel's to decide: what a machine's own delays hide cannot be measured from outside.
 pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
@@ -90,8 +88,11 @@ pub struct State {
 pub struct Pacer {
     to: Option<mpsc::SyncSender<Connection>>,
     thread: Option<JoinHandle<()>>,
-    window: Result<Arc<Window>, Arc<WindowError>>,
+    window: Arc<LazyWindow>,
 }
+
+/// The window, made when the first connection needs it, or why there is none: it reads all of the kernel's types.
+type LazyWindow = OnceLock<Result<Window, WindowError>>;
 
 /// A connection that is paced, until this is dropped.
 #[derive(Debug)]
@@ -115,14 +116,13 @@ impl Pacer {
     pub fn start() -> io::Result<Self> {
         let (to, from) = mpsc::sync_channel(64);
         let thread = std::thread::Builder::new().name("sprat-pacer".to_owned()).spawn(move || run(&from))?;
-        let window = Window::open().map(Arc::new).map_err(Arc::new);
-        Ok(Self { to: Some(to), thread: Some(thread), window })
+        Ok(Self { to: Some(to), thread: Some(thread), window: Arc::default() })
     }
 
     /// Why connections have the kernel's own window below the rate; none when they have ours.
     #[must_use]
     pub fn limited_by(&self) -> Option<&WindowError> {
-        self.window.as_ref().err().map(|error| &**error)
+        self.window.get_or_init(Window::open).as_ref().err()
     }
 
     /// Paces a connection, from now on until the result is dropped.
@@ -139,7 +139,7 @@ impl Pacer {
             socket: socket.try_clone()?,
             weir: None,
             pace,
-            window: self.window.as_ref().ok().map(Arc::clone),
+            window: Arc::clone(&self.window),
             began: Instant::now(),
             due: Instant::now(),
             delivered: (0, 0),
@@ -166,7 +166,7 @@ struct Connection {
     socket: TcpStream,
     weir: Option<Weir>,
     pace: Pace,
-    window: Option<Arc<Window>>,
+    window: Arc<LazyWindow>,
     began: Instant,
     due: Instant,
     /// Bytes delivered, and the kernel's count of segments at that time, which begins again at 2^32.
@@ -183,13 +183,14 @@ fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
 fn run(from: &mpsc::Receiver<Connection>) {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
-        let now = Instant::now();
-        let next = connections.iter().map(|each| each.due).min();
-        let wait = next.map_or(IDLE_TICK, |next| next.saturating_duration_since(now));
-        match from.recv_timeout(wait) {
+        let came = match connections.iter().map(|each| each.due).min() {
+            Some(next) => from.recv_timeout(next.saturating_duration_since(Instant::now())),
+            None => from.recv().map_err(RecvTimeoutError::from),
+        };
+        match came {
             Ok(new) if connections.len() < MAX_PACED => connections.push(new),
-            Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
         // Who has dropped a connection's other half wants it no longer paced.
@@ -207,10 +208,10 @@ impl Connection {
         let mut rate = None;
         if self.pace == Pace::Auto && (self.weir.is_some() || path.min_rtt >= SHORTEST_PACED) {
             let sample = self.sample(&path, now);
-            let weir = self.weir.get_or_insert_default();
-            rate = Some(weir.update(sample));
+            let begins = self.weir.is_none();
+            rate = Some(self.weir.get_or_insert_default().update(sample));
             path::limit_rate(&self.socket, rate)?;
-            if let Some(window) = self.window.take() {
+            if begins && let Ok(window) = self.window.get_or_init(Window::open) {
                 // Where the kernel refuses it after all, its own is limited by the rate.
                 let _ = window.give(&self.socket);
             }

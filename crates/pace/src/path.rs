@@ -1,7 +1,9 @@
 //! What the kernel knows of a connection's path, and what it may be asked to do there.
 
 use crate::sys;
-use nix::libc;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
+use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -124,7 +126,7 @@ impl Path {
     /// The socket is not of TCP.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut raw = Raw::new_zeroed();
-        sys::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, raw.as_mut_bytes())?;
+        sys::tcp_info(socket, raw.as_mut_bytes())?;
         let micros = |value: u32| Duration::from_micros(value.into());
         Ok(Self {
             mss: raw.send_mss,
@@ -159,7 +161,7 @@ impl Path {
 /// # Errors
 /// The kernel refuses.
 pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
-    sys::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.unwrap_or(u64::MAX).to_ne_bytes())
+    sys::limit_pacing_rate(socket, rate.unwrap_or(u64::MAX))
 }
 
 /// The direction of a socket's buffer.
@@ -179,12 +181,11 @@ pub enum Buffer {
 /// The socket takes no such option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {
     let bytes = bytes.min(MAX_BUFFER);
-    let value = i32::try_from(bytes).expect("within limits").to_ne_bytes();
-    let (force, plain, core, tcp) = match buffer {
-        Buffer::Receive => (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "core/rmem_max", "ipv4/tcp_rmem"),
-        Buffer::Send => (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "core/wmem_max", "ipv4/tcp_wmem"),
+    let (forced, core, tcp) = match buffer {
+        Buffer::Receive => (setsockopt(&socket, RcvBufForce, &bytes), "core/rmem_max", "ipv4/tcp_rmem"),
+        Buffer::Send => (setsockopt(&socket, SndBufForce, &bytes), "core/wmem_max", "ipv4/tcp_wmem"),
     };
-    if sys::set(&socket, libc::SOL_SOCKET, force, &value).is_ok() {
+    if forced.is_ok() {
         return Ok(bytes);
     }
     let (core, tuned) = (last_number(core).unwrap_or(0), last_number(tcp).unwrap_or(0));
@@ -193,7 +194,11 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
     if 2 * asked <= tuned {
         return Ok(tuned / 2);
     }
-    sys::set(&socket, libc::SOL_SOCKET, plain, &value)?;
+    let socket = SockRef::from(&socket);
+    match buffer {
+        Buffer::Receive => socket.set_recv_buffer_size(bytes)?,
+        Buffer::Send => socket.set_send_buffer_size(bytes)?,
+    }
     Ok(asked)
 }
 
@@ -207,14 +212,14 @@ fn last_number(name: &str) -> Option<usize> {
 /// that does no good, and takes of the memory that the whole machine has for TCP, which shrinks everybody's windows when it runs low.
 pub const MAX_UNSENT: u32 = 16 << 20;
 
-/// Makes a socket ready to send much over a long way: a buffer for what is under way, as large as may be, and no more than
-/// [`MAX_UNSENT`] waiting in it. Gives the bytes it may grow to.
+/// Makes a socket ready to send much over a long way: a buffer that may grow to `buffer` bytes for what is under way, as far as
+/// [`enlarge`] can have it, and no more than `unsent` bytes waiting in it. Gives the bytes it may grow to.
 ///
 /// # Errors
 /// The socket is not of TCP.
-pub fn prepare_sender(socket: impl AsFd) -> io::Result<usize> {
-    sys::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &MAX_UNSENT.to_ne_bytes())?;
-    enlarge(socket, Buffer::Send, MAX_BUFFER)
+pub fn prepare_sender(socket: impl AsFd, buffer: usize, unsent: u32) -> io::Result<usize> {
+    SockRef::from(&socket).set_tcp_notsent_lowat(unsent)?;
+    enlarge(socket, Buffer::Send, buffer)
 }
 
 /// Has the kernel control this connection by the congestion control of that name.
@@ -222,7 +227,7 @@ pub fn prepare_sender(socket: impl AsFd) -> io::Result<usize> {
 /// # Errors
 /// There is none, or it is not for everybody.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
-    sys::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+    SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
 }
 
 /// The name of the congestion control that the kernel uses on this connection.
@@ -230,8 +235,7 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
 /// # Errors
 /// The socket is not of TCP.
 pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
-    let mut name = [0; 16];
-    let length = sys::get(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
-    let name = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = SockRef::from(&socket).tcp_congestion()?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
 }

@@ -1,27 +1,27 @@
 //! Socket options and programs for the kernel, which have no safe interface.
 #![allow(unsafe_code)] // these calls take addresses; see each block
 
+use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// Fills `into` with the option's value; gives how many bytes there were.
-pub(crate) fn get(socket: impl AsFd, level: i32, name: i32, into: &mut [u8]) -> io::Result<usize> {
-    let mut length = nix::libc::socklen_t::try_from(into.len()).expect("an option is short");
+/// Fills `into` with what the kernel knows of a connection (`TCP_INFO`), as far as it goes.
+pub(crate) fn tcp_info(socket: impl AsFd, into: &mut [u8]) -> io::Result<()> {
+    let mut length = libc::socklen_t::try_from(into.len()).expect("an option is short");
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the address and the length are those of `into`, of which every byte may be written.
-    let result = unsafe { nix::libc::getsockopt(socket, level, name, into.as_mut_ptr().cast(), &raw mut length) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(into.len().min(length as usize))
+    let into = into.as_mut_ptr().cast();
+    // SAFETY: the address and the length are those of the slice, of which every byte may be written.
+    let result = unsafe { libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length) };
+    if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets the option to `value`.
-pub(crate) fn set(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    let length = nix::libc::socklen_t::try_from(value.len()).expect("an option is short");
-    let socket = socket.as_fd().as_raw_fd();
+/// The most that the kernel may send on a connection, bytes a second (`SO_MAX_PACING_RATE`).
+pub(crate) fn limit_pacing_rate(socket: impl AsFd, rate: u64) -> io::Result<()> {
+    let value = rate.to_ne_bytes();
+    let length = libc::socklen_t::try_from(value.len()).expect("an option is short");
+    let (socket, level, name) = (socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
     // SAFETY: the address and the length are those of `value`, which is only read.
-    let result = unsafe { nix::libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) };
+    let result = unsafe { libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) };
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -60,7 +60,7 @@ impl Request {
     /// Addresses in the request are of memory that lives during the call, as long as the request says, and writable where the kernel writes.
     unsafe fn call(&self, command: i64) -> io::Result<i64> {
         // SAFETY: the request lives during the call and is as long as is said; what it refers to is the caller's promise.
-        let result = unsafe { nix::libc::syscall(nix::libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     }
 

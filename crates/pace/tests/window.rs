@@ -108,7 +108,7 @@ fn buffers_grow_as_far_as_they_may() {
     let (mut to, from) = pair();
     let got = path::enlarge(&to, Buffer::Send, 64 << 20).unwrap();
     assert!(got > 0 && got <= 64 << 20, "{got}");
-    path::prepare_sender(&to).unwrap();
+    path::prepare_sender(&to, path::MAX_BUFFER, path::MAX_UNSENT).unwrap();
     // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is allowed to wait.
     to.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let content = vec![1; 1 << 20];

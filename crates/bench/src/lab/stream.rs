@@ -245,7 +245,7 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     let pacer = match congestion {
         Congestion::Weir => {
-            path::prepare_sender(&socket).context("a send buffer")?;
+            path::prepare_sender(&socket, path::MAX_BUFFER, path::MAX_UNSENT).context("a send buffer")?;
             let pacer = Pacer::start()?;
             if let Some(why) = pacer.limited_by() {
                 bail!("{why}");

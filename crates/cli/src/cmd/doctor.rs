@@ -5,13 +5,14 @@ use crate::args::doctor::DoctorNetArgs;
 use anyhow::Result;
 use serde_json::{Value, json};
 use sprat_pace::doctor::{self, End, Finding, Goal, SETTINGS};
+use sprat_pace::window::Window;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
     let goal = Goal { rate: args.rate, rtt: args.rtt };
     let findings = doctor::examine(Path::new(SETTINGS), &goal);
-    let window = doctor::window().map_err(|error| error.to_string());
+    let window = Window::open().map(drop).map_err(|error| error.to_string());
     if args.json {
         let told: Vec<Value> = findings.iter().map(json_of).collect();
         let window = window.as_ref().err();

@@ -1,7 +1,7 @@
 //! A connection's bytes, plain or through TLS, with deadlines: nobody is waited for without end.
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use sprat_pace::path::{Buffer, Path, enlarge};
+use sprat_pace::path::{Path, prepare_sender};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -35,8 +35,7 @@ impl Socket {
         tcp.set_nonblocking(false)?;
         tcp.set_nodelay(true)?;
         tcp.set_write_timeout(Some(LOOK.min(patience)))?;
-        enlarge(&*tcp, Buffer::Send, SEND_BUFFER)?;
-        socket2::SockRef::from(&*tcp).set_tcp_notsent_lowat(UNSENT)?;
+        prepare_sender(&*tcp, SEND_BUFFER, UNSENT)?;
         Ok(Self { tcp, deadline: None, patience, taken: (0, Instant::now()) })
     }
 

@@ -34,6 +34,11 @@ impl History {
         self.samples.push_back(sample);
     }
 
+    /// The last sample, if there is one.
+    pub(super) fn last(&self) -> Option<Sample> {
+        self.samples.back().copied()
+    }
+
     /// What happened in the last `length` before `ago` before the last sample; none when that is not all known.
     pub(super) fn span(&self, ago: Duration, length: Duration) -> Option<Span> {
         let end = self.samples.back()?.now.checked_sub(ago)?;

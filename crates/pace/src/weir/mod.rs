@@ -184,7 +184,6 @@ pub struct Weir {
     held_back: Duration,
     /// Until when no more is tried than what is known.
     rest_until: Duration,
-    last: Option<Sample>,
     history: History,
 }
 
@@ -207,7 +206,6 @@ impl Weir {
             left_shared: Duration::ZERO,
             held_back: Duration::ZERO,
             rest_until: Duration::ZERO,
-            last: None,
             history: History::default(),
         }
     }
@@ -236,14 +234,14 @@ impl Weir {
         reason = "a rate is positive and far below 2^64"
     )]
     pub fn update(&mut self, sample: Sample) -> u64 {
-        let Some(last) = self.last.replace(sample) else {
-            self.history.push(sample);
+        let last = self.history.last();
+        self.history.push(sample);
+        let Some(last) = last else {
             self.rate = FIRST_ROUND_BYTES / round_trip(&sample).as_secs_f64();
             self.mode = Mode::Start(Round { base: self.rate, since: sample.now, knocked: None, failed: None });
             self.rate *= KNOCK;
             return self.rate as u64;
         };
-        self.history.push(sample);
         let seen = self.look(&sample, &last);
         self.mode = match self.mode {
             Mode::Start(round) => self.start(&seen, round),
@@ -257,11 +255,11 @@ impl Weir {
     }
 
     /// What the last samples say.
-    fn look(&mut self, sample: &Sample, last: &Sample) -> Seen {
+    fn look(&self, sample: &Sample, last: &Sample) -> Seen {
         let rtt = round_trip(sample);
         let now = sample.now;
         let rounds = now.saturating_sub(last.now).as_secs_f64() / rtt.as_secs_f64();
-        let length = rtt.max(LEAST_ROUND);
+        let length = counted(rtt);
         let round = self.history.span(Duration::ZERO, length);
         let queue = self.history.least_rtt(length / 2).saturating_sub(rtt);
         let mss = f64::from(sample.mss.max(536));
@@ -354,8 +352,7 @@ impl Weir {
     }
 
     fn cruise(&mut self, seen: &Seen, growth: f64, doubt: Option<Doubt>) -> Mode {
-        // What was done shows a round trip later; until then the path speaks of what was before.
-        let shown = seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt.max(LEAST_ROUND) / 4;
+        let shown = self.shown(seen);
         match (seen.push, doubt) {
             (None, None) => {
                 self.remember(seen);
@@ -409,6 +406,11 @@ impl Weir {
         }
     }
 
+    /// Whether it can be seen what the last decrease did: a round trip later. Until then the path speaks of what was before.
+    fn shown(&self, seen: &Seen) -> bool {
+        seen.now >= self.held_back + seen.rtt + seen.queue + counted(seen.rtt) / 4
+    }
+
     /// Raises the rate, and gives what growth becomes: ever faster up to what is known, and then from the beginning. Beyond that it gains speed
     /// slowly: the path may have become another.
     fn climb(&mut self, seen: &Seen, growth: f64) -> f64 {
@@ -445,9 +447,7 @@ impl Weir {
 
     fn shared(&mut self, seen: &Seen, quiet_since: Duration) -> Mode {
         let fair = FAIR_SHARE * self.capacity;
-        if seen.push == Some(Push::Loss)
-            && seen.now >= self.held_back + seen.rtt + seen.queue + seen.rtt.max(LEAST_ROUND) / 4
-        {
+        if seen.push == Some(Push::Loss) && self.shown(seen) {
             self.rate = (self.rate * SHARED_DECREASE).max(LEAST_SHARE * self.capacity);
             self.held_back = seen.now;
         } else if !self.sure {
@@ -476,7 +476,7 @@ impl Weir {
     /// The most the path has carried, slowly forgotten. A machine that was busy with something else hands over in one round what is of two.
     fn remember(&mut self, seen: &Seen) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
-        let length = seen.rtt.max(LEAST_ROUND);
+        let length = counted(seen.rtt);
         let Some(before) = self.history.span(length, length) else { return };
         let carried = seen.arrives.min(before.delivered / before.seconds);
         self.capacity = self.capacity.max(carried);
@@ -509,6 +509,11 @@ struct Seen {
 fn round_trip(sample: &Sample) -> Duration {
     let known = if sample.min_rtt.is_zero() { sample.rtt } else { sample.min_rtt };
     known.max(Duration::from_micros(100))
+}
+
+/// The time over which is counted what is sent, arrives and is lost.
+fn counted(rtt: Duration) -> Duration {
+    rtt.max(LEAST_ROUND)
 }
 
 /// A queue that may be there without anything being wrong: more where the times vary by themselves, as on a busy machine.
