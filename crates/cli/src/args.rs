@@ -3,6 +3,7 @@
 
 mod cp;
 pub(crate) mod doctor;
+mod judged;
 mod lab;
 mod lab_ctl;
 mod lab_up;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use cp::CpArgs;
+pub(crate) use judged::{BreakdownArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs};
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
@@ -518,7 +520,7 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     /// What the network box promises: delay, rate, loss, streams, fairness (needs root).
     Lab(LabBenchArgs),
     /// The mover through long fat pipes, beside curl, aria2, axel and rclone, BBR and CUBIC (needs root).
-    Flow(LabBenchArgs),
+    Flow(FlowBenchArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.
@@ -609,74 +611,6 @@ pub(crate) struct PingArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct StoreBenchArgs {
-    #[command(flatten)]
-    pub(crate) promises: PromisesArgs,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
-    #[arg(long)]
-    pub(crate) full: bool,
-}
-
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
-  sprat bench lab
-  sprat bench lab --only delay --seconds 10
-  sprat bench lab --full
-
-Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
-pub(crate) struct LabBenchArgs {
-    /// Where to write the rows [default: target/bench/lab.json].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Also write a report with pictures [default: beside the rows].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Only chapters whose name contains this; a name that is none lists them.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) only: Option<String>,
-    /// Seconds that each measurement counts for, after the growth of windows; some take longer at least.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
-    /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
-    #[arg(long)]
-    pub(crate) full: bool,
-}
-
-#[derive(Args, Clone, Debug)]
-pub(crate) struct PromisesArgs {
-    /// Where to write the rows [default: target/bench/ and the benchmark's name].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Also write a report with pictures [default: beside the rows].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Only chapters whose name contains this; a name that is none lists them.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) only: Option<String>,
-    /// Rounds of each comparison; the median counts.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
-    pub(crate) rounds: usize,
-    /// Seconds for each system's turn in a round.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
-}
-
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
-  sprat bench breakdown
-  sprat bench breakdown --only memif --count instructions,page-faults
-
-Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
-pub(crate) struct BreakdownArgs {
-    #[command(flatten)]
-    pub(crate) promises: PromisesArgs,
-    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
-    /// instructions,cycles,cache-misses].
-    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    pub(crate) count: Vec<Event>,
 }
 
 /// A path of `bench distribution`.

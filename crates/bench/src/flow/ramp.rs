@@ -24,9 +24,6 @@ const ROUND_TRIP: Duration = Duration::from_millis(200);
 const RATE: f64 = 10.0;
 const BUFFER: u64 = 128_000_000;
 
-/// Turns, of which the median counts.
-const ROUNDS: usize = 3;
-
 /// How Linux comes.
 const PLAIN: [(&str, &str); 2] = [("ipv4/tcp_rmem", "4096 131072 6291456"), ("ipv4/tcp_wmem", "4096 16384 4194304")];
 
@@ -37,7 +34,7 @@ const CHEAPER: f64 = 0.5;
 
 /// A system, a server and a client.
 #[derive(Clone, Copy, Debug)]
-struct Line3 {
+struct Turn {
     plain: bool,
     server: Server,
     client: Client,
@@ -49,7 +46,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let (_folder, at) = folder(settings)?;
     make(&at.join("file"), bytes)?;
     let there = Line { rate: gigabits(RATE), buffer: BUFFER, ..delayed(ROUND_TRIP / 2) };
-    let each = |plain, server, client| Line3 { plain, server, client };
+    let each = |plain, server, client| Turn { plain, server, client };
     let turns = [
         each(false, Server::Sprat, Client::Sprat),
         each(false, Server::Nginx, Client::Curl),
@@ -61,7 +58,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         each(true, Server::Nginx, Client::Curl),
     ];
     let mut results: Vec<Vec<Fetched>> = turns.iter().map(|_| Vec::new()).collect();
-    for round in 0..ROUNDS {
+    for round in 0..settings.lab.rounds {
         for (turn, results) in turns.iter().zip(&mut results) {
             let net = Net::pair(there.clone(), delayed(ROUND_TRIP / 2))?;
             if turn.plain {
@@ -91,7 +88,7 @@ fn plain(host: &Host) -> Result<()> {
     })
 }
 
-fn tell(bytes: u64, turns: &[Line3], results: &[Vec<Fetched>], findings: &mut Findings) {
+fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Findings) {
     let gigabytes = bytes as f64 / 1e9;
     let of = |at: usize, what: fn(&Fetched) -> f64| median(results[at].iter().map(what).collect());
     let rate = |at: usize| of(at, |run| run.seconds).map(|seconds| gigabytes * 8.0 / seconds);

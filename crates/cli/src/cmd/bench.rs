@@ -2,8 +2,8 @@
 
 use super::print_line;
 use crate::args::{
-    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, LabBenchArgs, PingArgs,
-    PromisesArgs, StoreBenchArgs,
+    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, FlowBenchArgs, LabBenchArgs,
+    PingArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
 };
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
@@ -176,15 +176,16 @@ pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
-    let LabBenchArgs { out, html, only, seconds, full } = args.clone();
+    let LabBenchArgs { results, seconds, full } = args.clone();
     let special = Special { full, ..Special::default() };
-    judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { out, html, only, seconds, rounds: 1 }, special)
+    judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { results, seconds, rounds: 1 }, special)
 }
 
-pub(crate) fn flow(args: &LabBenchArgs) -> Result<ExitCode> {
-    let LabBenchArgs { out, html, only, seconds, full } = args.clone();
+/// Its streams run for times of their own: nobody sets the seconds.
+pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
+    let FlowBenchArgs { results, rounds, full } = args.clone();
     let special = Special { full, ..Special::default() };
-    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { out, html, only, seconds, rounds: 1 }, special)
+    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: 1.0 }, special)
 }
 
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
@@ -206,7 +207,8 @@ pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
 
 /// Everything a list of chapters promises.
 fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special) -> Result<ExitCode> {
-    if let Some(only) = &args.only
+    let ResultArgs { out, html, only } = args.results.clone();
+    if let Some(only) = &only
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
         let names: Vec<&str> = chapters.iter().map(|(name, _)| *name).collect();
@@ -215,7 +217,7 @@ fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special
     let machine = Machine::describe();
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
-    let (out, html) = (args.out.clone().unwrap_or(beside("json")), args.html.clone().unwrap_or(beside("html")));
+    let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
     // The data goes where the results go: a temporary folder may be in memory, and then nothing is ever synced.
     let data = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
@@ -230,7 +232,7 @@ fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special
         },
         objects: special.objects,
         full: special.full,
-        only: args.only.clone(),
+        only,
         count: special.count,
         cables: special.cables,
     };

@@ -9,7 +9,7 @@ use super::lane::{Lane, backoff};
 use super::plan::Plan;
 use super::resume::take_up;
 use super::shared::{Shared, bytes_of};
-use super::{Address, Copy, Error, Event, Origin, Outcome, local, unknown};
+use super::{Address, Copy, Error, Event, Origin, Outcome, TELL, local, unknown};
 use crate::file::{Attributes, Place, PlaceError};
 use crate::group;
 use std::sync::atomic::Ordering;
@@ -18,9 +18,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a file that changes meanwhile is begun anew.
 const MAX_RESTARTS: u32 = 3;
-
-/// Between two tellings of where it is.
-const TELL: Duration = Duration::from_millis(100);
 
 /// Most events that wait to be told.
 const MAX_EVENTS: usize = 64;

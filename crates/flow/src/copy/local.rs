@@ -5,7 +5,7 @@ use super::finish::Ready;
 use super::job::unchanged;
 use super::resume::take_up;
 use super::shared::{State, bytes_of};
-use super::{Copy, Error, Event, Outcome, Progress};
+use super::{Copy, Error, Event, Outcome, Progress, TELL};
 use crate::file::{Attributes, Source, SourceError};
 use crate::group::{self, GROUP_BYTES};
 use std::fs::{File, Metadata};
@@ -13,10 +13,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Between two tellings of where it is.
-const TELL: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// One attempt at the file at `path`.
 pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {

@@ -46,6 +46,9 @@ use std::time::Duration;
 /// Where `/dev/null` is: what is copied there is received and verified, and thrown away.
 const NOWHERE: &str = "/dev/null";
 
+/// Between two tellings of where a copy is.
+const TELL: Duration = Duration::from_millis(100);
+
 /// A copy to be made.
 #[derive(Debug)]
 pub struct Copy {

@@ -9,16 +9,13 @@ use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
 use super::shared::State;
-use super::{Copy, Error, Event, Outcome, Progress};
+use super::{Copy, Error, Event, Outcome, Progress, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use ring::digest::{Context, SHA256};
 use sprat_disk::Access;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// Between two tellings of where it is.
-const TELL: Duration = Duration::from_millis(100);
 
 /// What has come of such a file.
 struct Stream {

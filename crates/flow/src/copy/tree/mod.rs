@@ -9,7 +9,7 @@ use super::error::Trouble;
 use super::http::Trust;
 use super::job::same_time;
 use super::lane::backoff;
-use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress};
+use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress, TELL};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
@@ -23,9 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Connections for small files, unless more streams are asked for: while one waits for the disk, others receive.
 const CONNECTIONS: usize = 4;
-
-/// Between two tellings of where it is.
-const TELL: Duration = Duration::from_millis(100);
 
 /// Most events that wait to be told.
 const MAX_EVENTS: usize = 256;

@@ -1,0 +1,93 @@
+//! `bench`, those that hold lists of promises.
+
+use super::{parse_rounds, parse_seconds};
+use clap::Args;
+use sprat_net::Event;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct StoreBenchArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench lab
+  sprat bench lab --only delay --seconds 10
+  sprat bench lab --full
+
+Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
+pub(crate) struct LabBenchArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// Seconds that each measurement counts for, after the growth of windows; some take longer at least.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench flow
+  sprat bench flow --only ramp --rounds 5
+  sprat bench flow --full
+
+Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2, /dev/net/tun,
+and curl, aria2, axel, rclone and nginx to measure beside.")]
+pub(crate) struct FlowBenchArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// Turns of each program that fetches files; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// Files of 1 GB instead of 250 MB, and paths of 2 Gb/s instead of 1.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+/// Where what a list of chapters finds goes, and which of them run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ResultArgs {
+    /// Where to write the rows [default: target/bench/ and the benchmark's name].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the rows].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Only chapters whose name contains this; a name that is none lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PromisesArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// Rounds of each comparison; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// Seconds for each system's turn in a round.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench breakdown
+  sprat bench breakdown --only memif --count instructions,page-faults
+
+Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
+pub(crate) struct BreakdownArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
+    /// instructions,cycles,cache-misses].
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    pub(crate) count: Vec<Event>,
+}
