@@ -19,14 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Largest of TCP's buffers, bytes: windows of a gigabyte, the largest that TCP can tell.
 const TCP_BUFFER: &str = "4096 131072 1073741824";
 
-/// For how long a neighbour is known without being asked again, ms: longer than any run.
+/// For how long a neighbour is known without being asked again, ms: longer than any run. A namespace has no default for its interfaces.
 const NEIGHBOURS_MS: &str = "3600000";
 
-/// What the kernel is told in a namespace: windows may grow, nothing is remembered of the connection before, and nobody sends anything
-/// of his own accord.
-const KNOBS: [(&str, &str); 6] = [
-    ("ipv4/neigh/default/base_reachable_time_ms", NEIGHBOURS_MS),
-    ("ipv6/neigh/default/base_reachable_time_ms", NEIGHBOURS_MS),
+/// What the kernel is told in a namespace: windows may grow, nothing is remembered of the connection before, and nobody looks for
+/// routers.
+const KNOBS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", TCP_BUFFER),
     ("ipv4/tcp_wmem", TCP_BUFFER),
     ("ipv4/tcp_no_metrics_save", "1"),
@@ -125,6 +123,13 @@ impl Host {
     pub(crate) fn address(&self) -> Result<()> {
         let (interface, v4, v6) = (self.interface(), self.v4(), self.v6());
         self.run(move || {
+            for family in ["ipv4", "ipv6"] {
+                // A kernel without IPv6 has no such file, and then its streams say so.
+                let _ = fs::write(
+                    format!("/proc/sys/net/{family}/neigh/{interface}/base_reachable_time_ms"),
+                    NEIGHBOURS_MS,
+                );
+            }
             on_host(&["addr", "add", &format!("{v4}/24"), "dev", &interface])?;
             on_host(&["addr", "add", &format!("{v6}/64"), "dev", &interface, "nodad"])
         })
@@ -132,6 +137,15 @@ impl Host {
 }
 
 impl<R> Running<R> {
+    /// What it came to, if it ends within a while.
+    pub(crate) fn within(&self, time: Duration) -> Result<Option<R>> {
+        match self.0.recv_timeout(time) {
+            Ok(result) => result.map(Some),
+            Err(RecvTimeoutError::Disconnected) => bail!("what ran on a host panicked; its message is above"),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+        }
+    }
+
     /// What it came to.
     pub(crate) fn get(self) -> Result<R> {
         match self.0.recv_timeout(PATIENCE) {

@@ -24,8 +24,8 @@ pub(super) enum Command {
     Rules(Box<Rules>, Sender<Box<Rules>>),
     /// Tell what became of everything.
     Report(Sender<LaneReport>),
-    /// End.
-    Stop,
+    /// Tell the same, and end: nothing comes after what is told.
+    Stop(Option<Sender<LaneReport>>),
 }
 
 /// The near end.
@@ -56,7 +56,14 @@ impl Remote {
     }
 
     pub(super) fn stop(&self) {
-        let _ = self.send(Command::Stop); // it may have ended already
+        let _ = self.send(Command::Stop(None)); // it may have ended already
+    }
+
+    /// Stops it; what became of everything until then. None when it has ended before.
+    pub(super) fn last_report(&self) -> Option<LaneReport> {
+        let (sender, answer) = channel();
+        self.send(Command::Stop(Some(sender)))?;
+        answer.recv_timeout(PATIENCE).ok()
     }
 
     fn send(&self, command: Command) -> Option<()> {
@@ -79,7 +86,7 @@ impl Inbox {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Command::Stop),
+            Err(TryRecvError::Disconnected) => Some(Command::Stop(None)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A way to a box that runs, for whoever watches or changes it from another thread.
 
 use super::control::Remote;
-use super::report::Report;
+use super::report::{LaneReport, Report};
 use super::{EngineError, Forwarding, filled_by};
 use crate::filter::Rules;
 use crate::line::Settings;
@@ -134,7 +134,16 @@ impl Handle {
     /// # Errors
     /// The box has stopped.
     pub fn report(&self) -> Result<Report, EngineError> {
-        let told: Option<Vec<_>> = self.0.lanes.iter().map(|lane| lane.remote.report()).collect();
+        self.joined(Remote::report)
+    }
+
+    /// The same, of lanes that end with it.
+    pub(super) fn last_report(&self) -> Result<Report, EngineError> {
+        self.joined(Remote::last_report)
+    }
+
+    fn joined(&self, ask: impl Fn(&Remote) -> Option<LaneReport>) -> Result<Report, EngineError> {
+        let told: Option<Vec<_>> = self.0.lanes.iter().map(|lane| ask(&lane.remote)).collect();
         Ok(Report::join(self.0.started.elapsed(), told.ok_or(EngineError::Stopped)?))
     }
 

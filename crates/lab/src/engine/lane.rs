@@ -117,7 +117,12 @@ impl Lane {
         loop {
             while let Some(command) = self.inbox.next() {
                 match command {
-                    Command::Stop => return Ok(()),
+                    Command::Stop(answer) => {
+                        if let Some(answer) = answer {
+                            let _ = answer.send(self.report()); // whoever asked may have gone
+                        }
+                        return Ok(());
+                    }
                     Command::Set(line, settings) => {
                         let now = self.now();
                         self.outputs[line].line.set(*settings, now);

@@ -255,7 +255,7 @@ impl Engine {
     /// # Errors
     /// What ended a lane before.
     pub fn stop(mut self) -> Result<Report, EngineError> {
-        let report = self.report();
+        let report = self.handle.last_report();
         self.end()?;
         report
     }
