@@ -2,9 +2,16 @@
 
 mod path;
 mod ramp;
+mod steady;
 mod transfer;
 
 use crate::promises::Chapter;
 
 /// The chapters, in order.
-pub const CHAPTERS: &[Chapter] = &[("path", path::chapter), ("share", path::share), ("ramp", ramp::chapter)];
+pub const CHAPTERS: &[Chapter] = &[
+    ("path", path::chapter),
+    ("share", path::share),
+    ("memory", steady::memory),
+    ("disk", steady::disk),
+    ("ramp", ramp::chapter),
+];

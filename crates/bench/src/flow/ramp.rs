@@ -68,7 +68,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             let program = &settings.program;
             let serving = Serving::start(turn.server, &net.hosts[0], from, program, &at, &at)?;
             let to = at.join(format!("fetched-{round}"));
-            results.push(serving.fetch(turn.client, &net.hosts[1], program, "file", &to)?);
+            results.push(serving.fetch(turn.client, &net.hosts[1], "file", &to)?);
             let same = std::fs::metadata(&to)?.len() == bytes;
             anyhow::ensure!(same, "{} fetched another length", turn.client.name());
             std::fs::remove_file(&to)?;

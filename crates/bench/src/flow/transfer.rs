@@ -118,6 +118,8 @@ impl Client {
 pub(super) struct Serving {
     at: SocketAddr,
     pid: u32,
+    /// Our own program.
+    ours: PathBuf,
     stop: Option<SyncSender<()>>,
     ran: Option<Running<()>>,
 }
@@ -152,7 +154,7 @@ impl Serving {
             Ok(())
         })?;
         match started.recv_timeout(BEGINNING) {
-            Ok(pid) => Ok(Self { at, pid, stop: Some(stop), ran: Some(ran) }),
+            Ok(pid) => Ok(Self { at, pid, ours: ours.to_owned(), stop: Some(stop), ran: Some(ran) }),
             Err(_) => Err(ran.get().err().unwrap_or_else(|| anyhow!("a server does not begin"))),
         }
     }
@@ -165,10 +167,30 @@ impl Serving {
     }
 
     /// Fetches a file with a client on another host.
-    pub(super) fn fetch(&self, client: Client, host: &Host, ours: &Path, name: &str, to: &Path) -> Result<Fetched> {
+    pub(super) fn fetch(&self, client: Client, host: &Host, name: &str, to: &Path) -> Result<Fetched> {
+        self.fetch_watched(client, host, name, to, BEGINNING, || Ok(()))
+    }
+
+    /// The same, calling `look` every `between` meanwhile, and at its end.
+    pub(super) fn fetch_watched(
+        &self,
+        client: Client,
+        host: &Host,
+        name: &str,
+        to: &Path,
+        between: Duration,
+        mut look: impl FnMut() -> Result<()>,
+    ) -> Result<Fetched> {
         let before = self.used()?;
-        let (program, args) = (client.program(ours), client.args(self.at, name, to));
-        let (seconds, receiver) = host.run(move || timed(&program, &args))?;
+        let (program, args) = (client.program(&self.ours), client.args(self.at, name, to));
+        let fetching = host.start(move || timed(&program, &args))?;
+        let (seconds, receiver) = loop {
+            look()?;
+            if let Some(fetched) = fetching.within(between)? {
+                break fetched;
+            }
+        };
+        look()?;
         let sender = self.used()?.saturating_sub(before);
         Ok(Fetched { seconds, sender: sender.as_secs_f64(), receiver: receiver.as_secs_f64() })
     }
