@@ -782,6 +782,12 @@ fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
     value.ok_or_else(|| format!("want 1 to {most} {what}"))
 }
 
+/// Bits a second.
+fn parse_bit_rate(text: &str) -> Result<u64, String> {
+    let rate = sprat_lab::config::rate(text).map(|rate| rate.bits_per_second());
+    rate.ok_or_else(|| format!("{text:?} is not a rate; write 2Gb/s or 100Mb/s, say"))
+}
+
 /// Parses `4096`, `64K`, `512M`, `16G`.
 fn parse_size(text: &str) -> Result<u64, String> {
     // 512M, 512MB and 512MiB are the same here.

@@ -73,7 +73,7 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     let (_share, url) = share(source.path());
     let (from, to) = (format!("{url}/file"), target.path().join("file"));
     let mut child = sprat();
-    child.args(["cp", "--json", "--limit", "200M", &from]).arg(&to).stdout(Stdio::piped()).stderr(Stdio::piped());
+    child.args(["cp", "--json", "--limit", "200Mb/s", &from]).arg(&to).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let some = lines.map_while(Result::ok).any(|line| {

@@ -8,4 +8,4 @@ mod sys;
 pub mod weir;
 pub mod window;
 
-pub use pacer::{MIN_RATE, NoPace, Pace, Paced, Pacer, State};
+pub use pacer::{MIN_RATE, Pace, Paced, Pacer, State};

@@ -5,12 +5,10 @@ use crate::weir::{Mode, Sample, TICKS_PER_RTT, Weir};
 use crate::window::{Window, WindowError};
 use std::io;
 use std::net::TcpStream;
-use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// Most connections of a pacer.
 pub const MAX_PACED: usize = 4_096;
@@ -36,37 +34,6 @@ pub enum Pace {
 
 /// Slowest rate that can be asked for, bytes a second.
 pub const MIN_RATE: u64 = 1_000;
-
-/// A pace is none.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{0:?} is no pace: auto, off, or a rate of bits such as 2Gb/s, 8kb/s at least")]
-pub struct NoPace(String);
-
-impl FromStr for Pace {
-    type Err = NoPace;
-
-    fn from_str(text: &str) -> Result<Self, NoPace> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "off" => return Ok(Self::Off),
-            _ => {}
-        }
-        let rate = || {
-            let text = text.strip_suffix("b/s")?;
-            let (number, scale) = match text.chars().next_back()? {
-                'k' => (&text[..text.len() - 1], 1e3),
-                'M' => (&text[..text.len() - 1], 1e6),
-                'G' => (&text[..text.len() - 1], 1e9),
-                _ => (text, 1.0),
-            };
-            let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-            let bytes = number.parse::<f64>().ok().filter(|_| plain)? * scale / 8.0;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
-            (bytes < 1e15).then_some(bytes as u64).filter(|bytes| *bytes >= MIN_RATE)
-        };
-        rate().map(Self::Limit).ok_or_else(|| NoPace(text.to_owned()))
-    }
-}
 
 /// What is known of a paced connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -60,8 +60,8 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) no_verify: bool,
 
-    /// At most this rate: bits a second, with k, M, G.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    /// At most this rate, such as 2Gb/s.
+    #[arg(long, value_name = "RATE", value_parser = super::parse_bit_rate)]
     pub(crate) limit: Option<u64>,
 
     /// The BLAKE3 hash that the file must have, as `b3sum` prints it.
@@ -105,24 +105,6 @@ pub(crate) struct CpArgs {
     pub(crate) quiet: bool,
 }
 
-/// A rate in bytes a second.
-fn rate(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a rate; write 500M or 2Gb/s, say");
-    let short = text.strip_suffix("b/s").or_else(|| text.strip_suffix("bit/s")).unwrap_or(text);
-    let (digits, scale) = match short.char_indices().last().ok_or_else(wrong)? {
-        (at, 'k' | 'K') => (&short[..at], 1e3),
-        (at, 'm' | 'M') => (&short[..at], 1e6),
-        (at, 'g' | 'G') => (&short[..at], 1e9),
-        _ => (short, 1.0),
-    };
-    let bits = digits.parse::<f64>().map_err(|_| wrong())? * scale;
-    if !(8.0..=1e12).contains(&bits) {
-        return Err(wrong());
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds above")]
-    Ok((bits / 8.0) as u64)
-}
-
 /// Sixty-four hexadecimal digits.
 fn sum(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "want 64 hexadecimal digits".to_owned();
@@ -142,12 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_sums_are_read_or_refused() {
-        assert_eq!(rate("2Gb/s"), Ok(250_000_000));
-        assert_eq!(rate("1.6k"), Ok(200));
-        for text in ["", "b/s", "-5M", "0", "nan", "9e99G"] {
-            assert!(rate(text).is_err(), "{text:?}");
-        }
+    fn sums_are_read_or_refused() {
         assert_eq!(sum(&"0f".repeat(32)), Ok([15; 32]));
         for text in ["", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {
             assert!(sum(text).is_err(), "{text:?}");

@@ -19,7 +19,7 @@ pub(crate) enum DoctorCommand {
 Ends with 1 if there is something to mend. It changes nothing by itself.")]
 pub(crate) struct DoctorNetArgs {
     /// Rate of the path that is to be filled.
-    #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = rate)]
+    #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = super::parse_bit_rate)]
     pub(crate) rate: u64,
 
     /// Its round-trip time.
@@ -33,10 +33,6 @@ pub(crate) struct DoctorNetArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn rate(text: &str) -> Result<u64, String> {
-    config::rate(text).map(|rate| rate.bits_per_second()).ok_or_else(|| "a rate such as 10Gb/s or 100Mb/s".to_owned())
 }
 
 fn round_trip(text: &str) -> Result<Duration, String> {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use sprat_flow::share::{MAX_CONNECTIONS, Pace};
+use sprat_pace::MIN_RATE;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -64,7 +65,7 @@ pub(crate) struct ShareArgs {
 
     /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the kernel sees fit), or
     /// a rate such as 2Gb/s, kept evenly.
-    #[arg(long, value_name = "PACE", default_value = "auto")]
+    #[arg(long, value_name = "PACE", default_value = "auto", value_parser = pace)]
     pub(crate) pace: Pace,
 
     /// Most connections at a time; one more is told to come back later.
@@ -97,4 +98,15 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| "want an address, such as 10.0.0.1, 10.0.0.1:8040 or [fd00::1]:8040".to_owned())?;
     Ok(Listen { address: address.ip(), port: Some(address.port()) })
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    let limit = || super::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= MIN_RATE);
+    match text {
+        "auto" => Ok(Pace::Auto),
+        "off" => Ok(Pace::Off),
+        _ => limit()
+            .map(Pace::Limit)
+            .ok_or_else(|| format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")),
+    }
 }

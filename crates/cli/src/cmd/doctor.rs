@@ -4,6 +4,7 @@ use super::{print_json, print_line};
 use crate::args::doctor::DoctorNetArgs;
 use anyhow::Result;
 use serde_json::{Value, json};
+use sprat_bench::units;
 use sprat_pace::doctor::{self, End, Finding, Goal, SETTINGS};
 use sprat_pace::window::Window;
 use std::path::Path;
@@ -65,16 +66,9 @@ fn lines(findings: &[Finding]) -> Result<()> {
     findings.iter().try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.should)))
 }
 
-/// A rate as people write it.
+#[expect(clippy::cast_precision_loss, reason = "to be read by people")]
 fn rate(bits: u64) -> String {
-    let (scale, unit) = match bits {
-        1_000_000_000.. => (1_000_000_000, "Gb/s"),
-        1_000_000.. => (1_000_000, "Mb/s"),
-        1_000.. => (1_000, "kb/s"),
-        _ => (1, "b/s"),
-    };
-    let tenths = (u128::from(bits) * 10 / scale) as f64;
-    format!("{} {unit}", tenths / 10.0)
+    units::bit_rate(bits as f64)
 }
 
 fn json_of(finding: &Finding) -> Value {

@@ -143,12 +143,12 @@ fn tell_going(transfer: &Snapshot) -> Result<()> {
 
 /// Tells of an answer. Nobody has to listen.
 fn tell(event: &Event, json: bool) {
-    let Event { peer, method, path, status, bytes, verified, took, network, error } = event;
+    let Event { peer, method, path, status, bytes, verified, summed, took, network, error } = event;
     let seconds = took.as_secs_f64();
     let _ = if json {
         print_json(&json!({
             "event": "answer", "peer": peer.to_string(), "method": method, "path": path, "status": status,
-            "bytes": bytes, "verified": verified, "seconds": seconds, "error": error,
+            "bytes": bytes, "verified": verified, "summed": summed, "seconds": seconds, "error": error,
             "rtt_ms": network.map(|network| network.rtt.as_secs_f64() * 1e3),
             "delivery_rate": network.map(|network| network.delivery_rate),
             "retransmitted": network.map(|network| network.retransmitted),

@@ -68,7 +68,7 @@ fn options(args: &CpArgs) -> Result<Options> {
         check: args.check,
         verify: !args.no_verify,
         preserve: args.preserve,
-        limit: args.limit,
+        limit: args.limit.map(|bits| bits / 8),
         sums: Sums { blake3: args.blake3, sha256: args.sha256 },
         token: args.token_file.as_deref().map(token).transpose()?,
         authorities: args.cacert.clone(),

@@ -4,6 +4,7 @@ use crate::cmd::print_json;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use sprat_bench::units;
 use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -226,11 +227,9 @@ fn size(bytes: u64) -> String {
     indicatif::DecimalBytes(bytes).to_string()
 }
 
-/// Bits a second, as links are sold.
+#[expect(clippy::cast_precision_loss, reason = "to be read by people")]
 fn rate(bytes: u64, seconds: f64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
-    let bits = bytes as f64 * 8.0 / seconds.max(1e-6);
-    if bits >= 1e9 { format!("{:.2} Gb/s", bits / 1e9) } else { format!("{:.1} Mb/s", bits / 1e6) }
+    units::bit_rate(bytes as f64 * 8.0 / seconds.max(1e-6))
 }
 
 fn hex(bytes: [u8; 32]) -> String {
