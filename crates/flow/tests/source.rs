@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rustix::fs::Advice;
-use sprat_flow::file::{Source, SourceError, source::SMALL};
+use sprat_flow::file::{Piece, Source, SourceError, source::SMALL};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ fn places() -> Vec<PathBuf> {
     let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
     places.into_iter().filter(|place| place.is_dir()).collect()
 }
+
+/// What `statfs` calls a filesystem in memory.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 fn content(bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
@@ -22,6 +25,25 @@ fn content(bytes: usize) -> Vec<u8> {
 fn forget(file: &File) {
     file.sync_all().unwrap();
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
+}
+
+/// The bytes of a range, of which those in the page cache are read from there.
+fn read_pieces(path: &Path, range: std::ops::Range<u64>) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    let mut source = Source::new(file.try_clone().unwrap(), path, range);
+    let mut bytes = Vec::new();
+    while let Some(piece) = source.next_piece().unwrap() {
+        let length = piece.len();
+        match piece {
+            Piece::Bytes(piece) => bytes.extend(piece),
+            Piece::Cached(range) => {
+                let at = bytes.len();
+                bytes.resize(at + usize::try_from(length).unwrap(), 0);
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes[at..], range.start).unwrap();
+            }
+        }
+    }
+    bytes
 }
 
 fn read(path: &Path, range: std::ops::Range<u64>) -> Result<Vec<u8>, SourceError> {
@@ -57,6 +79,8 @@ proptest! {
                 }
                 _ => {}
             }
+            let pieces = read_pieces(&path, range.start as u64..range.end as u64);
+            prop_assert!(pieces == content[range.clone()], "in pieces");
             let got = read(&path, range.start as u64..range.end as u64).unwrap();
             prop_assert!(got == content[range.clone()]);
         }
@@ -78,5 +102,23 @@ fn a_file_that_was_cut_is_an_error_and_never_padding() {
                 assert!(error.to_string().contains("file"));
             }
         }
+    }
+}
+
+#[test]
+fn what_the_page_cache_has_is_not_read() {
+    let cached = |source: &mut Source| matches!(source.next_piece().unwrap().unwrap(), Piece::Cached(_));
+    for place in places() {
+        let directory = tempfile::tempdir_in(&place).unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, content(3 << 20)).unwrap();
+        let file = File::open(&path).unwrap();
+        let mut source = Source::new(file.try_clone().unwrap(), &path, 0..3 << 20);
+        assert!((0..3).all(|_| cached(&mut source)), "it was just written");
+        assert_eq!(source.next_piece().unwrap(), None);
+        forget(&file);
+        let mut source = Source::new(file, &path, 0..3 << 20);
+        let in_memory = rustix::fs::statfs(&place).unwrap().f_type == TMPFS;
+        assert_eq!(cached(&mut source), in_memory, "what is in memory cannot be forgotten");
     }
 }

@@ -121,6 +121,9 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
             field("If-Range", validator);
         }
     }
+    if asked.fresh {
+        field("Cache-Control", "no-cache");
+    }
     if let Some(authorization) = address.authorization() {
         field("Authorization", authorization);
     }

@@ -91,6 +91,7 @@ impl Lane<'_> {
                     length: Some(self.shared.length),
                     validator: self.source.validator.clone(),
                     verified: Some(self.source.verified),
+                    fresh: self.shared.plan().was_wrong(run),
                 };
                 self.client.ask(&self.source.address, &asked, kept.take(), &self.shared.stop)?
             }

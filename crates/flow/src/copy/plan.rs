@@ -76,6 +76,12 @@ impl Plan {
         *times
     }
 
+    /// Whether a group of a run arrived wrong before.
+    #[must_use]
+    pub fn was_wrong(&self, run: &Range<u64>) -> bool {
+        self.wrong.range(run.clone()).next().is_some()
+    }
+
     /// Groups that nobody fetches yet.
     #[must_use]
     pub fn left(&self) -> u64 {

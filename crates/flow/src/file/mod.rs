@@ -7,4 +7,4 @@ pub mod source;
 pub(crate) use place::umask;
 pub use place::{Attributes, Place, PlaceError, sync_directory};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};
-pub use source::{Source, SourceError};
+pub use source::{Piece, Source, SourceError};

@@ -4,7 +4,7 @@
 //! than memory pushes nobody else's pages out; where the filesystem knows no such reads, pages are given back behind us.
 
 use crate::group::GROUP_BYTES;
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::{Advice, FsWord, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk as _, FileDisk, Op};
 use std::collections::VecDeque;
@@ -22,6 +22,12 @@ pub const DEPTH: usize = 4;
 
 /// Up to this many bytes a range is read through the page cache: a ring is not worth its making.
 pub const SMALL: u64 = 256 << 10;
+
+/// Bytes between two looks whether the page cache has a block: it reads and evicts by larger parts, mostly.
+const LOOK: usize = 128 << 10;
+
+/// What `statfs` calls filesystems that have no other place than memory: tmpfs and ramfs.
+const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Bytes of a block.
 #[expect(clippy::cast_possible_truncation, reason = "1 MiB")]
@@ -59,10 +65,33 @@ pub struct Source {
     left: Range<u64>,
     /// What was lent last.
     buffer: AlignedBuf,
+    /// Whether the filesystem is in memory: it is all page cache.
+    in_memory: bool,
     /// Whether the filesystem can say that the page cache has something.
     tells_cached: bool,
     /// Made when the page cache lacks something.
     ahead: Option<Ahead>,
+}
+
+/// What comes next of a range.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Piece<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// The page cache has these bytes of the file: they can be sent from there.
+    Cached(Range<u64>),
+}
+
+impl Piece<'_> {
+    /// Bytes of it; there is no piece of none.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Cached(range) => range.end - range.start,
+        }
+    }
 }
 
 /// Reads under way.
@@ -87,7 +116,8 @@ impl Source {
     #[must_use]
     pub fn new(file: File, path: &Path, range: Range<u64>) -> Self {
         let buffer = AlignedBuf::zeroed(0);
-        Self { path: path.to_owned(), file, left: range, buffer, tells_cached: true, ahead: None }
+        let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|told| IN_MEMORY.contains(&told.f_type));
+        Self { path: path.to_owned(), file, left: range, buffer, in_memory, tells_cached: true, ahead: None }
     }
 
     /// The part of the range that was not lent yet.
@@ -115,15 +145,48 @@ impl Source {
         Ok(Some(&self.buffer[start..end]))
     }
 
+    /// The same for who needs no bytes of what the page cache has.
+    ///
+    /// # Errors
+    /// As of [`next_block`](Self::next_block).
+    pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SourceError> {
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        let bytes = block_at(self.left.start, self.left.end);
+        if self.has_cached(&bytes) {
+            self.left.start = bytes.end;
+            return Ok(Some(Piece::Cached(bytes)));
+        }
+        Ok(self.next_block()?.map(Piece::Bytes))
+    }
+
+    /// Whether the page cache has a block, as far as a look here and there tells: what is missed costs time, no more.
+    fn has_cached(&mut self, bytes: &Range<u64>) -> bool {
+        if self.ahead.as_ref().is_some_and(|ahead| !ahead.blocks.is_empty()) {
+            return false;
+        }
+        if self.is_always_cached() {
+            return true;
+        }
+        let mut looks = (bytes.start..bytes.end).step_by(LOOK).chain([bytes.end - 1]);
+        self.tells_cached && looks.all(|at| read_cached(&self.file, &mut [0], at) == Ok(1))
+    }
+
+    /// Whether the range is read through the page cache in any case.
+    fn is_always_cached(&self) -> bool {
+        self.in_memory || (self.ahead.is_none() && self.left.end - self.left.start <= SMALL)
+    }
+
     /// Takes a block from the page cache: all of it, or false. Small ranges are always there.
     fn take_cached(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
         let length = length(bytes);
-        let small = self.ahead.is_none() && self.left.end - self.left.start <= SMALL;
-        if !small && !self.tells_cached {
+        let always = self.is_always_cached();
+        if !always && !self.tells_cached {
             return Ok(false);
         }
         self.buffer.grow(length);
-        if small {
+        if always {
             return match self.file.read_exact_at(&mut self.buffer[..length], bytes.start) {
                 Ok(()) => Ok(true),
                 Err(error) => Err(self.failed(bytes, error)),

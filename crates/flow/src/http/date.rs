@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment in seconds and nanoseconds since 1970, as files have it. Nanoseconds count forwards, also before 1970.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: i64,

@@ -3,9 +3,11 @@
 use super::decide::Body;
 use super::socket::Channel;
 use super::transfers::Going;
+use super::values::Values;
 use super::version::Version;
-use crate::file::{Source, SourceError};
-use crate::group::{self, GROUP_BYTES};
+use crate::file::{Piece, Source, SourceError};
+use crate::group::{self, GROUP_BYTES, Value};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -28,6 +30,11 @@ pub(super) struct FileContent<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
     pub(super) version: Version,
+    pub(super) values: &'a Values,
+    /// Whether values are computed that are known: the client got bytes that do not fit them.
+    pub(super) fresh: bool,
+    /// Bytes whose values were computed.
+    pub(super) summed: Cell<u64>,
 }
 
 impl FileContent<'_> {
@@ -37,13 +44,13 @@ impl FileContent<'_> {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,
             Body::Lines => unreachable!("lines are no part of a file"),
-            Body::Part(part) => self.send_part(channel, head, part, going)?,
-            Body::Verified(part) => self.send_verified(channel, head, part, going)?,
+            Body::Part(part) => self.send_range(channel, head, part, false, going)?,
+            Body::Verified(part) => self.send_range(channel, head, part, true, going)?,
             Body::Parts(parts, end) => {
                 let mut first = head.to_vec();
                 for (head, part) in parts {
                     first.extend(head);
-                    self.send_part(channel, &first, part, going)?;
+                    self.send_range(channel, &first, part, false, going)?;
                     first.clear();
                     going.add(head.len() as u64);
                 }
@@ -54,15 +61,43 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    fn send_part(&self, channel: &mut Channel, head: &[u8], part: &Range<u64>, going: &Going) -> Result<(), Broken> {
-        let mut source = self.source(part)?;
+    /// Sends a head and a range of the file; in verified form, each group's value behind it.
+    fn send_range(
+        &self,
+        channel: &mut Channel,
+        head: &[u8],
+        range: &Range<u64>,
+        verified: bool,
+        going: &Going,
+    ) -> Result<(), Broken> {
+        let mut source = self.source(range)?;
         let mut before = head;
-        loop {
-            let last = source.left().end.saturating_sub(source.left().start) <= GROUP_BYTES;
-            let Some(block) = source.next_block()? else { break };
-            self.check(last)?;
-            channel.send(&[before, block])?;
-            going.add(block.len() as u64);
+        while !source.left().is_empty() {
+            let start = source.left().start;
+            let group = start / GROUP_BYTES;
+            let known = if verified { self.known(group) } else { None };
+            let needs_bytes = channel.encrypts() || (verified && known.is_none());
+            let piece = if needs_bytes { source.next_block()?.map(Piece::Bytes) } else { source.next_piece()? };
+            let piece = piece.expect("something is left");
+            let value = match (&piece, verified) {
+                (_, false) => None,
+                (Piece::Bytes(bytes), true) => Some(known.unwrap_or_else(|| self.computed(group, bytes))),
+                (Piece::Cached(_), true) => known,
+            };
+            let (end, value) = (start + piece.len(), value.as_ref().map_or(&[][..], |value| value));
+            self.check(end == range.end)?;
+            match piece {
+                Piece::Bytes(bytes) => channel.send(&[before, bytes, value])?,
+                Piece::Cached(bytes) => {
+                    channel.send_with_more(before)?;
+                    let sent = channel.send_cached(self.file, &bytes)?;
+                    if start + sent < end {
+                        return Err(SourceError::Short { path: self.path.to_owned(), at: start + sent }.into());
+                    }
+                    channel.send(&[value])?;
+                }
+            }
+            going.add(end - start + value.len() as u64);
             before = &[];
         }
         if !before.is_empty() {
@@ -71,29 +106,16 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    fn send_verified(
-        &self,
-        channel: &mut Channel,
-        head: &[u8],
-        part: &Range<u64>,
-        going: &Going,
-    ) -> Result<(), Broken> {
-        let mut source = self.source(part)?;
-        let mut before = head;
-        loop {
-            let at = source.left();
-            let last = at.end.saturating_sub(at.start) <= GROUP_BYTES;
-            let Some(block) = source.next_block()? else { break };
-            let value = group::value(self.version.size, at.start / GROUP_BYTES, block);
-            self.check(last)?;
-            channel.send(&[before, block, &value])?;
-            going.add((block.len() + value.len()) as u64);
-            before = &[];
-        }
-        if !before.is_empty() {
-            channel.send(&[before])?;
-        }
-        Ok(())
+    /// The value of a group, if it was computed before and the client does not doubt it.
+    fn known(&self, group: u64) -> Option<Value> {
+        if self.fresh { None } else { self.values.get(&self.version, group) }
+    }
+
+    fn computed(&self, group: u64, bytes: &[u8]) -> Value {
+        let value = group::value(self.version.size, group, bytes);
+        self.values.keep(&self.version, group, value);
+        self.summed.set(self.summed.get() + bytes.len() as u64);
+        value
     }
 
     fn source(&self, part: &Range<u64>) -> Result<Source, Broken> {

@@ -5,14 +5,18 @@ use super::body::{Broken, FileContent};
 use super::chunks::Chunks;
 use super::decide::{Body, Decision};
 use super::socket::Channel;
+use super::version::Version;
 use super::{Event, Shared};
 use crate::http::MAX_HEAD;
 use crate::http::answer::Head;
 use crate::http::request::{Extent, Method, Refused, Request, extent};
 use crate::http::target::Target;
 use sprat_pace::Paced;
+use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,6 +31,11 @@ pub(super) struct Connection {
     pub(super) paced: Option<Paced>,
 }
 
+/// Whether the client wants nothing that was computed for others: what it got before was wrong.
+fn wants_fresh(request: &Request) -> bool {
+    request.field("cache-control").is_some_and(|value| value.contains("no-cache"))
+}
+
 /// What becomes of the connection after an answer.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Then {
@@ -35,6 +44,16 @@ enum Then {
     Close,
     /// It must be seen that the answer is not whole.
     Abort,
+}
+
+/// What came of an answer.
+#[derive(Default)]
+struct Sent {
+    status: u16,
+    bytes: u64,
+    verified: bool,
+    summed: u64,
+    error: Option<String>,
 }
 
 /// Why there is no next request.
@@ -115,14 +134,8 @@ impl Connection {
         let head = head.field("Content-Length", body.len());
         let head = if matches!(refused.status, 405 | 501) { head.field("Allow", ALLOWED) } else { head };
         let sent = self.channel.send(&[&head.finish(false), &body]);
-        self.tell(
-            None,
-            refused.status,
-            body.len() as u64,
-            false,
-            Instant::now(),
-            sent.err().map(|error| error.to_string()),
-        );
+        let (status, bytes, error) = (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
+        self.tell(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
         Then::Close
     }
 
@@ -140,39 +153,59 @@ impl Connection {
 
     fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {
         let Answer { decision: Decision { head, body }, content } = answer;
-        let status = head.status();
+        let mut sent = Sent { status: head.status(), verified: matches!(body, Body::Verified(_)), ..Sent::default() };
         let head = head.finish(keep);
-        let (length, verified) = (body.length(), matches!(body, Body::Verified(_)));
         let path = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
-        let (sent, error) = match (&body, &content) {
-            (Body::Empty, _) => (0, self.channel.send(&[&head]).err().map(Broken::from)),
-            (Body::Text(text), _) => (length, self.channel.send(&[&head, text]).err().map(Broken::from)),
+        let result = match (&body, &content) {
+            (Body::Empty, _) => self.channel.send(&[&head]).map_err(Broken::from),
+            (Body::Text(text), _) => {
+                sent.bytes = body.length();
+                self.channel.send(&[&head, text]).map_err(Broken::from)
+            }
             (Body::Lines, Content::Lines(lines)) => match self.send_lines(&head, lines, request.old) {
-                Ok(sent) => (sent, None),
-                Err(error) => (0, Some(error.into())),
-            },
-            (_, Content::File(file, version, path_below)) => {
-                let tcp = self.channel.tcp();
-                let mut going = self.shared.transfers.begin(tcp, self.peer, &path, verified, length);
-                let path = &self.shared.root.path().join(path_below);
-                if self.paced.is_none() {
-                    // Where the kernel refuses, it goes at the kernel's own pace.
-                    self.paced = self.shared.pacer.add(&self.channel.tcp(), self.shared.pace).ok();
+                Ok(bytes) => {
+                    sent.bytes = bytes;
+                    Ok(())
                 }
-                let content = FileContent { file, path, version: *version };
-                let error = content.send(&mut self.channel, &head, &body, &going).err();
-                going.end(&error.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string));
-                (going.sent(), error)
+                Err(error) => Err(error.into()),
+            },
+            (_, Content::File(file, version, below)) => {
+                self.send_file((file, *version, below), request, (&head, &body), &mut sent)
             }
             (_, _) => unreachable!("a part has its file, and lines their directory"),
         };
-        let then = match (&error, keep) {
-            (Some(_), _) => Then::Abort,
-            (None, true) => Then::Next,
-            (None, false) => Then::Close,
+        let then = match (&result, keep) {
+            (Err(_), _) => Then::Abort,
+            (Ok(()), true) => Then::Next,
+            (Ok(()), false) => Then::Close,
         };
-        self.tell(Some((request, &path)), status, sent, verified, began, error.map(|error| error.to_string()));
+        sent.error = result.err().map(|error| error.to_string());
+        self.tell(Some((request, &path)), sent, began);
         then
+    }
+
+    /// Sends a head and what of a file follows it.
+    fn send_file(
+        &mut self,
+        (file, version, below): (&File, Version, &Path),
+        request: &Request,
+        (head, body): (&[u8], &Body),
+        sent: &mut Sent,
+    ) -> Result<(), Broken> {
+        let tcp = self.channel.tcp();
+        let address = request.target.as_ref().map_or_else(String::new, Target::encoded);
+        let mut going = self.shared.transfers.begin(tcp.clone(), self.peer, &address, sent.verified, body.length());
+        if self.paced.is_none() {
+            // Where the kernel refuses, it goes at the kernel's own pace.
+            self.paced = self.shared.pacer.add(&tcp, self.shared.pace).ok();
+        }
+        let path = &self.shared.root.path().join(below);
+        let (values, fresh, summed) = (&self.shared.values, wants_fresh(request), Cell::new(0));
+        let content = FileContent { file, path, version, values, fresh, summed };
+        let result = content.send(&mut self.channel, head, body, &going);
+        going.end(&result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string));
+        (sent.bytes, sent.summed) = (going.sent(), content.summed.get());
+        result
     }
 
     fn send_lines(&mut self, head: &[u8], lines: &Lines, plain: bool) -> io::Result<u64> {
@@ -183,15 +216,7 @@ impl Connection {
         chunks.finish()
     }
 
-    fn tell(
-        &mut self,
-        request: Option<(&Request, &str)>,
-        status: u16,
-        bytes: u64,
-        verified: bool,
-        began: Instant,
-        error: Option<String>,
-    ) {
+    fn tell(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
         let Some(observer) = &self.shared.observer else { return };
         let method = match request.map(|(request, _)| request.method) {
             None => "-",
@@ -202,16 +227,8 @@ impl Connection {
         };
         let path = request.map_or_else(|| "-".to_owned(), |(_, path)| path.to_owned());
         let network = sprat_pace::path::Path::of(&*self.channel.tcp()).ok();
-        observer(&Event {
-            peer: self.peer,
-            method,
-            path,
-            status,
-            bytes,
-            verified,
-            took: began.elapsed(),
-            network,
-            error,
-        });
+        let Sent { status, bytes, verified, summed, error } = sent;
+        let (peer, took) = (self.peer, began.elapsed());
+        observer(&Event { peer, method, path, status, bytes, verified, summed, took, network, error });
     }
 }

@@ -15,6 +15,7 @@ mod root;
 mod socket;
 pub mod tls;
 mod transfers;
+mod values;
 mod version;
 
 pub use access::{TokenError, Tokens};
@@ -35,6 +36,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use thiserror::Error;
+use values::Values;
 
 /// Most connections at a time, unless told; one more is answered 503 and closed.
 pub const MAX_CONNECTIONS: usize = 256;
@@ -133,6 +135,8 @@ pub struct Event {
     pub bytes: u64,
     /// Whether in verified form.
     pub verified: bool,
+    /// Bytes of the file whose values were computed for it: those of others were known.
+    pub summed: u64,
     /// From the request's end to the answer's.
     pub took: Duration,
     /// What the kernel knew of the connection's path then; nothing when it was gone.
@@ -187,6 +191,7 @@ struct Shared {
     limits: Limits,
     observer: Option<Observer>,
     transfers: Arc<Transfers>,
+    values: Values,
     connections: Mutex<Connections>,
     /// Notified when a connection ends.
     ended: Condvar,
@@ -219,6 +224,7 @@ impl Share {
             limits,
             observer,
             transfers: Arc::default(),
+            values: Values::default(),
             connections: Mutex::default(),
             ended: Condvar::new(),
             stopping: AtomicBool::new(false),

@@ -1,9 +1,13 @@
 //! A connection's bytes, plain or through TLS, with deadlines: nobody is waited for without end.
 
+use rustix::fs::sendfile;
+use rustix::net::SendFlags;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sprat_pace::path::{Path, prepare_sender};
+use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -161,6 +165,47 @@ impl Channel {
                 stream.flush()
             }
         }
+    }
+
+    /// Whether bytes are encrypted here, so that they are needed here.
+    pub(super) fn encrypts(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Sends bytes that others follow at once: the kernel may wait for those to fill a segment.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub(super) fn send_with_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let Self::Plain(socket) = self else { return self.send(&[bytes]) };
+        while !bytes.is_empty() {
+            match socket.retry(|tcp| Ok(rustix::net::send(tcp, bytes, SendFlags::MORE)?))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends bytes `range` of a file out of the page cache, which the connection's segments then refer to: no byte is copied.
+    /// Gives how many there were: fewer, when the file ends before the range does.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    ///
+    /// # Panics
+    /// On a connection that [`encrypts`](Self::encrypts).
+    pub(super) fn send_cached(&mut self, file: &File, range: &Range<u64>) -> io::Result<u64> {
+        let Self::Plain(socket) = self else { unreachable!("who encrypts needs the bytes") };
+        let mut at = range.start;
+        while at < range.end {
+            let left = usize::try_from(range.end - at).expect("a block fits memory");
+            match socket.retry(|tcp| Ok(sendfile(tcp, file, Some(&mut { at }), left)?))? {
+                0 => break,
+                count => at += count as u64,
+            }
+        }
+        Ok(at - range.start)
     }
 
     /// Ends the connection so that what was sent arrives: says that no more comes, and takes a little of what still does,

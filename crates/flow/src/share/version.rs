@@ -3,10 +3,14 @@
 use crate::http::date::Moment;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Longer than the grain of any filesystem's clock, which is 2 s at worst (FAT), and the second that `changed` is cut to.
+const SETTLED: Duration = Duration::from_secs(4);
 
 /// What tells versions of a file apart. A file that is written has another time of change, to the grain of the kernel's clock: some
 /// milliseconds before Linux 6.13, and since then always another than one that was looked at.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Version {
     /// Bytes.
     pub size: u64,
@@ -32,6 +36,14 @@ impl Version {
             inode: metadata.ino(),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether a file that is written from now on will have another version for certain: its last change is longer ago than the
+    /// grain of any clock that filesystems keep.
+    #[must_use]
+    pub(super) fn is_settled(&self) -> bool {
+        let changed = Duration::from_secs(self.changed.0.max(0).unsigned_abs());
+        SystemTime::now().duration_since(UNIX_EPOCH + changed).is_ok_and(|since| since > SETTLED)
     }
 
     /// The strong entity tag, with its quotes. It tells nothing of the numbers it is made of.

@@ -1,6 +1,7 @@
 //! Requests that are right, wrong, and meant to be misunderstood.
 
 use super::support::Shared;
+use sprat_flow::share::Pace;
 
 #[test]
 fn a_connection_is_kept_and_answers_in_order() {
@@ -159,12 +160,12 @@ fn both_families_are_served() {
 
 #[test]
 fn a_pace_is_the_kernels_task() {
-    for (pace, limited) in [("8Mb/s", true), ("off", false)] {
-        let shared = Shared::with(|options| options.pace = pace.parse().unwrap());
+    for (pace, limited) in [(Pace::Limit(1_000_000), true), (Pace::Off, false)] {
+        let shared = Shared::with(|options| options.pace = pace);
         shared.write("a", &super::support::content(1 << 20));
         assert_eq!(shared.get("/a", "").body.len(), 1 << 20);
         super::support::until(|| !shared.events.lock().unwrap().is_empty());
         let rate = shared.events.lock().unwrap()[0].network.unwrap().pacing_rate;
-        assert_eq!(rate <= 1_000_000, limited, "{pace}: {rate} B/s");
+        assert_eq!(rate <= 1_000_000, limited, "{pace:?}: {rate} B/s");
     }
 }

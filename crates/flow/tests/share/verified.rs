@@ -1,6 +1,6 @@
 //! Bodies in verified form.
 
-use super::support::{Answer, Shared, content};
+use super::support::{Answer, Shared, content, until, wait};
 use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VERIFIED, root, value, verified_length};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -74,4 +74,35 @@ fn what_a_copy_preserves_is_told() {
     assert_eq!(answer.field("Sprat-Mode"), Some("4751"));
     assert_eq!(answer.field("Sprat-Mtime"), Some("1234567890.987654321"));
     assert_eq!(shared.get("/file", "").field("Sprat-Mode"), None);
+}
+
+#[test]
+fn values_are_computed_once_for_a_file_at_rest() {
+    let shared = Shared::new();
+    let file = content((3 << 20) + 5);
+    shared.write("file", &file);
+    // An answer is told of after it was sent.
+    let last_summed = |answers: usize| {
+        until(|| shared.events.lock().unwrap().len() == answers);
+        shared.events.lock().unwrap().last().unwrap().summed
+    };
+    let mut answers = 0;
+    let mut summed = |fields: &str| {
+        check(&shared.get("/file", &format!("{ACCEPT}{fields}")), &file);
+        answers += 1;
+        last_summed(answers)
+    };
+    let all = file.len() as u64;
+    assert_eq!((summed(""), summed("")), (all, all), "just written: a change could hide in the same tick of a clock");
+    wait(5_000);
+    assert_eq!((summed(""), summed("")), (all, 0));
+    assert_eq!(summed("Cache-Control: no-cache\r\n"), all, "for who doubts them");
+    // A part of what is known, and a new version.
+    let range = "Range: bytes=1048576-\r\n";
+    assert_eq!(shared.get("/file", &format!("{ACCEPT}{range}")).body.len(), (2 << 20) + 5 + 3 * 32);
+    assert_eq!(last_summed(6), 0);
+    let mut other = file.clone();
+    other[2 << 20] ^= 1;
+    shared.write("file", &other);
+    check(&shared.get("/file", ACCEPT), &other);
 }

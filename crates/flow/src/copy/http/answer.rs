@@ -22,6 +22,8 @@ pub struct Asked {
     pub validator: Option<String>,
     /// The form that the body must have; none: either.
     pub verified: Option<bool>,
+    /// Whether nothing is to be answered from memory: what came before was wrong.
+    pub fresh: bool,
 }
 
 /// What came.

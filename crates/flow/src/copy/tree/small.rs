@@ -105,6 +105,7 @@ impl<'a> Worker<'a> {
             length: Some(task.entry.bytes),
             validator: task.entry.tag.clone(),
             verified,
+            fresh: false,
         }
     }
 
