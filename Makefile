@@ -3,13 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
 # Seeds that `make sim` runs, kills of `make kills`, seconds that `make fuzz` spends on each target.
 SEEDS ?= 10000
 KILLS ?= 1000
+KILLS_FLOW ?= 50
 FUZZ_SECONDS ?= 60
 
 help: ## list the targets
@@ -53,6 +54,10 @@ sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
 	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test kill -- --nocapture
+
+kills-flow: ## kill either end of real transfers KILLS_FLOW times (default 50), and check every file
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cp killed -- --nocapture
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-flow --test interrupted killed -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)

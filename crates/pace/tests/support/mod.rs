@@ -98,13 +98,15 @@ pub(crate) struct World {
     pub(crate) accident: f64,
     /// Every so many seconds, news is held up for this long: a machine that is busy with something else.
     pub(crate) hiccup: Option<(f64, f64)>,
+    /// Until when nothing leaves the bottleneck.
+    pub(crate) stands_until: f64,
     pub(crate) flows: Vec<Flow>,
 }
 
 impl World {
     pub(crate) fn new(capacity: f64, buffer: f64, rtt: f64, flows: Vec<Control>) -> Self {
         let flows = flows.into_iter().map(Flow::new).collect();
-        Self { now: 0.0, capacity, buffer, rtt, accident: 0.0, hiccup: None, flows }
+        Self { now: 0.0, capacity, buffer, rtt, accident: 0.0, hiccup: None, stands_until: 0.0, flows }
     }
 
     /// Lets time pass; gives bytes delivered of each flow.
@@ -146,7 +148,7 @@ impl World {
         }
         // Out of it, in proportion: what is mixed leaves mixed.
         let queued: f64 = self.flows.iter().map(|flow| flow.queued).sum();
-        let out = queued.min(self.capacity * STEP);
+        let out = if now < self.stands_until { 0.0 } else { queued.min(self.capacity * STEP) };
         for flow in &mut self.flows {
             let bytes = if queued > 0.0 { out * flow.queued / queued } else { 0.0 };
             flow.queued -= bytes;
