@@ -6,13 +6,17 @@ use super::transfers::Going;
 use super::values::Values;
 use super::version::Version;
 use crate::file::{Piece, Source, SourceError};
-use crate::group::{self, GROUP_BYTES, Value};
+use crate::group::{self, GROUP_BYTES, Summing, Value};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use thiserror::Error;
+
+/// Bytes that are summed at a time; whole chunks of the tree.
+const PIECE: usize = 256 << 10;
 
 /// Why a body was broken off. Its length is then not reached, so that nobody takes it for whole.
 #[derive(Debug, Error)]
@@ -71,18 +75,24 @@ impl FileContent<'_> {
         going: &Going,
     ) -> Result<(), Broken> {
         let mut source = self.source(range)?;
-        let mut before = head;
+        let (mut before, mut room) = (head, Vec::new());
         while !source.left().is_empty() {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            let needs_bytes = channel.encrypts() || (verified && known.is_none());
-            let piece = if needs_bytes { source.next_block()?.map(Piece::Bytes) } else { source.next_piece()? };
+            let piece =
+                if channel.encrypts() { source.next_block()?.map(Piece::Bytes) } else { source.next_piece()? };
             let piece = piece.expect("something is left");
             let value = match (&piece, verified) {
                 (_, false) => None,
-                (Piece::Bytes(bytes), true) => Some(known.unwrap_or_else(|| self.computed(group, bytes))),
-                (Piece::Cached(_), true) => known,
+                (_, true) if known.is_some() => known,
+                (Piece::Bytes(bytes), true) => Some(self.computed(group, |summing| {
+                    summing.add(bytes);
+                    Ok(())
+                })?),
+                (Piece::Cached(bytes), true) => {
+                    Some(self.computed(group, |summing| self.sum(bytes, &mut room, summing))?)
+                }
             };
             let (end, value) = (start + piece.len(), value.as_ref().map_or(&[][..], |value| value));
             self.check(end == range.end)?;
@@ -111,11 +121,29 @@ impl FileContent<'_> {
         if self.fresh { None } else { self.values.get(&self.version, group) }
     }
 
-    fn computed(&self, group: u64, bytes: &[u8]) -> Value {
-        let value = group::value(self.version.size, group, bytes);
+    fn computed(&self, group: u64, sum: impl FnOnce(&mut Summing) -> Result<(), Broken>) -> Result<Value, Broken> {
+        let mut summing = Summing::begin(self.version.size, group);
+        sum(&mut summing)?;
+        let value = summing.value();
         self.values.keep(&self.version, group, value);
-        self.summed.set(self.summed.get() + bytes.len() as u64);
-        value
+        let bytes = group::range(self.version.size, group);
+        self.summed.set(self.summed.get() + (bytes.end - bytes.start));
+        Ok(value)
+    }
+
+    /// Sums what the page cache has, in pieces that stay in the processor's.
+    fn sum(&self, bytes: &Range<u64>, room: &mut Vec<u8>, summing: &mut Summing) -> Result<(), Broken> {
+        room.resize(PIECE, 0);
+        for at in bytes.clone().step_by(PIECE) {
+            let length = usize::try_from(bytes.end - at).map_or(PIECE, |left| left.min(PIECE));
+            let failed = |source: io::Error| match source.kind() {
+                io::ErrorKind::UnexpectedEof => SourceError::Short { path: self.path.to_owned(), at: bytes.end - 1 },
+                _ => SourceError::Io { path: self.path.to_owned(), at, source },
+            };
+            self.file.read_exact_at(&mut room[..length], at).map_err(failed)?;
+            summing.add(&room[..length]);
+        }
+        Ok(())
     }
 
     fn source(&self, part: &Range<u64>) -> Result<Source, Broken> {
