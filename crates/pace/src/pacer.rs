@@ -2,7 +2,7 @@
 
 use crate::path::{self, Path};
 use crate::weir::{Mode, Sample, TICKS_PER_RTT, Weir};
-use crate::window::{Window, WindowError};
+use crate::window::{KNOCK_BIT, Window, WindowError};
 use std::io;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -176,7 +176,9 @@ impl Connection {
         if self.pace == Pace::Auto && (self.weir.is_some() || path.min_rtt >= SHORTEST_PACED) {
             let sample = self.sample(&path, now);
             let begins = self.weir.is_none();
-            rate = Some(self.weir.get_or_insert_default().update(sample));
+            let weir = self.weir.get_or_insert_default();
+            let told = weir.update(sample);
+            rate = Some(if weir.knocks() { told | KNOCK_BIT } else { told & !KNOCK_BIT });
             path::limit_rate(&self.socket, rate)?;
             if begins && let Ok(window) = self.window.get_or_init(Window::open) {
                 // Where the kernel refuses it after all, its own is limited by the rate.

@@ -2,7 +2,7 @@
 
 use sprat_pace::path::{self, Buffer, Path};
 use sprat_pace::window::btf::Types;
-use sprat_pace::window::{Window, WindowError};
+use sprat_pace::window::{KNOCK_BIT, Window, WindowError};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -85,6 +85,31 @@ fn another_rate_shows_at_once_and_the_window_outlives_its_owner() {
     assert_eq!(told.pacing_rate, 500_000_000);
     drop(to);
     assert_eq!(reader.join().unwrap(), (8 << 20) + (1 << 17));
+}
+
+#[test]
+fn a_knock_has_the_window_of_the_rate_around_it() {
+    let Some(window) = window() else { return };
+    let (mut to, from) = pair();
+    path::limit_rate(&to, Some(1_000_000)).unwrap();
+    window.give(&to).unwrap();
+    let reader = sink(from);
+    // Segments a second. Of 10 GB/s a fifth is enough to be told from the window's least, over a loopback's round trips.
+    let mut window = |rate: u64| {
+        path::limit_rate(&to, Some(rate)).unwrap();
+        to.write_all(&vec![1; 4 << 20]).unwrap();
+        while Path::of(&to).unwrap().unacked > 0 {
+            std::thread::yield_now();
+        }
+        let path = Path::of(&to).unwrap();
+        f64::from(path.cwnd - 32) / path.rtt.as_secs_f64()
+    };
+    // The window was set by the round-trip time before the last acknowledgement: close to that which is told, mostly.
+    let mut ratios: Vec<_> = (0..15).map(|_| window(10_000_000_000) / window(10_000_000_000 | KNOCK_BIT)).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!((3.0..8.0).contains(&ratios[7]), "{ratios:?}");
+    drop(to);
+    reader.join().unwrap();
 }
 
 #[test]

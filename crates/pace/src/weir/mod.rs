@@ -23,7 +23,7 @@ const MOST_RATE: f64 = 125e9;
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
 /// In the start, a knock is so many times faster than the rest of its round, for this part of a round trip.
-const KNOCK: f64 = 5.0;
+pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
 /// Growth a round trip when cruising: where it begins, and the most it comes to while nothing pushes back.
@@ -171,6 +171,12 @@ impl Weir {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Whether the rate is meant for a moment only, far above what the path is known to carry.
+    #[must_use]
+    pub fn knocks(&self) -> bool {
+        matches!(self.mode, Mode::Start(round) if round.knocked.is_none() && self.rate > round.base)
     }
 
     /// What the path is taken to carry, bytes a second; zero before it is known.

@@ -21,6 +21,10 @@ const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Most windows of a process.
 const MAX_WINDOWS: u32 = 256;
 
+/// The lowest bit of a rate says that it is a knock's ([`Weir::knocks`](crate::weir::Weir::knocks)): the window is then that of the rate around it. Who
+/// ends the knock may be late, on a machine that is busy; what is sent until then is bounded by that window.
+pub const KNOCK_BIT: u64 = 1;
+
 /// Bytes of a congestion control's name, with the zero at its end.
 const NAME_BYTES: usize = 16;
 

@@ -36,6 +36,11 @@ impl Places {
 /// Segments in the window beyond what two round trips take: enough before anything is known of the path.
 const WINDOW_BASE: i32 = 32;
 
+/// The bit of a rate that says that it is a knock's, and how many times as fast that is as the rate around it.
+const KNOCK_BIT: i32 = 1;
+const KNOCK: i32 = 5;
+const _: () = assert!(KNOCK_BIT as u64 == super::KNOCK_BIT && KNOCK as f64 == crate::weir::KNOCK);
+
 /// A slow start that never ends by itself.
 const INFINITE_SSTHRESH: i32 = 0x7fff_ffff;
 
@@ -49,6 +54,7 @@ mod op {
     pub(super) const MUL_REG: u8 = 0x2f;
     pub(super) const DIV: u8 = 0x37;
     pub(super) const DIV_REG: u8 = 0x3f;
+    pub(super) const AND: u8 = 0x57;
     pub(super) const SHIFT_LEFT: u8 = 0x67;
     pub(super) const SHIFT_RIGHT: u8 = 0x77;
     pub(super) const MOVE: u8 = 0xb7;
@@ -80,12 +86,15 @@ impl Code {
 }
 
 /// With every acknowledgement, and at the beginning: the rate is what the program's owner allows (`SO_MAX_PACING_RATE`), and the window
-/// twice what that takes in a round trip, so that it is the rate that limits. Without a rate nothing changes.
+/// twice what that takes in a round trip, so that it is the rate that limits; of a knock's rate, what the rate around it takes. Without a
+/// rate nothing changes.
 pub(super) fn follow(places: &Places) -> Vec<u8> {
     Code::socket()
         .put(op::LOAD_64, 2, 6, places.max_pacing_rate, 0)
-        .put(op::JUMP_EQUAL, 2, 0, 13, -1)
+        .put(op::JUMP_EQUAL, 2, 0, 17, -1)
         .put(op::STORE_64, 6, 2, places.pacing_rate, 0)
+        .put(op::MOVE_REG, 7, 2, 0, 0)
+        .put(op::AND, 7, 0, 0, KNOCK_BIT)
         .put(op::LOAD_32, 3, 6, places.srtt, 0)
         .put(op::SHIFT_RIGHT, 3, 0, 0, 3) // the kernel keeps eighths of microseconds
         .put(op::LOAD_32, 4, 6, places.mss, 0)
@@ -93,6 +102,8 @@ pub(super) fn follow(places: &Places) -> Vec<u8> {
         .put(op::DIV, 2, 0, 0, 1_000_000)
         .put(op::SHIFT_LEFT, 2, 0, 0, 1)
         .put(op::DIV_REG, 2, 4, 0, 0) // by zero is zero here
+        .put(op::JUMP_EQUAL, 7, 0, 1, 0)
+        .put(op::DIV, 2, 0, 0, KNOCK)
         .put(op::ADD, 2, 0, 0, WINDOW_BASE)
         .put(op::LOAD_32, 5, 6, places.cwnd_clamp, 0)
         .put(op::JUMP_NOT_ABOVE_REG, 2, 5, 1, 0)
