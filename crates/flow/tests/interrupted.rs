@@ -151,7 +151,7 @@ fn two_copies_to_one_name_do_not_mix() {
     let server = Server::start(content(4 * MIB), true);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
-    let slow = Options { limit: Some(8_000_000), ..options() };
+    let slow = Options { limit: Some(2_000_000), ..options() };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| copy(&server.url(), &target, slow).0);
         while !directory.path().join("file.sprat-part").exists() {

@@ -31,6 +31,10 @@ const SYNC_TIME: Duration = Duration::from_secs(3);
 /// The ticket of a sync. Writes have their group's number.
 const SYNC: u64 = u64::MAX;
 
+/// How long the writes of a process that was killed may go on, and how often it is looked whether they have ended.
+const LAST_WRITES: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(20);
+
 const BUFFER_BYTES: usize = 1 << 20;
 const _: () = assert!(BUFFER_BYTES as u64 == GROUP_BYTES && BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
 
@@ -81,6 +85,23 @@ impl SinkError {
     }
 }
 
+/// Opens and locks a file. A process that was killed keeps its lock as long as its last writes are under way.
+fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match FileDisk::open(path, access) {
+            Err(OpenError::Locked(_)) if begun.elapsed() < LAST_WRITES => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "nothing else waits on this thread, and nobody tells of a lock's end"
+                )]
+                std::thread::sleep(LOOK);
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// A file that is being written, locked against other transfers.
 pub struct Sink {
     path: PathBuf,
@@ -115,7 +136,7 @@ impl Sink {
     /// [`SinkError`]; a file that was made for nothing is removed.
     pub fn open(path: &Path, access: Access, length: Option<u64>, buffers: usize) -> Result<Self, SinkError> {
         let fresh = path.symlink_metadata().is_err();
-        let disk = FileDisk::open(path, access).map_err(|error| match error {
+        let disk = open(path, access).map_err(|error| match error {
             OpenError::Locked(path) => SinkError::Busy(path),
             OpenError::Io { path, source } => SinkError::at(&path, length.unwrap_or(0), source),
         })?;
