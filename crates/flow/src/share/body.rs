@@ -80,8 +80,10 @@ impl FileContent<'_> {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            let piece =
-                if channel.encrypts() { source.next_block()?.map(Piece::Bytes) } else { source.next_piece()? };
+            // What is sent out of the page cache is whatever it has when it leaves, and again when it is sent again: only where the
+            // client verifies it.
+            let by_reference = verified && !channel.encrypts();
+            let piece = if by_reference { source.next_piece()? } else { source.next_block()?.map(Piece::Bytes) };
             let piece = piece.expect("something is left");
             let value = match (&piece, verified) {
                 (_, false) => None,
