@@ -7,7 +7,7 @@ mod support;
 
 use firefox::{User, until};
 use serde_json::Value;
-use sprat_flow::share::{Options, Pace, Share};
+use sprat_flow::share::{Options, Pace, Share, Tokens};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -26,9 +26,15 @@ struct Shared {
 
 impl Shared {
     fn new(pace: &str) -> Self {
+        Self::with(pace, Tokens::default())
+    }
+
+    /// To those who know a token.
+    fn with(pace: &str, tokens: Tokens) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut options = Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
         options.pace = pace.parse::<Pace>().unwrap();
+        options.tokens = tokens;
         Self { share: Share::start(options).unwrap(), directory }
     }
 
@@ -105,6 +111,31 @@ fn a_click_brings_the_file_verified_and_the_popup_says_so() {
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("third.iso")).unwrap(), content);
     assert_eq!(user.names(), ["big.iso", "other.iso", "third.iso"]);
+}
+
+#[test]
+fn who_may_see_the_page_may_hand_its_links_on() {
+    let Some(user) = User::new() else { return };
+    let tokens = tempfile::NamedTempFile::new().unwrap();
+    fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
+    let shared = Shared::with("off", Tokens::read(tokens.path()).unwrap());
+    let content = shared.put("big.iso");
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    let page = format!("{}?token=correct-horse-battery", shared.url());
+    firefox.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']");
+    let said = firefox.shows("big.iso", "done");
+    assert!(said.contains("verified, blake3"), "{said}");
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso"], "the browser's own is gone, whole or not");
+    let kept = firefox.marionette.script("return browser.storage.local.get().then((kept) => JSON.stringify(kept))");
+    let kept = kept.as_str().unwrap();
+    assert!(
+        kept.contains("big.iso") && !kept.contains("ticket"),
+        "what is over is remembered without its ticket: {kept}"
+    );
 }
 
 #[test]
