@@ -3,6 +3,9 @@
 #[path = "../../crates/cli/src/transfer/mod.rs"]
 pub mod transfer;
 
+#[path = "../../crates/cli/src/browser/protocol/mod.rs"]
+pub mod browser;
+
 use transfer::{Error, Item, Source};
 
 /// Reads a source to its end, and checks that what it yields is within limits.

@@ -1,6 +1,7 @@
 //! The one table of commands and flags, from which help, completions and man pages come.
 #![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
 
+mod browser;
 mod cp;
 pub(crate) mod doctor;
 mod judged;
@@ -16,6 +17,7 @@ use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use browser::{BrowserCommand, BrowserHostArgs, BrowserInstallArgs, BrowserPlaceArgs, ForArg};
 pub(crate) use cp::CpArgs;
 pub(crate) use judged::{BreakdownArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs};
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
@@ -79,6 +81,9 @@ pub(crate) enum Command {
     Cp(CpArgs),
     /// Serve a directory over HTTP, for any client, and verified for `sprat cp`.
     Share(ShareArgs),
+    /// Let Firefox and Chromium hand their downloads to sprat.
+    #[command(subcommand)]
+    Browser(BrowserCommand),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),

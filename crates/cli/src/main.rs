@@ -4,7 +4,7 @@ mod args;
 mod cmd;
 
 use args::doctor::DoctorCommand;
-use args::{BenchCommand, Cli, Command, LabCommand};
+use args::{BenchCommand, BrowserCommand, Cli, Command, LabCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         Command::Sim(args) => cmd::sim::sim(&args),
         Command::Cp(args) => cmd::cp::cp(&args),
         Command::Share(args) => cmd::share::share(&args),
+        Command::Browser(BrowserCommand::Install(args)) => cmd::browser::install(&args),
+        Command::Browser(BrowserCommand::Uninstall(args)) => cmd::browser::uninstall(&args),
+        Command::Browser(BrowserCommand::Status(args)) => cmd::browser::status(&args),
+        Command::Browser(BrowserCommand::Host(args)) => cmd::browser::host(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
         Command::Lab(LabCommand::Ctl(args)) => cmd::lab_ctl::ctl(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),

@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 48] = [
+const COMMANDS: [&[&str]; 52] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -68,6 +68,10 @@ const COMMANDS: [&[&str]; 48] = [
     &["sim"],
     &["cp"],
     &["share"],
+    &["browser"],
+    &["browser", "install"],
+    &["browser", "uninstall"],
+    &["browser", "status"],
     &["lab"],
     &["lab", "run"],
     &["lab", "ctl"],
@@ -188,6 +192,9 @@ fn mistakes_are_explained() {
         "share . --tls-cert cert.pem",
         "share . --tls-self --tls-cert cert.pem --tls-key key.pem",
         "share . --token-file /no/such/file",
+        "browser install --downloads here --for firefox",
+        "browser install --for lynx",
+        "browser host",
         "lab run",
         "lab run --port tap:a0",
         "lab run --port a0 --port tap:b0",

@@ -32,6 +32,7 @@ fn secrets_are_sent_and_never_shown() {
     let named = address("http://user:p%40ss@h/a");
     assert_eq!(named.authorization(), Some("Basic dXNlcjpwQHNz"));
     assert_eq!(named.to_string(), "http://h/a");
+    assert_eq!(address("http://h/a?download=sprat&ticket=1-2").to_string(), "http://h/a?download=sprat");
     let token = address("http://h/a?token=secret&b=c");
     assert_eq!((token.to_string(), token.target()), ("http://h/a?b=c".to_owned(), "/a?token=secret&b=c".to_owned()));
     let wrong = Address::parse("ftp://user:secret@h/a").unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! The commands, a file for each group.
 
 pub(crate) mod bench;
+pub(crate) mod browser;
 pub(crate) mod check;
 pub(crate) mod cp;
 pub(crate) mod demo;

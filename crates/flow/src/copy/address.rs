@@ -9,8 +9,8 @@ use url::Url;
 /// The port of `sprat share`, unless told.
 pub const SHARE_PORT: u16 = 8040;
 
-/// The parameter by which a browser hands over a token; it is not shown.
-const TOKEN: &str = "token";
+/// Parameters that let whoever knows them in: they are not shown.
+const SECRETS: [&str; 2] = ["token", "ticket"];
 
 /// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same on port 8040 and
 /// insist on the verified form.
@@ -165,14 +165,15 @@ fn usable(part: &str) -> Option<String> {
     usable.then_some(name)
 }
 
-/// The address as it may be shown and written down: without tokens.
+/// The address as it may be shown and written down: without tokens and tickets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.url.clone();
-        if url.query_pairs().any(|(name, _)| name == TOKEN) {
+        let is_secret = |name: &str| SECRETS.contains(&name);
+        if url.query_pairs().any(|(name, _)| is_secret(&name)) {
             let kept: Vec<_> = url
                 .query_pairs()
-                .filter(|(name, _)| name != TOKEN)
+                .filter(|(name, _)| !is_secret(name))
                 .map(|(a, b)| (a.into_owned(), b.into_owned()))
                 .collect();
             url.set_query(None);

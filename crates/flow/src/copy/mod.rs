@@ -24,6 +24,7 @@ pub mod http;
 mod job;
 mod lane;
 mod local;
+mod look;
 mod options;
 pub mod plan;
 mod resume;
@@ -34,6 +35,7 @@ mod unknown;
 pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
+pub use look::{Look, look};
 pub use options::{MAX_STREAMS, Options, Sums};
 pub use tree::{Tree, TreeOutcome};
 

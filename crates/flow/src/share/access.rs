@@ -1,5 +1,6 @@
-//! Who may see what is shared: those who know a token.
+//! Who may see what is shared: those who know a token, and of one file those who have a ticket from them.
 
+use super::ticket::{self, Seal};
 use crate::http::request::Request;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -58,10 +59,12 @@ pub enum TokenError {
 pub enum Proof {
     /// Nothing had to be.
     None,
-    /// A field of its head, or a cookie.
-    Head,
-    /// A part of its address, where others may read it.
-    Address,
+    /// A token in a field of its head, or in a cookie.
+    Head(Seal),
+    /// A token that is a part of its address, where others may read it.
+    Address(Seal),
+    /// A ticket: for this file alone.
+    Ticket,
 }
 
 impl Tokens {
@@ -96,14 +99,22 @@ impl Tokens {
         }
         if let Some(field) = request.field("authorization") {
             let (scheme, token) = field.split_once(' ')?;
-            return (scheme.eq_ignore_ascii_case("bearer") && self.has(token.trim())).then_some(Proof::Head);
+            let token = Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
+            return self.seal(token).map(Proof::Head);
         }
-        if let Some(token) = request.target.as_ref().and_then(|target| target.parameter("token")) {
-            return self.has(&token).then_some(Proof::Address);
+        let parameter = |name| request.target.as_ref().and_then(|target| target.parameter(name));
+        if let Some(token) = parameter("token") {
+            return self.seal(&token).map(Proof::Address);
+        }
+        // Who has a ticket that is over may have a cookie.
+        if let (Some(ticket), Some(target)) = (parameter(ticket::PARAMETER), &request.target)
+            && self.hashes.iter().fold(false, |found, one| found | Seal::of(one).opens(&ticket, target))
+        {
+            return Some(Proof::Ticket);
         }
         let cookies = request.field("cookie")?;
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == COOKIE && self.has_cookie(value)).then_some(Proof::Head)
+        pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?).map(Proof::Head)
     }
 
     /// What a cookie holds for a token: something that is of no use as one.
@@ -112,14 +123,18 @@ impl Tokens {
         in_cookie(blake3::hash(token.as_bytes()))
     }
 
-    fn has(&self, token: &str) -> bool {
+    /// The seal of a token that is one of ours. All are compared, whichever it is.
+    fn seal(&self, token: &str) -> Option<Seal> {
         let hash = blake3::hash(token.as_bytes());
-        self.hashes.iter().fold(false, |found, one| found | (*one == hash))
+        let found = self.hashes.iter().fold(false, |found, one| found | (*one == hash));
+        found.then(|| Seal::of(&hash))
     }
 
-    fn has_cookie(&self, value: &str) -> bool {
+    /// The same of what a cookie holds.
+    fn cookie_seal(&self, value: &str) -> Option<Seal> {
         let value = blake3::hash(value.as_bytes());
-        self.hashes.iter().fold(false, |found, one| found | (blake3::hash(in_cookie(*one).as_bytes()) == value))
+        let is_it = |one: &blake3::Hash| blake3::hash(in_cookie(*one).as_bytes()) == value;
+        self.hashes.iter().fold(None, |found, one| if is_it(one) { Some(Seal::of(one)) } else { found })
     }
 }
 

@@ -59,8 +59,7 @@ impl Shared {
     /// The answer to a request.
     pub(super) fn find(&self, request: &Request) -> Answer {
         let Some(proof) = self.tokens.check(request) else {
-            let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
-            return text(request, head, "a token is wanted\n").into();
+            return stranger(request);
         };
         let Some(target) = &request.target else { return options().into() };
         match request.method {
@@ -88,6 +87,8 @@ impl Shared {
                 }
                 Answer { decision, content: Content::File(file, version, target.path()) }
             }
+            // A ticket was for the file that was here.
+            Ok(Found::Directory(..)) if proof == Proof::Ticket => stranger(request),
             Ok(Found::Directory(..)) if !target.has_slash() => {
                 // So that relative links lead into it.
                 let query = if target.query().is_empty() { String::new() } else { format!("?{}", target.query()) };
@@ -112,13 +113,13 @@ impl Shared {
             None if request.accepts("application/jsonl") => Form::Lines,
             None => Form::Page,
         };
-        if matches!(form, Form::Page) && proof == Proof::Address {
+        if matches!(form, Form::Page) && matches!(proof, Proof::Address(_)) {
             return self.token_to_cookie(request, target);
         }
-        let head = Head::new(200).field("Vary", "Accept").field("Cache-Control", "no-cache");
+        let head = Head::new(200).field("Vary", "Accept");
         if matches!(form, Form::Lines) {
             let recursive = target.parameter("recursive").is_some_and(|value| value != "0");
-            let head = head.field("Content-Type", "application/jsonl");
+            let head = head.field("Cache-Control", "no-cache").field("Content-Type", "application/jsonl");
             let head = if request.old { head } else { head.field("Transfer-Encoding", "chunked") };
             let names = target.names().to_vec();
             let body = if request.method == Method::Head { Body::Empty } else { Body::Lines };
@@ -133,13 +134,18 @@ impl Shared {
         };
         let (head, body) = match form {
             Form::Json => (
-                head.field("Content-Type", "application/json"),
+                head.field("Cache-Control", "no-cache").field("Content-Type", "application/json"),
                 serde_json::to_vec(&listing).expect("texts and numbers"),
             ),
             Form::Page | Form::Lines => {
                 let host = request.field("host").filter(|host| !host.is_empty());
                 let host = host.unwrap_or_else(|| "localhost".into());
-                (with_policy(head), page(&listing, target, &host, self.tls.is_some()).into_bytes())
+                // With tickets in it a page is for nobody else.
+                let (head, seal) = match proof {
+                    Proof::Head(seal) => (head.field("Cache-Control", "no-store"), Some(seal)),
+                    _ => (head.field("Cache-Control", "no-cache"), None),
+                };
+                (with_policy(head), page(&listing, target, &host, self.tls.is_some(), seal).into_bytes())
             }
         };
         finish(request, head, Body::Text(body)).into()
@@ -197,6 +203,12 @@ fn with_policy(head: Head) -> Head {
     head.field("Content-Type", "text/html; charset=utf-8")
         .field("Content-Security-Policy", POLICY)
         .field("Referrer-Policy", "no-referrer")
+}
+
+/// The answer to who did not say that he may.
+fn stranger(request: &Request) -> Answer {
+    let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
+    text(request, head, "a token is wanted\n").into()
 }
 
 fn refuse(request: &Request, status: u16, what: &str) -> Answer {

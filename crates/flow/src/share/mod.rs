@@ -13,6 +13,7 @@ pub mod listing;
 pub mod page;
 mod root;
 mod socket;
+pub mod ticket;
 pub mod tls;
 mod transfers;
 mod values;

@@ -1,6 +1,7 @@
 //! A directory as a page for people: its entries, each by a plain link and by the accelerated way, and what is being sent.
 
 use super::listing::{Entry, Kind, Listing};
+use super::ticket::{PARAMETER, Seal};
 use crate::http::date::Moment;
 use crate::http::target::Target;
 use percent_encoding::percent_decode_str;
@@ -30,9 +31,9 @@ enum Order {
     Time,
 }
 
-/// The page of a directory, whose server is known as `host`.
+/// The page of a directory, whose server is known as `host`. With the seal of whoever sees it, what leads to files has tickets.
 #[must_use]
-pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool) -> String {
+pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool, seal: Option<Seal>) -> String {
     let order = match target.parameter("sort").as_deref() {
         Some("size") => Order::Size,
         Some("time") => Order::Time,
@@ -78,11 +79,23 @@ pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool) -> String
             Kind::Directory => ("/", String::new()),
             Kind::File => ("", human(entry.size)),
         };
-        let address = escape(&format!("{scheme}://{host}{}{}", listing.path, entry.href));
-        let recursive = if entry.kind == Kind::Directory { "-r " } else { "" };
+        let path = format!("{}{}", listing.path, entry.href);
+        let (link, recursive, query) = match entry.kind {
+            Kind::Directory => (String::new(), "-r ", String::new()),
+            Kind::File => {
+                let file = seal.and_then(|seal| Some((seal, Target::parse(&path).ok()?)));
+                let ticket = file.map(|(seal, file)| format!("{PARAMETER}={}", seal.ticket(&file)));
+                // A browser with our extension hands it over; any other saves the file.
+                let more = ticket.as_ref().map_or_else(String::new, |ticket| format!("&{ticket}"));
+                let link = escape(&format!("./{}?download=sprat{more}", entry.href));
+                let query = ticket.map_or_else(String::new, |ticket| format!("?{ticket}"));
+                (format!("<a href=\"{link}\">fetch</a> "), "", query)
+            }
+        };
+        let address = escape(&format!("{scheme}://{host}{path}{query}"));
         put(format_args!(
             "<tr><td class=\"name\"><a href=\"./{}\">{}{slash}</a></td><td class=\"number\">{size}</td><td class=\"soft\">{}</td>\
-             <td><a href=\"{address}\">sprat</a> <code>sprat cp {recursive}'{address}' .</code></td></tr>\n",
+             <td>{link}<code>sprat cp {recursive}'{address}' .</code></td></tr>\n",
             escape(&entry.href),
             escape(&entry.name),
             date(entry.seconds),

@@ -60,6 +60,34 @@ fn a_browsers_token_goes_from_the_address_into_a_cookie() {
 }
 
 #[test]
+fn a_ticket_opens_one_file_and_nothing_else() {
+    let shared = guarded();
+    std::fs::create_dir(shared.path().join("sub")).unwrap();
+    shared.write("sub/a b", b"y");
+    let fields = format!("Authorization: Bearer {TOKEN}\r\nAccept: text/html\r\n");
+    let page = shared.get("/sub/", &fields);
+    assert_eq!(page.field("Cache-Control"), Some("no-store"));
+    let link = page.text().split("<a href=\"").find(|rest| rest.contains("download=sprat")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let ticket = link.split("ticket=").nth(1).unwrap();
+    assert!(page.text().contains(&format!("/sub/a%20b?ticket={ticket}' .</code>")), "the command has it too");
+    let saved = shared.get(&format!("/sub/{}", &link[2..]), "");
+    assert_eq!((saved.status, saved.text()), (200, "y"));
+    for path in ["/sub/", "/sub", "/file", "/", "/.sprat/transfers"] {
+        assert_eq!(shared.get(&format!("{path}?ticket={ticket}"), "").status, 401, "{path}");
+    }
+    assert_eq!(shared.get("/sub/a%20b?ticket=1-0", "").status, 401);
+    assert_eq!(shared.get("/sub/a%20b?ticket=1-0", &format!("Authorization: Bearer {TOKEN}\r\n")).text(), "y");
+    assert!(shared.events.lock().unwrap().iter().all(|event| !event.path.contains("ticket")), "nor are tickets logged");
+    // A directory in the file's place is not what it was for.
+    std::fs::remove_file(shared.path().join("sub/a b")).unwrap();
+    std::fs::create_dir(shared.path().join("sub/a b")).unwrap();
+    for slash in ["", "/"] {
+        assert_eq!(shared.get(&format!("/sub/a%20b{slash}?ticket={ticket}"), "").status, 401);
+    }
+}
+
+#[test]
 fn files_of_tokens_are_checked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens");

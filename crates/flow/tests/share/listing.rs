@@ -112,6 +112,9 @@ fn people_get_a_page_that_is_only_text() {
     assert!(page.contains("b &amp; &lt;i&gt;.txt") && page.contains("href=\"./b%20%26%20%3Ci%3E.txt\""));
     assert!(page.contains("sprat cp 'sprat://here/%C3%A4' .</code>"), "{page}");
     assert!(page.contains("sprat cp -r 'sprat://here/sub/' .</code>"));
+    assert!(page.contains("<a href=\"./%C3%A4?download=sprat\">"), "what the browser's extension takes over");
+    let saved = shared.get("/%C3%A4?download=sprat", "");
+    assert!(saved.field("Content-Disposition").is_some_and(|how| how.starts_with("attachment")), "others save it");
     assert!(page.find(">sub/<").unwrap() < page.find(">b &amp;").unwrap(), "directories first");
     let order = |query: &str| {
         let page = shared.get(&format!("/{query}"), "");

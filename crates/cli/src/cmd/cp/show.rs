@@ -5,26 +5,19 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_bench::units;
+use sprat_cli::recent::Recent;
 use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-
-/// Over how long a rate is taken.
-const RATE_TIME: Duration = Duration::from_secs(2);
 
 /// Between two tellings of where it is, for programs.
 const JSON_TIME: Duration = Duration::from_millis(500);
-
-/// Most moments that a rate is taken over.
-const MAX_MOMENTS: usize = 64;
 
 /// Shows one copy after the other.
 pub(super) struct Show {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
-    /// When so many bytes had come.
-    moments: VecDeque<(Instant, u64)>,
+    recent: Recent,
     told: Instant,
     /// Why printing failed: a reader that went away does not end a copy.
     broken: bool,
@@ -33,7 +26,7 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn new(json: bool, quiet: bool) -> Self {
         let bar = if quiet || json { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        Self { json, quiet, bar, moments: VecDeque::new(), told: Instant::now(), broken: false }
+        Self { json, quiet, bar, recent: Recent::default(), told: Instant::now(), broken: false }
     }
 
     pub(super) fn event(&mut self, event: &Event) {
@@ -129,7 +122,7 @@ impl Show {
     }
 
     fn begin(&mut self, length: Option<u64>, here: u64) {
-        self.moments = VecDeque::from([(Instant::now(), 0)]);
+        self.recent = Recent::default();
         let template = match length {
             Some(_) => "{bar:32} {bytes}/{total_bytes}  {msg}  {prefix}",
             None => "{spinner} {bytes}  {msg}  {prefix}",
@@ -148,7 +141,7 @@ impl Show {
         if let Some(length) = progress.length {
             self.bar.set_length(length);
         }
-        let per_second = self.per_second(progress);
+        let per_second = self.recent.per_second(progress.received);
         let mut text = rate(per_second, 1.0);
         if !progress.rtt.is_zero() {
             text += &format!("  RTT {:.1} ms", progress.rtt.as_secs_f64() * 1e3);
@@ -165,20 +158,6 @@ impl Show {
             text += &format!("  {} wrong", progress.wrong);
         }
         self.bar.set_message(text);
-    }
-
-    /// Bytes a second, of late.
-    fn per_second(&mut self, progress: &Progress) -> u64 {
-        let now = Instant::now();
-        self.moments.push_back((now, progress.received));
-        let old = |(at, _): &(Instant, u64)| now.duration_since(*at) > RATE_TIME;
-        while self.moments.len() > 2 && (self.moments.len() > MAX_MOMENTS || self.moments.front().is_some_and(old)) {
-            self.moments.pop_front();
-        }
-        let (at, had) = self.moments[0];
-        let micros = u64::try_from(now.duration_since(at).as_micros()).unwrap_or(u64::MAX);
-        let bytes = progress.received.saturating_sub(had);
-        bytes.saturating_mul(1_000_000).checked_div(micros).unwrap_or(0)
     }
 
     /// A line above the bar.
@@ -200,7 +179,7 @@ impl Show {
     fn value(&mut self, event: &Event) -> Value {
         match event {
             Event::Opened { source, target, length, verified, resumed, streams, written } => {
-                self.moments = VecDeque::from([(Instant::now(), 0)]);
+                self.recent = Recent::default();
                 json!({
                     "event": "opened", "source": source, "target": target.display().to_string(), "bytes": length,
                     "verified": verified, "resumed": resumed, "streams": streams, "written": written,
@@ -208,7 +187,7 @@ impl Show {
             }
             Event::Progress(progress) => json!({
                 "event": "progress", "done": progress.done, "bytes": progress.length, "received": progress.received,
-                "bytes_per_second": self.per_second(progress), "rtt_us": u64::try_from(progress.rtt.as_micros()).ok(),
+                "bytes_per_second": self.recent.per_second(progress.received), "rtt_us": u64::try_from(progress.rtt.as_micros()).ok(),
                 "retries": progress.retries, "wrong_groups": progress.wrong,
             }),
             Event::Wrong { offset, bytes, times } => {

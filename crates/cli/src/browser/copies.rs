@@ -1,0 +1,101 @@
+//! One download, in a thread of its own.
+
+use super::protocol::{Code, FileName, Id, Report};
+use crate::recent::Recent;
+use sprat_flow::copy::{Copy, Error, Event, Outcome};
+use sprat_flow::file::PlaceError;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// Between two reports of how far a download is.
+const REPORT_TIME: Duration = Duration::from_millis(500);
+
+/// Tells how a download goes.
+pub(super) struct Teller<'a> {
+    id: &'a Id,
+    name: &'a FileName,
+    reports: &'a SyncSender<Report>,
+    recent: Recent,
+    told: Option<Instant>,
+    verified: bool,
+}
+
+impl<'a> Teller<'a> {
+    /// Of the download that is to get this name.
+    pub(super) fn new(id: &'a Id, name: &'a FileName, reports: &'a SyncSender<Report>) -> Self {
+        Self { id, name, reports, recent: Recent::default(), told: None, verified: false }
+    }
+
+    /// Makes the copy; gives the last report, which is the caller's to send. None: it was stopped.
+    pub(super) fn run(mut self, copy: &Copy) -> Option<Report> {
+        match copy.run(&mut |event| self.event(event)) {
+            Ok(outcome) => Some(self.done(&outcome)),
+            Err(Error::Cancelled) => None,
+            Err(error) => {
+                let (code, why) = judge(error);
+                Some(Report::Failed { id: self.id.clone(), code, why: why.into() })
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let note = match event {
+            Event::Opened { length, verified, resumed, .. } => {
+                (self.recent, self.verified) = (Recent::default(), *verified);
+                let (id, name) = (self.id.clone(), self.name.clone());
+                // The browser may have gone: then there is nobody to tell, and the host is about to end.
+                let report = Report::Opened { id, name, bytes: *length, verified: *verified, resumed: *resumed };
+                let _ = self.reports.send(report);
+                return;
+            }
+            Event::Progress(progress) => {
+                let bytes_per_second = self.recent.per_second(progress.received);
+                if self.told.is_none_or(|told| told.elapsed() >= REPORT_TIME) {
+                    self.told = Some(Instant::now());
+                    let rtt_us = u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX);
+                    let (id, done, bytes) = (self.id.clone(), progress.done, progress.length);
+                    // One that nobody has room for is not worth waiting for.
+                    let _ = self.reports.try_send(Report::Progress { id, done, bytes, bytes_per_second, rtt_us });
+                }
+                return;
+            }
+            Event::Wrong { offset, bytes, .. } => format!("{bytes} B at {offset} arrived wrong: fetched again"),
+            Event::Retry { why, pause } => format!("{why}; tries again in {:.1} s", pause.as_secs_f64()),
+            Event::StartsOver { why } => format!("begins anew: {why}"),
+            Event::Checking { .. } => "reads and verifies what is here".to_owned(),
+            Event::Failed { name, why } => format!("{name}: {why}"),
+            Event::Note(text) => text.clone(),
+        };
+        let _ = self.reports.try_send(Report::Note { id: self.id.clone(), text: note.into() });
+    }
+
+    fn done(self, outcome: &Outcome) -> Report {
+        Report::Done {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            bytes: outcome.length,
+            blake3: outcome.blake3.map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect()),
+            verified: self.verified && outcome.verified,
+            unchanged: outcome.unchanged,
+        }
+    }
+}
+
+/// Why a download failed, without advice about a command line that nobody typed.
+pub(super) fn judge(error: Error) -> (Code, String) {
+    match error {
+        Error::Usage(why) => (Code::Usage, why),
+        Error::NotFound { status, .. } => (Code::NotFound, format!("the server has no such file ({status})")),
+        Error::Denied { status, .. } => (Code::Denied, format!("the server does not give it to us ({status})")),
+        Error::Unreachable { why, .. } => (Code::Unreachable, why),
+        Error::Untrusted { why, .. } => (Code::Untrusted, why),
+        Error::Protocol { why, .. } => (Code::Protocol, why),
+        Error::Changed { why, .. } => (Code::Changed, format!("it changes while it is fetched: {why}")),
+        Error::Corrupt { why, .. } => (Code::Corrupt, why),
+        Error::Place(PlaceError::Exists(path)) => {
+            (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
+        }
+        Error::Place(_) | Error::Sink(_) | Error::File { .. } => (Code::Unwritable, error.to_string()),
+        Error::Cancelled => (Code::Unreachable, "stopped".to_owned()),
+    }
+}

@@ -1,0 +1,39 @@
+//! A rate of late.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Over how long a rate is taken.
+const RATE_TIME: Duration = Duration::from_secs(2);
+
+/// Most moments that a rate is taken over.
+const MAX_MOMENTS: usize = 64;
+
+/// What had come when, of late.
+#[derive(Debug)]
+pub struct Recent {
+    moments: VecDeque<(Instant, u64)>,
+}
+
+impl Default for Recent {
+    /// Nothing has come, as of now.
+    fn default() -> Self {
+        Self { moments: VecDeque::from([(Instant::now(), 0)]) }
+    }
+}
+
+impl Recent {
+    /// Notes that `bytes` have come by now; gives the bytes a second.
+    pub fn per_second(&mut self, bytes: u64) -> u64 {
+        let now = Instant::now();
+        self.moments.push_back((now, bytes));
+        let old = |(at, _): &(Instant, u64)| now.duration_since(*at) > RATE_TIME;
+        while self.moments.len() > 2 && (self.moments.len() > MAX_MOMENTS || self.moments.front().is_some_and(old)) {
+            self.moments.pop_front();
+        }
+        let (at, had) = self.moments[0];
+        let micros = u64::try_from(now.duration_since(at).as_micros()).unwrap_or(u64::MAX);
+        let bytes = bytes.saturating_sub(had);
+        bytes.saturating_mul(1_000_000).checked_div(micros).unwrap_or(0)
+    }
+}

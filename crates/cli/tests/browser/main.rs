@@ -1,0 +1,270 @@
+//! The browser's extension in a real Firefox: links are clicked, files arrive.
+
+mod firefox;
+mod marionette;
+#[path = "../support/mod.rs"]
+mod support;
+
+use firefox::{User, until};
+use serde_json::Value;
+use sprat_flow::share::{Options, Pace, Share, Tokens};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The length of what is fetched: some seconds at [`PACE`].
+const LENGTH: usize = 24 << 20;
+
+/// Slow enough that a browser has not ended before anybody looks.
+const PACE: &str = "30Mb/s";
+
+/// A directory that is given to others.
+struct Shared {
+    share: Share,
+    directory: TempDir,
+}
+
+impl Shared {
+    fn new(pace: &str) -> Self {
+        Self::with(pace, Tokens::default())
+    }
+
+    /// To those who know a token.
+    fn with(pace: &str, tokens: Tokens) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+        options.pace = pace.parse::<Pace>().unwrap();
+        options.tokens = tokens;
+        Self { share: Share::start(options).unwrap(), directory }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.share.addresses()[0])
+    }
+
+    /// Puts a file there; gives what is in it.
+    fn put(&self, name: &str) -> Vec<u8> {
+        let content: Vec<u8> =
+            (0..u32::try_from(LENGTH).unwrap()).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+        fs::write(self.directory.path().join(name), &content).unwrap();
+        content
+    }
+
+    /// Bytes that were sent, in transfers that ended and in verified form.
+    fn sent_verified(&self) -> u64 {
+        let (live, past) = self.share.transfers().snapshot();
+        let all = live.iter().chain(&past).map(|transfer| serde_json::to_value(transfer).unwrap());
+        all.filter(|transfer| transfer["verified"] == true).filter_map(|transfer| transfer["sent"].as_u64()).sum()
+    }
+}
+
+/// The link on a share's page that our extension takes over.
+fn accelerated(name: &str) -> String {
+    format!("a[href='./{name}?download=sprat']")
+}
+
+fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |meta| meta.len())
+}
+
+#[test]
+fn a_click_brings_the_file_verified_and_the_popup_says_so() {
+    let Some(user) = User::new() else { return };
+    let shared = Shared::new(PACE);
+    let content = shared.put("big.iso");
+    shared.put("other.iso");
+    shared.put("third.iso");
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    firefox.follow(&shared.url(), &accelerated("big.iso"));
+    let said = firefox.shows("big.iso", "running");
+    assert!(said.contains("of 25.2 MB"), "{said}");
+    let said = firefox.shows("big.iso", "done");
+    assert!(said.contains("25.2 MB, verified, blake3 "), "{said}");
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso"], "nothing of the browser's own download is left");
+
+    // Paused in the middle, and gone on with.
+    firefox.follow(&shared.url(), &accelerated("other.iso"));
+    firefox.shows("other.iso", "running");
+    firefox.marionette.click("li[data-state=running] [data-do=pause]");
+    firefox.shows("other.iso", "stopped");
+    assert_eq!(user.names(), ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]);
+    firefox.marionette.click("li[data-state=stopped] [data-do=resume]");
+    firefox.shows("other.iso", "done");
+    assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
+
+    // Cancelled: nothing is left, nor in the list.
+    firefox.follow(&shared.url(), &accelerated("third.iso"));
+    firefox.shows("third.iso", "running");
+    firefox.marionette.click("li[data-state=running] [data-do=remove]");
+    firefox.waits("return document.querySelectorAll('li').length === 2");
+    assert_eq!(user.names(), ["big.iso", "other.iso"]);
+
+    // An ordinary link is the browser's, unless the user wants it otherwise.
+    firefox.marionette.click("#all");
+    firefox.waits("return document.getElementById('all').checked");
+    firefox.follow(&shared.url(), "td.name a[href='./third.iso']");
+    let said = firefox.shows("third.iso", "done");
+    assert!(said.contains("verified, blake3"), "{said}");
+    assert_eq!(fs::read(user.downloads().join("third.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso", "other.iso", "third.iso"]);
+}
+
+#[test]
+fn who_may_see_the_page_may_hand_its_links_on() {
+    let Some(user) = User::new() else { return };
+    let tokens = tempfile::NamedTempFile::new().unwrap();
+    fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
+    let shared = Shared::with("off", Tokens::read(tokens.path()).unwrap());
+    let content = shared.put("big.iso");
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    let page = format!("{}?token=correct-horse-battery", shared.url());
+    firefox.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']");
+    let said = firefox.shows("big.iso", "done");
+    assert!(said.contains("verified, blake3"), "{said}");
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso"], "the browser's own is gone, whole or not");
+    let kept = firefox.marionette.script("return browser.storage.local.get().then((kept) => JSON.stringify(kept))");
+    let kept = kept.as_str().unwrap();
+    assert!(
+        kept.contains("big.iso") && !kept.contains("ticket"),
+        "what is over is remembered without its ticket: {kept}"
+    );
+}
+
+#[test]
+fn without_sprat_the_browser_does_it_itself() {
+    let Some(user) = User::new() else { return };
+    let shared = Shared::new(PACE);
+    let content = shared.put("big.iso");
+    // Installed, and then the program that browsers start goes away.
+    user.sprat(&["install", "--for", "firefox"]);
+    let packed = user.downloads().with_file_name("kept.xpi");
+    fs::copy(user.packed(), &packed).unwrap();
+    user.sprat(&["uninstall"]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&packed);
+    firefox.popup();
+    firefox.follow(&shared.url(), &accelerated("big.iso"));
+    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(shared.sent_verified(), 0);
+    let said = firefox.shows("big.iso", "browser");
+    assert!(said.contains("left to the browser") && said.contains("sprat browser install"), "{said}");
+}
+
+#[test]
+fn what_sprat_is_not_given_the_browser_may_get() {
+    let Some(user) = User::new() else { return };
+    // Somebody who gives the file to browsers alone.
+    let server = picky();
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    firefox.follow(&format!("http://{server}/"), "a");
+    let said = firefox.shows("big.iso", "browser");
+    assert!(said.contains("403"), "{said}");
+    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
+    until("its own name alone", || user.names() == ["big.iso"]);
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
+}
+
+#[test]
+fn after_a_crash_of_the_browser_it_goes_on() {
+    let Some(user) = User::new() else { return };
+    let shared = Shared::new(PACE);
+    let content = shared.put("big.iso");
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    firefox.follow(&shared.url(), &accelerated("big.iso"));
+    firefox.shows("big.iso", "running");
+
+    firefox.waits("return document.querySelector('progress').value > 4e6");
+    firefox.kill();
+    until("the host's end", || !user.has_host());
+    assert!(!user.downloads().join("big.iso").exists());
+    let before = shared.sent_verified();
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.popup();
+    firefox.shows("big.iso", "done");
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso"]);
+    let again = shared.sent_verified() - before;
+    assert!(again < LENGTH as u64 - (1 << 20), "{again} B were sent again after {before}");
+}
+
+#[test]
+fn installing_is_seen_and_undone() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = support::sprat();
+        for variable in ["XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(variable);
+        }
+        let output = command.env("HOME", home.path()).arg("browser").args(args).arg("--json").output().unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let (code, dry) = run(&["install", "--for", "all", "--dry-run"]);
+    assert_eq!((code, &dry["written"]), (Some(0), &false.into()));
+    assert!(fs::read_dir(home.path()).unwrap().next().is_none(), "nothing was written");
+    assert_eq!(run(&["status"]).0, Some(1));
+    let (code, installed) = run(&["install", "--for", "all", "--downloads", "/srv/what's here"]);
+    assert_eq!((code, &installed["files"]), (Some(0), &dry["files"]));
+    let (code, status) = run(&["status"]);
+    assert_eq!(code, Some(0), "{status}");
+    for what in [&status["extension"], &status["host"], &status["browsers"]["firefox"], &status["browsers"]["chrome"]] {
+        assert_eq!(what, "installed", "{status}");
+    }
+    let manifest = home.path().join(".mozilla/native-messaging-hosts/sprat.browser.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    let host = fs::read_to_string(manifest["path"].as_str().unwrap()).unwrap();
+    assert!(host.contains("browser host --downloads '/srv/what'\\''s here' -- \"$@\""), "{host}");
+    // An older one is seen.
+    let background = home.path().join(".local/share/sprat/browser/extension/background.js");
+    fs::write(&background, "// another").unwrap();
+    assert!(run(&["status"]).1["extension"].as_str().unwrap().contains("install again"));
+    let (code, removed) = run(&["uninstall"]);
+    assert_eq!(
+        (code, removed["removed"].as_array().map(Vec::len)),
+        (Some(0), installed["files"].as_array().map(Vec::len))
+    );
+    assert_eq!(run(&["status"]).0, Some(1));
+    assert!(!home.path().join(".local/share/sprat").exists());
+}
+
+/// A server that gives a page with a link to everybody, and the file to nobody who calls himself sprat.
+fn picky() -> std::net::SocketAddr {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let head: Vec<String> =
+                    BufReader::new(&tcp).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let file = head.first().is_some_and(|line| line.contains("big.iso"));
+                let ours = head.iter().any(|line| line.starts_with("User-Agent: sprat/"));
+                let (status, kind, body) = match (file, ours) {
+                    (true, true) => ("403 Forbidden", "text/plain", b"not to you".to_vec()),
+                    (true, false) => ("200 OK", "application/octet-stream", vec![7; LENGTH]),
+                    (false, _) => ("200 OK", "text/html", b"<a href='big.iso?download=sprat'>file</a>".to_vec()),
+                };
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                let _ = (&tcp).write_all(head.as_bytes()).and_then(|()| (&tcp).write_all(&body));
+            });
+        }
+    });
+    address
+}

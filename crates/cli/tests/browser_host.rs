@@ -1,0 +1,306 @@
+//! `sprat browser host` as a browser meets it: by frames on its standard input and output.
+
+mod support;
+
+use serde_json::{Value, json};
+use sprat_cli::browser::protocol::frame;
+use sprat_cli::browser::{MAX_RUNNING, MAX_WAITING};
+use sprat_flow::share::{Options, Pace, Share};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use support::sprat;
+
+/// A host, and what is between it and us.
+struct Host {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+}
+
+impl Host {
+    /// Starts one, with files into `folder`, and greets it.
+    fn start(folder: &Path) -> Self {
+        let mut host = Self::without_hello(folder);
+        host.send(&json!({ "type": "hello", "protocol": 1 }));
+        let hello = host.report();
+        assert_eq!((&hello["type"], &hello["protocol"]), (&"hello".into(), &1.into()), "{hello}");
+        assert_eq!(hello["folder"], folder.to_str().unwrap());
+        host
+    }
+
+    fn without_hello(folder: &Path) -> Self {
+        Self::run(sprat(), folder)
+    }
+
+    /// With a desktop whose programs are in `path`.
+    fn start_with(folder: &Path, path: &Path) -> Self {
+        let mut command = sprat();
+        command.env("PATH", path);
+        let mut host = Self::run(command, folder);
+        host.send(&json!({ "type": "hello", "protocol": 1 }));
+        host.until("hello");
+        host
+    }
+
+    fn run(mut command: Command, folder: &Path) -> Self {
+        let mut child = command
+            .args(["browser", "host", "--downloads", folder.to_str().unwrap(), "--", "manifest.json", "browser@sprat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        Self { child, stdin, stdout }
+    }
+
+    fn send(&mut self, request: &Value) {
+        frame::write(self.stdin.as_mut().unwrap(), request.to_string().as_bytes()).unwrap();
+    }
+
+    fn report(&mut self) -> Value {
+        let mut head = [0; 4];
+        self.stdout.read_exact(&mut head).unwrap();
+        let mut body = vec![0; u32::from_ne_bytes(head) as usize];
+        self.stdout.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The next report of this type; what comes before it is passed over.
+    #[track_caller]
+    fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let report = self.report();
+            if report["type"] == kind {
+                return report;
+            }
+            assert!(!matches!(report["type"].as_str(), Some("failed" | "refused" | "done")), "{kind}? {report}");
+        }
+    }
+
+    /// Closes its input, as a browser does, and waits; gives its code and what it said.
+    fn close(mut self) -> (Option<i32>, String) {
+        self.stdin = None;
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Gives a directory, at this rate for each connection.
+fn share(directory: &Path, pace: &str) -> (Share, String) {
+    let mut options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+    options.pace = pace.parse::<Pace>().unwrap();
+    let share = Share::start(options).unwrap();
+    let url = format!("http://{}", share.addresses()[0]);
+    (share, url)
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..u32::try_from(bytes).unwrap()).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bytes = content((3 << 20) + 5);
+    fs::write(source.path().join("a b.tar.gz"), &bytes).unwrap();
+    let (_share, url) = share(source.path(), "off");
+    let mut host = Host::start(folder.path());
+    for (id, name) in [("1", "a b.tar.gz"), ("2", "a b (1).tar.gz")] {
+        host.send(&json!({ "type": "start", "id": id, "source": format!("{url}/a%20b.tar.gz?download=sprat") }));
+        let opened = host.until("opened");
+        assert_eq!((&opened["id"], &opened["name"], &opened["verified"]), (&id.into(), &name.into(), &true.into()));
+        let done = host.until("done");
+        assert_eq!((&done["id"], &done["name"], &done["verified"]), (&id.into(), &name.into(), &true.into()));
+        assert_eq!(done["blake3"].as_str().map(str::len), Some(64));
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), bytes);
+    }
+    // What is given up at the source's word, not ours.
+    host.send(&json!({ "type": "start", "id": "3", "source": format!("{url}/none") }));
+    let failed = host.until("failed");
+    assert_eq!((&failed["id"], &failed["code"]), (&"3".into(), &"not_found".into()));
+    host.send(&json!({ "type": "probe", "id": "4", "source": format!("{url}/a%20b.tar.gz") }));
+    assert_eq!(host.until("probed")["verified"], true);
+    host.send(&json!({ "type": "probe", "id": "5", "source": "http://127.0.0.1:1/x" }));
+    assert_eq!(host.until("probed")["verified"], false);
+    assert_eq!(names(folder.path()), ["a b (1).tar.gz", "a b.tar.gz"]);
+    assert_eq!(host.close(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bytes = content(24 << 20);
+    fs::write(source.path().join("file"), &bytes).unwrap();
+    let (slow, fast) = (share(source.path(), "100Mb/s"), share(source.path(), "off"));
+    let url = format!("{}/file", slow.1);
+    let mut host = Host::start(folder.path());
+    let begin = |host: &mut Host, id: &str, name: Option<&str>| {
+        let mut request = json!({ "type": "start", "id": id, "source": url });
+        name.inspect(|name| request["name"] = (*name).into());
+        host.send(&request);
+        let opened = host.until("opened");
+        while host.until("progress")["done"].as_u64().unwrap() < (2 << 20) {}
+        opened
+    };
+    begin(&mut host, "1", None);
+    host.send(&json!({ "type": "cancel", "id": "1", "discard": false }));
+    assert_eq!(host.until("stopped")["discarded"], false);
+    assert_eq!(names(folder.path()), ["file.sprat-journal", "file.sprat-part"]);
+    // Another source of that name gets another; the same one goes on, whether it says so or not.
+    host.send(&json!({ "type": "start", "id": "2", "source": format!("{}/file", fast.1) }));
+    assert_eq!(host.until("done")["name"], "file (1)");
+    let opened = begin(&mut host, "3", Some("file"));
+    assert!(opened["resumed"].as_u64() > Some(1 << 20), "{opened}");
+    host.send(&json!({ "type": "cancel", "id": "3", "discard": false }));
+    host.until("stopped");
+    let opened = begin(&mut host, "4", None);
+    assert_eq!(opened["name"], "file");
+    assert!(opened["resumed"].as_u64() > Some(2 << 20), "{opened}");
+    // The browser goes away: what is there stays.
+    assert_eq!(host.close(), (Some(0), String::new()));
+    let mut host = Host::start(folder.path());
+    let opened = begin(&mut host, "5", Some("file"));
+    assert!(opened["resumed"].as_u64() > Some(3 << 20), "{opened}");
+    host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
+    assert_eq!(host.until("stopped")["discarded"], true);
+    assert_eq!(names(folder.path()), ["file (1)"]);
+    // The same for one that does not run.
+    begin(&mut host, "6", None);
+    host.send(&json!({ "type": "cancel", "id": "6", "discard": false }));
+    host.until("stopped");
+    host.send(&json!({ "type": "discard", "id": "6", "name": "file" }));
+    assert_eq!(host.until("stopped")["discarded"], true);
+    assert_eq!(names(folder.path()), ["file (1)"]);
+    assert_eq!(fs::read(folder.path().join("file (1)")).unwrap(), bytes);
+}
+
+#[test]
+fn a_host_that_is_killed_leaves_what_the_next_one_goes_on_with() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bytes = content(24 << 20);
+    fs::write(source.path().join("file"), &bytes).unwrap();
+    let (_share, url) = share(source.path(), "100Mb/s");
+    let start = json!({ "type": "start", "id": "1", "source": format!("{url}/file") });
+    let mut host = Host::start(folder.path());
+    host.send(&start);
+    while host.until("progress")["done"].as_u64().unwrap() < (2 << 20) {}
+    host.child.kill().unwrap();
+    drop(host);
+    assert!(!folder.path().join("file").exists());
+    let mut host = Host::start(folder.path());
+    host.send(&start);
+    assert_eq!(host.until("opened")["name"], "file");
+    host.until("done");
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), bytes);
+    assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn many_wait_for_their_turn_and_too_many_are_refused() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(source.path().join("file"), content(8 << 20)).unwrap();
+    let (_share, url) = share(source.path(), "8Mb/s");
+    let mut host = Host::start(folder.path());
+    let most = MAX_RUNNING + MAX_WAITING;
+    for id in 0..=most {
+        host.send(&json!({ "type": "start", "id": id.to_string(), "source": format!("{url}/file") }));
+    }
+    let (mut waiting, mut opened) = (0, 0);
+    loop {
+        let report = host.report();
+        match report["type"].as_str().unwrap() {
+            "waiting" => waiting += 1,
+            "opened" => opened += 1,
+            "refused" => {
+                assert_eq!(report["id"], most.to_string(), "the last: {report}");
+                break;
+            }
+            other => assert_eq!(other, "progress", "{report}"),
+        }
+    }
+    assert_eq!(waiting, MAX_WAITING);
+    // One that ends makes room; one that waits is stopped at once.
+    host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
+    assert_eq!(host.until("stopped")["id"], "5");
+    while opened < MAX_RUNNING {
+        host.until("opened");
+        opened += 1;
+    }
+    host.send(&json!({ "type": "cancel", "id": "0", "discard": true }));
+    assert_eq!(host.until("stopped")["id"], "0");
+    assert_eq!(host.until("opened")["id"], "4", "the first of those that wait");
+    assert_eq!(host.close().0, Some(0));
+}
+
+#[test]
+fn nonsense_is_refused_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::without_hello(folder.path());
+    let start = |name: &str, source: &str| json!({ "type": "start", "id": "1", "source": source, "name": name });
+    for request in [
+        json!({ "type": "show", "id": "1" }),
+        json!({ "type": "hello", "protocol": 2 }),
+        json!({ "type": "hello", "protocol": 1, "more": true }),
+        json!([]),
+        json!({ "type": "remove", "id": "1" }),
+        start("ok", "file:///etc/passwd"),
+        start("ok", "/etc/passwd"),
+        start("../ok", "http://127.0.0.1/x"),
+        start(".ssh", "http://127.0.0.1/x"),
+        start("x.sprat-part", "http://127.0.0.1/x"),
+        json!({ "type": "start", "id": "../1", "source": "http://127.0.0.1/x" }),
+        json!({ "type": "discard", "id": "1", "name": "/etc/passwd" }),
+    ] {
+        host.send(&request);
+        let report = host.report();
+        assert_eq!(report["type"], "refused", "{request}: {report}");
+    }
+    host.send(&json!({ "type": "hello", "protocol": 1 }));
+    assert_eq!(host.report()["type"], "hello");
+    host.send(&json!({ "type": "cancel", "id": "1", "discard": true }));
+    assert_eq!(host.report()["type"], "refused", "nothing of that name runs");
+    assert!(names(folder.path()).is_empty());
+    // After a frame that is too long nothing can be understood any more.
+    host.stdin.as_mut().unwrap().write_all(&u32::MAX.to_ne_bytes()).unwrap();
+    let (code, said) = host.close();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("a message of 4294967295 B"), "{said}");
+}
+
+#[test]
+fn the_folder_is_shown_by_the_desktop() {
+    let (folder, desktop) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (opens, opened) = (desktop.path().join("xdg-open"), desktop.path().join("opened"));
+    let mut host = Host::start_with(folder.path(), desktop.path());
+    host.send(&json!({ "type": "show", "id": "1" }));
+    let report = host.report();
+    assert_eq!((&report["type"], &report["id"]), (&"refused".into(), &"1".into()), "nothing is there yet: {report}");
+    let script = format!("#!/bin/sh\nprintf %s \"$1\" >'{0}.new' && /bin/mv '{0}.new' '{0}'\n", opened.display());
+    fs::write(&opens, script).unwrap();
+    fs::set_permissions(&opens, fs::Permissions::from_mode(0o755)).unwrap();
+    host.send(&json!({ "type": "show", "id": "2" }));
+    assert_eq!(host.until("shown")["id"], "2");
+    while !opened.exists() {
+        std::thread::yield_now();
+    }
+    assert_eq!(fs::read_to_string(opened).unwrap(), folder.path().to_str().unwrap());
+}

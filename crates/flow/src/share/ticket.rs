@@ -1,0 +1,90 @@
+//! Tickets: what whoever knows a token can hand on, to a program or another browser: one file, for a day.
+//!
+//! ```text
+//! ticket = until "-" sum        until: seconds since 1970; sum: 64 hexadecimal digits
+//! sum    = BLAKE3 of until (8 bytes, little-endian) and the file's path from the root, keyed by the token's seal
+//! ```
+//! A ticket says nothing about the token, survives a restart of the server, and is of no use once the token is taken away.
+
+use crate::http::target::Target;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The parameter of an address that holds one.
+pub const PARAMETER: &str = "ticket";
+
+/// How long a ticket is good for.
+pub const TICKET_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// The key to the tickets of a token.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Seal([u8; 32]);
+
+impl Seal {
+    /// Of the token with this hash.
+    pub(super) fn of(token: &blake3::Hash) -> Self {
+        Self(blake3::derive_key("sprat share, ticket, 1", token.as_bytes()))
+    }
+
+    /// A ticket for a file, from now on.
+    #[must_use]
+    pub fn ticket(&self, target: &Target) -> String {
+        let until = now().saturating_add(TICKET_TIME.as_secs());
+        format!("{until}-{}", self.sum(target, until).to_hex())
+    }
+
+    /// Whether a ticket is ours, for this file, and still good.
+    pub(super) fn opens(&self, ticket: &str, target: &Target) -> bool {
+        let Some((until, sum)) = ticket.split_once('-') else { return false };
+        let (Ok(until), Ok(sum)) = (until.parse(), blake3::Hash::from_hex(sum)) else { return false };
+        // Equal hashes are found in constant time.
+        self.sum(target, until) == sum && now() < until
+    }
+
+    fn sum(&self, target: &Target, until: u64) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&until.to_le_bytes());
+        for name in target.names() {
+            hasher.update(b"/").update(name.as_bytes());
+        }
+        hasher.finalize()
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal")
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_for_one_file_one_token_and_a_day() {
+        let (seal, other) = (Seal::of(&blake3::hash(b"one")), Seal::of(&blake3::hash(b"other")));
+        let target = |text| Target::parse(text).expect("a target");
+        let file = target("/a%20b/file?download=sprat");
+        let ticket = seal.ticket(&file);
+        assert!(seal.opens(&ticket, &target("/a b/./file")), "the same file, in other words");
+        assert!(!other.opens(&ticket, &file));
+        for path in ["/a%20b", "/a%20b/fil", "/a%20bfile", "/a%20b/file2", "/", "/a%20b/file/x"] {
+            assert!(!seal.opens(&ticket, &target(path)), "{path}");
+        }
+        let (until, sum) = ticket.split_once('-').expect("two parts");
+        let later = until.parse::<u64>().expect("a number") + 1;
+        for forged in [format!("{later}-{sum}"), sum.to_owned(), format!("{until}-"), format!("-{sum}"), String::new()]
+        {
+            assert!(!seal.opens(&forged, &file), "{forged}");
+        }
+        let past = now() - 1;
+        assert!(!seal.opens(&format!("{past}-{}", seal.sum(&file, past).to_hex()), &file), "its day is over");
+    }
+}

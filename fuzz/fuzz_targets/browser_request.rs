@@ -1,0 +1,30 @@
+//! What a browser sends to the host: any bytes are frames of requests, which are written again as frames that mean the same, or an error; and
+//! the name in any address becomes one that is safe.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_fuzz::browser::{FileName, Request, frame, safe};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    while let Ok(Some(body)) = frame::read(&mut rest) {
+        check(&body);
+    }
+    check(bytes);
+    if let Ok(text) = str::from_utf8(bytes) {
+        let name = safe(text);
+        assert!(!name.is_empty() && !name.contains('/') && !name.starts_with('.'));
+        FileName::try_from(name).expect("a safe name is one");
+    }
+});
+
+fn check(body: &[u8]) {
+    let Ok(request) = Request::parse(body) else { return };
+    let mut frame = Vec::new();
+    frame::write(&mut frame, &request.bytes()).expect("it is short");
+    let again = frame::read(&mut &frame[..]).expect("a frame").expect("all of it");
+    assert_eq!(Request::parse(&again).expect("it was written by us"), request);
+    if let Request::Start { source, .. } | Request::Probe { source, .. } = request {
+        source.address();
+    }
+}
