@@ -39,6 +39,7 @@ impl FileContent<'_> {
             Body::Lines => unreachable!("lines are no part of a file"),
             Body::Part(part) => self.send_part(channel, head, part, going)?,
             Body::Verified(part) => self.send_verified(channel, head, part, going)?,
+            Body::Values(part) => self.send_values(channel, head, part, going)?,
             Body::Parts(parts, end) => {
                 let mut first = head.to_vec();
                 for (head, part) in parts {
@@ -88,6 +89,26 @@ impl FileContent<'_> {
             self.check(last)?;
             channel.send(&[before, block, &value])?;
             going.add((block.len() + value.len()) as u64);
+            before = &[];
+        }
+        if !before.is_empty() {
+            channel.send(&[before])?;
+        }
+        Ok(())
+    }
+
+    /// Reads a part, and sends only the values of its groups, each as soon as it is known: who asks has the bytes from elsewhere.
+    fn send_values(&self, channel: &mut Channel, head: &[u8], part: &Range<u64>, going: &Going) -> Result<(), Broken> {
+        let mut source = self.source(part)?;
+        let mut before = head;
+        loop {
+            let at = source.left();
+            let last = at.end.saturating_sub(at.start) <= GROUP_BYTES;
+            let Some(block) = source.next_block()? else { break };
+            let value = group::value(self.version.size, at.start / GROUP_BYTES, block);
+            self.check(last)?;
+            channel.send(&[before, &value])?;
+            going.add(value.len() as u64);
             before = &[];
         }
         if !before.is_empty() {
