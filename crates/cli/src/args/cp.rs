@@ -11,6 +11,7 @@ use std::path::PathBuf;
   sprat cp 'sprat://left.example/photos/*.jpg' .     what matches
   sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
   sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
+  sprat cp --also b.example --also http://mirror.example/iso/big.iso sprat://a.example/big.iso .
   sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
 
 SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will do),
@@ -39,6 +40,11 @@ pub(crate) struct CpArgs {
     /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) streams: u8,
+
+    /// Another host that has the same file, for its parts by turns: HOST[:PORT] for the same path there, or an address. May be given
+    /// several times. What comes from it is held against what the first says of the file.
+    #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
+    pub(crate) also: Vec<String>,
 
     /// Replace files that are there.
     #[arg(short, long)]

@@ -84,6 +84,24 @@ impl Address {
         self
     }
 
+    /// The same path on another host, `HOST` or `HOST:PORT`, which is told the same of who we are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when that is no host.
+    pub fn at_host(&self, host: &str) -> Result<Self, Error> {
+        let wrong =
+            || Error::Usage(format!("{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"));
+        // A scheme without a port of its own, so that any that is given is seen.
+        let given = Url::parse(&format!("sprat://{host}")).map_err(|_| wrong())?;
+        let bare = given.path().is_empty() && given.query().is_none() && given.fragment().is_none();
+        let named = given.host_str().filter(|name| !name.is_empty() && bare && given.username().is_empty());
+        let mut other = self.clone();
+        other.url.set_host(Some(named.ok_or_else(wrong)?)).map_err(|_| wrong())?;
+        let port = given.port().or(self.verified.then_some(SHARE_PORT));
+        other.url.set_port(port).map_err(|()| wrong())?;
+        Ok(other)
+    }
+
     /// Another path on the same server, with a query.
     #[must_use]
     pub fn with_path(&self, path: &str, query: Option<&str>) -> Self {

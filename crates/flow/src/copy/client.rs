@@ -4,10 +4,10 @@ use super::Error;
 use super::address::Address;
 use super::cancel::Cancel;
 use super::error::Trouble;
-use super::http::answer::{Answer, Asked, Start, judge};
+use super::http::answer::{Answer, Asked, Form, Start, judge};
 use super::http::head::Head;
 use super::http::{Fault, Trust, Wire, connect, fault};
-use crate::group::VERIFIED;
+use crate::group::{VALUES, VERIFIED};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -106,9 +106,10 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     let method = if asked.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(), address.authority());
-    let accept = match asked.verified {
-        Some(true) => VERIFIED.to_owned(),
-        Some(false) => "*/*".to_owned(),
+    let accept = match asked.form {
+        Some(Form::Verified) => VERIFIED.to_owned(),
+        Some(Form::Values) => VALUES.to_owned(),
+        Some(Form::Plain) => "*/*".to_owned(),
         None => format!("{VERIFIED}, */*;q=0.5"),
     };
     let mut field = |name: &str, value: &str| write!(text, "{name}: {value}\r\n").expect("a string takes everything");

@@ -20,6 +20,7 @@ mod cancel;
 mod client;
 mod error;
 mod finish;
+mod host;
 pub mod http;
 mod job;
 mod lane;
@@ -28,13 +29,15 @@ mod options;
 pub mod plan;
 mod resume;
 mod shared;
+mod sources;
 mod tree;
 mod unknown;
+mod vouch;
 
 pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
-pub use options::{MAX_STREAMS, Options, Sums};
+pub use options::{MAX_HOSTS, MAX_STREAMS, Options, Sums};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
@@ -53,6 +56,8 @@ const TELL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Copy {
     origin: Origin,
+    /// Other hosts that may have the same file.
+    others: Vec<Address>,
     place: Place,
     options: Options,
     cancel: Cancel,
@@ -129,6 +134,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// One of several hosts is of no use, and the copy goes on with the others.
+    Without {
+        /// The file there.
+        source: String,
+        /// Why.
+        why: String,
+    },
     /// What the user should know.
     Note(String),
 }
@@ -165,8 +177,19 @@ pub struct Outcome {
     pub unchanged: bool,
     /// How it went.
     pub progress: Progress,
+    /// What came from where in this run, the host that decided what the file is first; empty when nothing was done.
+    pub sources: Vec<Served>,
     /// How long it took.
     pub time: Duration,
+}
+
+/// What came from one host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Served {
+    /// The file there.
+    pub source: String,
+    /// Bytes of it that were taken.
+    pub bytes: u64,
 }
 
 impl Copy {
@@ -196,7 +219,30 @@ impl Copy {
                 )));
             }
         };
-        Ok(Self { origin, place: Place::of(&target)?, options, cancel: Cancel::default() })
+        Ok(Self { origin, others: Vec::new(), place: Place::of(&target)?, options, cancel: Cancel::default() })
+    }
+
+    /// Another host that may have the same file: `HOST[:PORT]` for the same path there, by the same token; or an address, which is told
+    /// nothing of who we are but what is in it. Every group that comes from it is held against what the first host says of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: not an address, a host that is named already, more than [`MAX_HOSTS`], or the source is a local file.
+    pub fn also(&mut self, host: &str) -> Result<(), Error> {
+        let Origin::Server(first) = &self.origin else {
+            return Err(Error::Usage(format!("{host}: other hosts are for a file on a server, not for a local one")));
+        };
+        let other = if host.contains("://") { Address::parse(host)? } else { first.at_host(host)? };
+        if other.path().ends_with('/') {
+            return Err(Error::Usage(format!("{other}: is a folder; name the file")));
+        }
+        if *first == other || self.others.contains(&other) {
+            return Err(Error::Usage(format!("{other}: is named twice")));
+        }
+        if self.others.len() + 1 >= MAX_HOSTS {
+            return Err(Error::Usage(format!("more than {MAX_HOSTS} hosts for one file")));
+        }
+        self.others.push(other);
+        Ok(())
     }
 
     /// Whether what comes is thrown away.

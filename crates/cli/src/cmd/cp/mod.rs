@@ -27,6 +27,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
             return Err(Error::Usage("a sum is for one file; copy them one by one".to_owned()).into());
         }
     }
+    let several = args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
+    if several && !args.also.is_empty() {
+        return Err(Error::Usage("--also is for one file; copy them one by one".to_owned()).into());
+    }
     let cancel = Cancel::default();
     stop_on_signals(&cancel)?;
     let mut show = Show::new(args.json, args.quiet);
@@ -41,6 +45,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
 fn one(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel, show: &mut Show) -> Result<bool> {
     if !args.recursive && !Tree::has_pattern(source) {
         let mut copy = Copy::new(source, &args.target, options.clone())?;
+        args.also.iter().try_for_each(|host| copy.also(host))?;
         copy.stop_with(cancel);
         let outcome = copy.run(&mut |event| show.event(event))?;
         show.done(&outcome)?;

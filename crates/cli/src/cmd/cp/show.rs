@@ -59,6 +59,7 @@ impl Show {
             Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
             Event::Checking { bytes } => self.say(&format!("reads and verifies the {} that are here", size(*bytes))),
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
+            Event::Without { source, why } => self.say(&format!("goes on without {source}: {why}")),
             Event::Note(text) => self.say(text),
         }
     }
@@ -69,10 +70,14 @@ impl Show {
         let seconds = outcome.time.as_secs_f64();
         let blake3 = outcome.blake3.map(hex);
         if self.json {
+            let sources = outcome.sources.iter();
+            let sources: Vec<_> =
+                sources.map(|served| json!({ "source": served.source, "bytes": served.bytes })).collect();
             return print_json(&json!({
                 "event": "done", "target": outcome.target.display().to_string(), "bytes": outcome.length, "blake3": blake3,
                 "verified": outcome.verified, "unchanged": outcome.unchanged, "received": outcome.progress.received,
                 "retries": outcome.progress.retries, "wrong_groups": outcome.progress.wrong, "seconds": seconds,
+                "sources": sources,
             }));
         }
         if self.quiet {
@@ -91,6 +96,9 @@ impl Show {
             text += "; nothing to verify it against";
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
+        if let [_, _, ..] = &outcome.sources[..] {
+            outcome.sources.iter().for_each(|served| eprintln!("{} from {}", size(served.bytes), served.source));
+        }
         Ok(())
     }
 
@@ -217,6 +225,7 @@ impl Show {
             Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
             Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
             Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
+            Event::Without { source, why } => json!({ "event": "without", "source": source, "why": why }),
             Event::Note(text) => json!({ "event": "note", "text": text }),
         }
     }
