@@ -105,7 +105,8 @@ impl Client {
 pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     let method = if asked.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
-    let mut text = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(), address.authority());
+    let mut text =
+        format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(asked.head_only), address.authority());
     let accept = match asked.form {
         Some(Form::Verified) => VERIFIED.to_owned(),
         Some(Form::Values) => VALUES.to_owned(),
@@ -119,7 +120,9 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     if let Some(range) = &asked.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
         if let Some(validator) = &asked.validator {
-            field("If-Range", validator);
+            // Object stores do not know the one, and refuse by the other.
+            let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
+            field(condition, validator);
         }
     }
     if let Some(authorization) = address.authorization() {

@@ -199,16 +199,26 @@ impl Copy {
     /// # Errors
     /// [`Error::Usage`], [`Error::Place`].
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
-        options.check()?;
-        let (origin, name) = if source.contains("://") {
+        if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());
-            let name = address.name().map(PathBuf::from);
-            (Origin::Server(address), name)
-        } else {
-            let path = PathBuf::from(source);
-            let name = path.file_name().map(PathBuf::from);
-            (Origin::File(path), name)
-        };
+            return Self::of(address, target, options);
+        }
+        let path = PathBuf::from(source);
+        let name = path.file_name().map(PathBuf::from);
+        Self::from(Origin::File(path), name, target, options)
+    }
+
+    /// The same of a file whose address is known already, and by it who we are.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub fn of(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
+        let name = address.name().map(PathBuf::from);
+        Self::from(Origin::Server(address), name, target, options)
+    }
+
+    fn from(origin: Origin, name: Option<PathBuf>, target: &Path, options: Options) -> Result<Self, Error> {
+        options.check()?;
         let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let target = match name {
             _ if !is_folder => target.to_owned(),
