@@ -5,6 +5,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
+use sprat_objects::Sent;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,22 @@ impl Show {
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
             outcome.sources.iter().for_each(|served| eprintln!("{} from {}", size(served.bytes), served.source));
+        }
+        Ok(())
+    }
+
+    /// A file was sent to a store.
+    pub(super) fn sent(&mut self, sent: &Sent) -> Result<()> {
+        self.clear();
+        let (seconds, blake3, target) = (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
+        if self.json {
+            return print_json(&json!({
+                "event": "done", "target": target, "bytes": sent.length, "blake3": blake3, "seconds": seconds,
+            }));
+        }
+        if !self.quiet {
+            let (size, rate) = (size(sent.length), rate(sent.length, seconds));
+            eprintln!("{target}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}");
         }
         Ok(())
     }
