@@ -98,9 +98,9 @@ impl Drop for Host {
 }
 
 /// Gives a directory, at this rate for each connection.
-fn share(directory: &Path, pace: &str) -> (Share, String) {
+fn share(directory: &Path, pace: Pace) -> (Share, String) {
     let mut options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
-    options.pace = pace.parse::<Pace>().unwrap();
+    options.pace = pace;
     let share = Share::start(options).unwrap();
     let url = format!("http://{}", share.addresses()[0]);
     (share, url)
@@ -122,7 +122,7 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content((3 << 20) + 5);
     fs::write(source.path().join("a b.tar.gz"), &bytes).unwrap();
-    let (_share, url) = share(source.path(), "off");
+    let (_share, url) = share(source.path(), Pace::Off);
     let mut host = Host::start(folder.path());
     for (id, name) in [("1", "a b.tar.gz"), ("2", "a b (1).tar.gz")] {
         host.send(&json!({ "type": "start", "id": id, "source": format!("{url}/a%20b.tar.gz?download=sprat") }));
@@ -150,7 +150,7 @@ fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content(24 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
-    let (slow, fast) = (share(source.path(), "100Mb/s"), share(source.path(), "off"));
+    let (slow, fast) = (share(source.path(), Pace::Limit(100_000_000 / 8)), share(source.path(), Pace::Off));
     let url = format!("{}/file", slow.1);
     let mut host = Host::start(folder.path());
     let begin = |host: &mut Host, id: &str, name: Option<&str>| {
@@ -198,7 +198,7 @@ fn a_host_that_is_killed_leaves_what_the_next_one_goes_on_with() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content(24 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
-    let (_share, url) = share(source.path(), "100Mb/s");
+    let (_share, url) = share(source.path(), Pace::Limit(100_000_000 / 8));
     let start = json!({ "type": "start", "id": "1", "source": format!("{url}/file") });
     let mut host = Host::start(folder.path());
     host.send(&start);
@@ -218,7 +218,7 @@ fn a_host_that_is_killed_leaves_what_the_next_one_goes_on_with() {
 fn many_wait_for_their_turn_and_too_many_are_refused() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(source.path().join("file"), content(8 << 20)).unwrap();
-    let (_share, url) = share(source.path(), "8Mb/s");
+    let (_share, url) = share(source.path(), Pace::Limit(1_000_000));
     let mut host = Host::start(folder.path());
     let most = MAX_RUNNING + MAX_WAITING;
     for id in 0..=most {

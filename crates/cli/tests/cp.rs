@@ -179,3 +179,48 @@ fn whichever_end_is_killed_the_file_is_exact() {
     server.wait().unwrap();
     eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
 }
+
+#[test]
+fn hosts_named_with_also_share_the_work_and_are_told_of() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let content = vec![7; (24 << 20) + 5];
+    fs::write(source.path().join("file"), &content).unwrap();
+    let ((_one, url), (two, _)) = (share(source.path()), share(source.path()));
+    let (from, to) = (format!("{url}/file"), target.path().join("file"));
+    let (other, nobody) = (two.addresses()[0].to_string(), "127.0.0.1:1");
+    let (from, other, into) = (from.as_str(), other.as_str(), to.to_str().unwrap());
+    let output = cp(&["--json", "--limit", "100Mb/s", "--retries", "1", "--also", other, "--also", nobody, from, into]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["event"] == "without"), "{lines:?}");
+    let sources = lines.last().unwrap()["sources"].as_array().unwrap();
+    let bytes: Vec<_> = sources.iter().map(|source| source["bytes"].as_u64().unwrap()).collect();
+    assert!(matches!(bytes[..], [(1..), (1..), 0]), "{sources:?}");
+    assert_eq!(bytes.iter().sum::<u64>(), content.len() as u64);
+    assert_eq!(fs::read(&to).unwrap(), content);
+    for wrong in [&["-r", "--also", other, from][..], &["--also", "a b", from], &["--also", other, "/etc/hostname"]] {
+        assert_eq!(cp(&[wrong, &["/nowhere/x"]].concat()).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn object_stores_want_to_know_who_we_are() {
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, want) in [
+        (&["s3://bucket/key", file][..], "AWS_ACCESS_KEY_ID"),
+        (&[file, "s3://bucket/key"], "AWS_ACCESS_KEY_ID"),
+        (&["s3://bucket", file], "s3://BUCKET/KEY"),
+        (&["-r", "s3://bucket/key/", file], "one by one"),
+        (&["-r", file, "s3://bucket/key/"], "one by one"),
+        (&["http://127.0.0.1:1/x", "s3://bucket/"], "fetch it first"),
+        (&[file, file, "s3://bucket/key"], "end it with /"),
+    ] {
+        let output = sprat().arg("cp").args(arguments).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
+        assert!(told(&output).contains(want), "{arguments:?}: {}", told(&output));
+    }
+}

@@ -16,6 +16,9 @@ pub const VALUE_BYTES: u64 = 32;
 /// The content type of a body in verified form: each group's bytes, then its value.
 pub const VERIFIED: &str = "application/vnd.sprat.verified";
 
+/// The content type of a body of nothing but the groups' values, in order.
+pub const VALUES: &str = "application/vnd.sprat.values";
+
 /// What stands for a group in its file's tree. The value of a file's only group is the file's hash.
 pub type Value = [u8; 32];
 
@@ -126,4 +129,13 @@ pub fn verified_length(range: &Range<u64>) -> u64 {
     assert!(range.start.is_multiple_of(GROUP_BYTES) && range.start <= range.end, "{range:?} begins a group");
     let length = range.end - range.start;
     length + count(length) * VALUE_BYTES
+}
+
+/// The length of the values of the part `range` of a file, which begins where a group does.
+///
+/// # Panics
+/// As [`verified_length`].
+#[must_use]
+pub fn values_length(range: &Range<u64>) -> u64 {
+    verified_length(range) - (range.end - range.start)
 }

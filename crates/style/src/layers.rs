@@ -10,7 +10,7 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log"],
     &["client"],
     &["store", "lab", "flow"],
-    &["sim"],
+    &["sim", "objects"],
     &["bench"],
     &["cli"],
 ];

@@ -11,13 +11,17 @@ use std::path::PathBuf;
   sprat cp 'sprat://left.example/photos/*.jpg' .     what matches
   sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
   sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
+  sprat cp --also b.example --also http://mirror.example/iso/big.iso sprat://a.example/big.iso .
+  sprat cp --streams 8 s3://bucket/big.iso .         an object, by AWS_ACCESS_KEY_ID and its like
+  sprat cp big.iso s3://bucket/iso/                  and to an object
   sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
 
-SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will do),
-sprats:// (the same with TLS); or a local file. A file is written as NAME.sprat-part and gets its name
-when all of it is right and on disk, with the time that the source tells. After any interruption,
-kill -9 and power cuts too, the same command goes on from NAME.sprat-journal. A file that is as long and as old
-as the source stays as it is; any other of that name is replaced with --force only.
+SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will
+do), sprats:// (the same with TLS); s3://BUCKET/KEY; or a local file. A file is written as
+NAME.sprat-part and gets its name when all of it is right and on disk, with the time that the
+source tells. After any interruption, kill -9 and power cuts too, the same command goes on from
+NAME.sprat-journal. A file that is as long and as old as the source stays as it is; any other of
+that name is replaced with --force only.
 
 Exit codes: 0 done; 1 other errors; 2 wrong usage; 3 no such file; 4 the destination exists;
 5 nobody there, or not for long enough; 6 some files of a folder could not be copied; 8 not for us, or the other end
@@ -28,7 +32,7 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     pub(crate) sources: Vec<String>,
 
-    /// Where to: a file, or a directory, in which names stay what they are.
+    /// Where to: a file, or a directory, in which names stay what they are; for a local file also s3://BUCKET/KEY.
     #[arg(value_name = "DST", required = true)]
     pub(crate) target: PathBuf,
 
@@ -39,6 +43,11 @@ pub(crate) struct CpArgs {
     /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) streams: u8,
+
+    /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several may be named. What comes from them is
+    /// held against what the first says.
+    #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
+    pub(crate) also: Vec<String>,
 
     /// Replace files that are there.
     #[arg(short, long)]

@@ -64,6 +64,7 @@ impl<'a> Teller<'a> {
             Event::StartsOver { why } => format!("begins anew: {why}"),
             Event::Checking { .. } => "reads and verifies what is here".to_owned(),
             Event::Failed { name, why } => format!("{name}: {why}"),
+            Event::Without { source, why } => format!("goes on without {source}: {why}"),
             Event::Note(text) => text.clone(),
         };
         let _ = self.reports.try_send(Report::Note { id: self.id.clone(), text: note.into() });

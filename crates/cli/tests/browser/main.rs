@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const LENGTH: usize = 24 << 20;
 
 /// Slow enough that a browser has not ended before anybody looks.
-const PACE: &str = "30Mb/s";
+const PACE: Pace = Pace::Limit(30_000_000 / 8);
 
 /// A directory that is given to others.
 struct Shared {
@@ -25,15 +25,15 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(pace: &str) -> Self {
+    fn new(pace: Pace) -> Self {
         Self::with(pace, Tokens::default())
     }
 
     /// To those who know a token.
-    fn with(pace: &str, tokens: Tokens) -> Self {
+    fn with(pace: Pace, tokens: Tokens) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut options = Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
-        options.pace = pace.parse::<Pace>().unwrap();
+        options.pace = pace;
         options.tokens = tokens;
         Self { share: Share::start(options).unwrap(), directory }
     }
@@ -118,7 +118,7 @@ fn who_may_see_the_page_may_hand_its_links_on() {
     let Some(user) = User::new() else { return };
     let tokens = tempfile::NamedTempFile::new().unwrap();
     fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
-    let shared = Shared::with("off", Tokens::read(tokens.path()).unwrap());
+    let shared = Shared::with(Pace::Off, Tokens::read(tokens.path()).unwrap());
     let content = shared.put("big.iso");
     user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
     let Some(mut firefox) = user.firefox() else { return };

@@ -19,6 +19,16 @@ pub struct Address {
     url: Url,
     verified: bool,
     authorization: Option<String>,
+    signed: Option<Signed>,
+}
+
+/// Of an address that is signed: what only its signer knows how to make.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Signed {
+    /// What a request for the head asks for: a signature is for one method.
+    head: String,
+    /// By which name the file is shown and written down.
+    shown: String,
 }
 
 impl Address {
@@ -52,7 +62,17 @@ impl Address {
             let given = Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
             url.set_port(Some(given.unwrap_or(SHARE_PORT))).map_err(|()| wrong(&"no host"))?;
         }
-        Ok(Self { verified: ours, authorization: basic(&mut url), url: without_fragment(url) })
+        Ok(Self { verified: ours, authorization: basic(&mut url), url: without_fragment(url), signed: None })
+    }
+
+    /// The address of a file that who has its signature may fetch: one for the file, and one for its head. It is shown, and known to a journal, by
+    /// another name, which does not change when it is signed anew.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] as [`Address::parse`].
+    pub fn signed(file: &str, head: &str, shown: &str) -> Result<Self, Error> {
+        let head = Self::parse(head)?.target(false);
+        Ok(Self { signed: Some(Signed { head, shown: shown.to_owned() }), ..Self::parse(file)? })
     }
 
     /// Where a redirect leads. Who we are is told to nobody but the host that we were told to tell.
@@ -72,7 +92,7 @@ impl Address {
         basic(&mut url); // another's idea of who we are
         let same = url.host() == self.url.host() && url.port_or_known_default() == self.url.port_or_known_default();
         let authorization = if same { self.authorization.clone() } else { None };
-        Ok(Self { url, verified: self.verified, authorization })
+        Ok(Self { url, verified: self.verified, authorization, signed: None })
     }
 
     /// The same with a token that says who we are.
@@ -82,6 +102,27 @@ impl Address {
             self.authorization = Some(format!("Bearer {token}"));
         }
         self
+    }
+
+    /// The same path on another host, `HOST` or `HOST:PORT`, which is told the same of who we are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when that is no host.
+    pub fn at_host(&self, host: &str) -> Result<Self, Error> {
+        let wrong =
+            || Error::Usage(format!("{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"));
+        // A scheme without a port of its own, so that any that is given is seen.
+        let given = Url::parse(&format!("sprat://{host}")).map_err(|_| wrong())?;
+        let bare = given.path().is_empty() && given.query().is_none() && given.fragment().is_none();
+        let named = given.host_str().filter(|name| !name.is_empty() && bare && given.username().is_empty());
+        if self.signed.is_some() {
+            return Err(Error::Usage(format!("{host}: a signature is for one host; give an address of its own")));
+        }
+        let mut other = self.clone();
+        other.url.set_host(Some(named.ok_or_else(wrong)?)).map_err(|_| wrong())?;
+        let port = given.port().or(self.verified.then_some(SHARE_PORT));
+        other.url.set_port(port).map_err(|()| wrong())?;
+        Ok(other)
     }
 
     /// Another path on the same server, with a query.
@@ -103,6 +144,12 @@ impl Address {
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.url.scheme() == "https"
+    }
+
+    /// Whether a signature is part of it.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.signed.is_some()
     }
 
     /// Whether only the verified form will do.
@@ -131,9 +178,12 @@ impl Address {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// What a request asks for: path and query.
+    /// What a request asks for, for the head alone or for more: path and query.
     #[must_use]
-    pub fn target(&self) -> String {
+    pub fn target(&self, head_only: bool) -> String {
+        if let Some(signed) = self.signed.as_ref().filter(|_| head_only) {
+            return signed.head.clone();
+        }
         let path = self.url.path();
         self.url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
     }
@@ -168,6 +218,9 @@ fn usable(part: &str) -> Option<String> {
 /// The address as it may be shown and written down: without tokens and tickets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(signed) = &self.signed {
+            return f.write_str(&signed.shown);
+        }
         let mut url = self.url.clone();
         let is_secret = |name: &str| SECRETS.contains(&name);
         if url.query_pairs().any(|(name, _)| is_secret(&name)) {

@@ -35,7 +35,8 @@ impl Cancel {
     }
 
     /// A handle that stops a part, and is stopped with the whole.
-    pub(crate) fn part(&self) -> Self {
+    #[must_use]
+    pub fn part(&self) -> Self {
         Self(Arc::new(Inner { parent: Some(self.clone()), ..Inner::default() }))
     }
 

@@ -4,10 +4,10 @@ use super::Error;
 use super::address::Address;
 use super::cancel::Cancel;
 use super::error::Trouble;
-use super::http::answer::{Answer, Asked, Start, judge};
+use super::http::answer::{Answer, Asked, Form, Start, judge};
 use super::http::head::Head;
 use super::http::{Fault, Trust, Wire, connect, fault};
-use crate::group::VERIFIED;
+use crate::group::{VALUES, VERIFIED};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -105,10 +105,12 @@ impl Client {
 pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     let method = if asked.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
-    let mut text = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(), address.authority());
-    let accept = match asked.verified {
-        Some(true) => VERIFIED.to_owned(),
-        Some(false) => "*/*".to_owned(),
+    let mut text =
+        format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(asked.head_only), address.authority());
+    let accept = match asked.form {
+        Some(Form::Verified) => VERIFIED.to_owned(),
+        Some(Form::Values) => VALUES.to_owned(),
+        Some(Form::Plain) => "*/*".to_owned(),
         None => format!("{VERIFIED}, */*;q=0.5"),
     };
     let mut field = |name: &str, value: &str| write!(text, "{name}: {value}\r\n").expect("a string takes everything");
@@ -118,7 +120,9 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     if let Some(range) = &asked.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
         if let Some(validator) = &asked.validator {
-            field("If-Range", validator);
+            // Object stores do not know the one, and refuse by the other.
+            let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
+            field(condition, validator);
         }
     }
     if asked.fresh {

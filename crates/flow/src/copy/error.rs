@@ -91,6 +91,33 @@ impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
+
+    /// Whether it is about the source, so that another might do.
+    pub(crate) fn is_of_source(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. }
+                | Self::Denied { .. }
+                | Self::Unreachable { .. }
+                | Self::Untrusted { .. }
+                | Self::Protocol { .. }
+                | Self::Corrupt { .. }
+        )
+    }
+
+    /// The reason without the source's name.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::NotFound { status, .. } => format!("there is no such file ({status})"),
+            Self::Denied { status, .. } => format!("not for us ({status})"),
+            Self::Unreachable { why, .. }
+            | Self::Untrusted { why, .. }
+            | Self::Protocol { why, .. }
+            | Self::Changed { why, .. }
+            | Self::Corrupt { why, .. } => why.clone(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What kind of trouble a request met, for who decides whether to ask again.
@@ -104,6 +131,18 @@ pub(crate) enum Trouble {
     Changed(String),
     /// No use in asking again.
     Fatal(Error),
+}
+
+impl Trouble {
+    /// The trouble as the end of a copy from this source.
+    pub(crate) fn into_error(self, source_name: &str) -> Error {
+        let source_name = source_name.to_owned();
+        match self {
+            Self::Passing(why, _) | Self::Nobody(why) => Error::Unreachable { source_name, why },
+            Self::Changed(why) => Error::Changed { source_name, why },
+            Self::Fatal(error) => error,
+        }
+    }
 }
 
 impl From<Error> for Trouble {

@@ -2,7 +2,7 @@
 
 use super::options::Sums;
 use super::shared::{State, bytes_of};
-use super::{Copy, Error, Event, Outcome, Progress};
+use super::{Copy, Error, Event, Outcome, Progress, Served};
 use crate::file::Attributes;
 use crate::group::{self, Value};
 use ring::digest::{Context, SHA256};
@@ -18,6 +18,8 @@ pub(super) struct Ready<'a> {
     pub(super) attributes: Attributes,
     pub(super) length: u64,
     pub(super) progress: Progress,
+    /// What came from where.
+    pub(super) sources: Vec<Served>,
 }
 
 impl Ready<'_> {
@@ -35,6 +37,7 @@ impl Ready<'_> {
             verified: self.verified || sums.any(),
             unchanged: false,
             progress: self.progress,
+            sources: self.sources,
             time: Duration::ZERO,
         })
     }

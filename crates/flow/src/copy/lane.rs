@@ -1,14 +1,16 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
+use super::Address;
 use super::Error;
 use super::Event;
 use super::client::{Client, Reply};
 use super::error::Trouble;
+use super::host::{Host, MAX_WRONG, Source};
 use super::http::answer::{Asked, Start};
 use super::http::{Body, Fault, Wire, fault};
-use super::job::Source;
-use super::plan::GROUP_ATTEMPTS;
+use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::{Shared, bytes_of};
+use super::vouch::values_of;
 use crate::group::{GROUP_BYTES, Summing};
 use sprat_pace::path::Path;
 use std::hash::{BuildHasher as _, RandomState};
@@ -25,6 +27,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long a pause goes on at most when there is nothing left to do.
 const STEP: Duration = Duration::from_millis(200);
 
+/// How long a lane that has nothing to do waits before it asks again.
+const IDLE: Duration = Duration::from_millis(50);
+
 /// Groups between two looks at the round-trip time.
 const LOOK: u64 = 64;
 
@@ -35,90 +40,152 @@ const PIECE: usize = 256 << 10;
 pub(crate) struct Lane<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
-    pub(crate) source: &'a Source,
+    /// The source that decides what the file is.
+    pub(crate) first: &'a Source,
+    /// Whom this stream is to.
+    pub(crate) host: &'a Host,
+    /// Whether that is the first.
+    pub(crate) is_first: bool,
+    /// Its number in the plan.
+    pub(crate) number: usize,
     pub(crate) retries: u32,
+    /// The same of the first, without which nothing of the others' can be taken.
+    pub(crate) first_retries: u32,
+    /// Whether the verified form is asked for.
+    pub(crate) verify: bool,
+}
+
+/// Connections that are kept from one run for the next: to the host, and to the first for its values.
+#[derive(Default)]
+struct Kept {
+    wire: Option<Wire>,
+    values: Option<Wire>,
+}
+
+/// Whose trouble it is.
+enum Blame {
+    Host(Trouble),
+    First(Trouble),
+}
+
+impl From<Trouble> for Blame {
+    fn from(trouble: Trouble) -> Self {
+        Self::Host(trouble)
+    }
 }
 
 impl Lane<'_> {
-    /// Works until nothing is missing that nobody else fetches. `first` is an answer that has begun, with all of the file.
+    /// Works until everything is here, or its host is done without. `first` is an answer that has begun, with all of the file.
     pub(crate) fn run(&self, first: Option<Reply>) {
         if let Err(trouble) = self.work(first) {
+            self.shared.plan().give_back(self.number);
             self.shared.fail(trouble);
         }
         self.shared.ended();
     }
 
     fn work(&self, mut first: Option<Reply>) -> Result<(), Trouble> {
-        let mut kept = None;
+        let mut kept = Kept::default();
         let mut failures = 0;
-        loop {
-            let Some(run) = self.shared.plan().take() else { return Ok(()) };
+        while !self.host.is_left() {
+            let run = match self.shared.take(self.number) {
+                Turn::Run(run) => run,
+                Turn::Wait if self.shared.stop.wait(IDLE) => return Err(Error::Cancelled.into()),
+                Turn::Wait => continue,
+                Turn::Over => {
+                    // Who still waits for bytes need not.
+                    self.shared.stop.ask();
+                    return Ok(());
+                }
+            };
             let mut next = run.start;
-            match self.fetch(first.take(), &mut kept, &run, &mut next) {
-                Ok(()) => failures = 0,
-                Err(trouble) => {
-                    self.shared.plan().give_back(next..run.end);
-                    kept = None;
-                    if next > run.start {
-                        failures = 0;
+            let Err(blame) = self.fetch(first.take(), &mut kept, &run, &mut next) else {
+                failures = 0;
+                continue;
+            };
+            self.shared.plan().give_back(self.number);
+            kept = Kept::default();
+            if next > run.start {
+                failures = 0;
+            }
+            failures += 1;
+            match blame {
+                Blame::Host(trouble) if !self.is_first => {
+                    if let Err(trouble) = self.pause((failures, self.retries), trouble, self.host.address()) {
+                        return self.leave(trouble);
                     }
-                    let (why, pause) = match trouble {
-                        Trouble::Passing(why, pause) => (why, pause),
-                        Trouble::Nobody(why) => (why, None),
-                        other => return Err(other),
-                    };
-                    failures += 1;
-                    self.pause(failures, why, pause)?;
+                }
+                Blame::Host(trouble) | Blame::First(trouble) => {
+                    self.pause((failures, self.first_retries), trouble, &self.first.address)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Fetches a run; `next` is the first group that has not come.
-    fn fetch(
-        &self,
-        first: Option<Reply>,
-        kept: &mut Option<Wire>,
-        run: &Range<u64>,
-        next: &mut u64,
-    ) -> Result<(), Trouble> {
+    fn fetch(&self, first: Option<Reply>, kept: &mut Kept, run: &Range<u64>, next: &mut u64) -> Result<(), Blame> {
+        let (length, stop) = (self.shared.length, &self.shared.stop);
+        let source = self.host.source(self.client, self.verify, length, stop)?;
+        let mut vouching = if self.is_first || !self.first.verified {
+            None
+        } else {
+            let asked = values_of(self.first, run, length);
+            let reply = self.client.ask(&self.first.address, &asked, kept.values.take(), stop);
+            Some(reply.map_err(Blame::First)?)
+        };
         let reply = match first {
             Some(reply) => reply,
             None => {
                 let asked = Asked {
                     head_only: false,
-                    range: Some(run.start * GROUP_BYTES..self.shared.length.min(run.end * GROUP_BYTES)),
-                    length: Some(self.shared.length),
-                    validator: self.source.validator.clone(),
-                    verified: Some(self.source.verified),
+                    range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
+                    length: Some(length),
+                    validator: source.validator.clone(),
+                    form: Some(source.form()),
                     fresh: self.shared.plan().was_wrong(run),
                 };
-                self.client.ask(&self.source.address, &asked, kept.take(), &self.shared.stop)?
+                self.client.ask(&source.address, &asked, kept.wire.take(), stop)?
             }
         };
         let Reply { mut wire, head, start } = reply;
         let mut body = Body::new(&mut wire, start.framing.clone());
-        while *next < run.end {
-            let bytes = bytes_of(self.shared.length, *next);
+        let mut values = vouching.as_mut().map(|reply| Body::new(&mut reply.wire, reply.start.framing.clone()));
+        let mut goes_on = true;
+        while goes_on {
+            let bytes = bytes_of(length, *next);
             self.shared.hold_back(bytes);
-            self.group(&mut body, &start, *next, bytes)?;
+            self.group(&mut body, values.as_mut(), &start, *next, bytes)?;
+            goes_on = self.shared.done(self.number, *next);
             *next += 1;
             if (*next - run.start) % LOOK == 1 {
                 self.look(&mut body);
             }
         }
+        if *next < run.end {
+            return Ok(()); // another lane has the rest, and what is on its way here is of no use
+        }
         // What has no length of its own must end here too: more would mean another file.
         if !body.is_over() && body.fill(&mut [0]).map_err(|error| self.trouble(error))? > 0 {
-            return Err(Trouble::Changed("it is longer than it was".to_owned()));
+            return Err(Trouble::Changed("it is longer than it was".to_owned()).into());
         }
         if body.is_over() && !head.close {
-            *kept = Some(wire);
+            kept.wire = Some(wire);
         }
+        let all_told = values.is_some_and(|values| values.is_over());
+        kept.values = vouching.filter(|reply| all_told && !reply.head.close).map(|reply| reply.wire);
         Ok(())
     }
 
     /// Receives a group, checks it, and hands it on.
-    fn group(&self, body: &mut Body<'_>, start: &Start, index: u64, bytes: u64) -> Result<(), Trouble> {
+    fn group(
+        &self,
+        body: &mut Body<'_>,
+        values: Option<&mut Body<'_>>,
+        start: &Start,
+        index: u64,
+        bytes: u64,
+    ) -> Result<(), Blame> {
         let length = self.shared.length;
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes).expect("a group is in memory");
@@ -130,32 +197,78 @@ impl Lane<'_> {
             let told = if last && start.verified { &mut told[..] } else { &mut [] };
             if let Err(error) = body.fill_both(piece, told) {
                 self.shared.recycle(buffer);
-                return Err(self.trouble(error));
+                return Err(self.trouble(error).into());
             }
             summing.add(piece);
         }
         let value = summing.value();
-        if !start.verified || value == told {
-            return self.shared.arrived(index, buffer, value);
+        let right = match values {
+            Some(values) => {
+                let mut right = [0; 32];
+                if let Err(error) = values.fill_both(&mut right, &mut []) {
+                    self.shared.recycle(buffer);
+                    return Err(Blame::First(fault(&self.first.address.to_string(), error)));
+                }
+                Some(right)
+            }
+            None => start.verified.then_some(told),
+        };
+        if right.is_none_or(|right| right == value) {
+            let new = self.shared.arrived(index, buffer, value)?;
+            self.host.received.fetch_add(new, Relaxed);
+            return Ok(());
         }
         self.shared.recycle(buffer);
+        let is_its_own = start.verified && value == told;
+        Ok(self.wrong(index, bytes, is_its_own)?)
+    }
+
+    /// A group has another value than it should; `is_its_own`: the one that the host says.
+    fn wrong(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
+        let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
+        if is_its_own && !self.is_first {
+            let why = format!("has another file: the {bytes} B at {offset} are not those of the first host's");
+            return Err(Error::Corrupt { source_name, why }.into());
+        }
         self.shared.counters.wrong.fetch_add(1, Relaxed);
-        let times = self.shared.plan().wrong(index);
-        let offset = index * GROUP_BYTES;
+        let (times, most) = if self.is_first {
+            (self.shared.plan().wrong(self.number, index), GROUP_ATTEMPTS)
+        } else {
+            self.shared.plan().again(self.number, index);
+            (self.host.wrong.fetch_add(1, Relaxed) + 1, MAX_WRONG)
+        };
         self.shared.tell(Event::Wrong { offset, bytes, times });
-        if times < GROUP_ATTEMPTS {
+        if times < most {
             return Ok(());
         }
         let why = format!(
             "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards and the memory between here and there"
         );
-        Err(Error::Corrupt { source_name: self.source.address.to_string(), why }.into())
+        Err(Error::Corrupt { source_name, why }.into())
     }
 
-    /// Waits before the next attempt, or gives up.
-    fn pause(&self, failures: u32, why: String, asked: Option<Duration>) -> Result<(), Trouble> {
-        if failures > self.retries {
-            return Err(Error::Unreachable { source_name: self.source.address.to_string(), why }.into());
+    /// Does without the host, if the trouble is its own.
+    fn leave(&self, trouble: Trouble) -> Result<(), Trouble> {
+        let (why, for_good) = match &trouble {
+            Trouble::Changed(why) => (why.clone(), false),
+            Trouble::Fatal(error) if error.is_of_source() => (error.why(), !matches!(error, Error::Unreachable { .. })),
+            _ => return Err(trouble),
+        };
+        if self.host.leave(for_good) {
+            self.shared.tell(Event::Without { source: self.host.address().to_string(), why });
+        }
+        Ok(())
+    }
+
+    /// Waits before the next attempt, or gives up: at once where another attempt is of no use.
+    fn pause(&self, (failures, most): (u32, u32), trouble: Trouble, whom: &Address) -> Result<(), Trouble> {
+        let (why, asked) = match trouble {
+            Trouble::Passing(why, pause) => (why, pause),
+            Trouble::Nobody(why) => (why, None),
+            other => return Err(other),
+        };
+        if failures > most {
+            return Err(Error::Unreachable { source_name: whom.to_string(), why }.into());
         }
         let pause = asked.unwrap_or_else(|| backoff(failures));
         self.shared.counters.retries.fetch_add(1, Relaxed);
@@ -179,7 +292,7 @@ impl Lane<'_> {
     }
 
     fn trouble(&self, error: Fault) -> Trouble {
-        fault(&self.source.address.to_string(), error)
+        fault(&self.host.address().to_string(), error)
     }
 }
 

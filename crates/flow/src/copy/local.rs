@@ -3,9 +3,10 @@
 use super::error::Trouble;
 use super::finish::Ready;
 use super::job::unchanged;
-use super::resume::take_up;
+use super::plan::{Plan, Turn};
+use super::resume::{Wanted, take_up};
 use super::shared::{State, bytes_of};
-use super::{Copy, Error, Event, Outcome, Progress, TELL};
+use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
 use crate::file::{Attributes, Source, SourceError};
 use crate::group::{self, GROUP_BYTES};
 use std::fs::{File, Metadata};
@@ -13,7 +14,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One attempt at the file at `path`.
 pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
@@ -34,7 +35,10 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
     if !copy.options.force && !copy.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
         return Ok(unchanged(place, Some(length), meta.modified().ok(), true)?);
     }
-    let mut state = take_up(copy, fresh, (source_name.clone(), length, Some(validator(&meta))), tell)?;
+    let validator_now = Some(validator(&meta));
+    let wanted =
+        Wanted { source: source_name.clone(), length, validator: validator_now, values: None, strict: false, lanes: 1 };
+    let mut state = take_up(copy, fresh, wanted, tell)?;
     let resumed: u64 = state.values.keys().map(|group| bytes_of(length, *group)).sum();
     tell(&Event::Opened {
         source: source_name.clone(),
@@ -55,7 +59,8 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
     let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok() };
-    let ready = Ready { copy, source_name, verified: false, attributes, length, progress };
+    let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
+    let ready = Ready { copy, source_name, verified: false, attributes, length, progress, sources };
     match copied {
         Ok(()) if same => Ok(ready.publish(&mut state, tell)?),
         Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),
@@ -106,8 +111,15 @@ fn groups(
 
 /// The groups that are not there, in runs.
 fn missing(state: &State, count: u64) -> Vec<Range<u64>> {
-    let mut plan = super::plan::Plan::new(count, &state.values, 1);
-    std::iter::from_fn(|| plan.take()).collect()
+    let mut plan = Plan::new(count, &state.values, 1);
+    let mut runs = Vec::new();
+    while let Turn::Run(run) = plan.take(0, Duration::ZERO) {
+        for group in run.clone() {
+            plan.done(0, group, Duration::ZERO);
+        }
+        runs.push(run);
+    }
+    runs
 }
 
 /// What tells this state of a file from others.

@@ -20,6 +20,7 @@ mod cancel;
 mod client;
 mod error;
 mod finish;
+mod host;
 pub mod http;
 mod job;
 mod lane;
@@ -29,14 +30,16 @@ mod options;
 pub mod plan;
 mod resume;
 mod shared;
+mod sources;
 mod tree;
 mod unknown;
+mod vouch;
 
 pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
-pub use options::{MAX_STREAMS, Options, Sums};
+pub use options::{MAX_HOSTS, MAX_STREAMS, Options, Sums};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
@@ -55,6 +58,8 @@ const TELL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Copy {
     origin: Origin,
+    /// Other hosts that may have the same file.
+    others: Vec<Address>,
     place: Place,
     options: Options,
     cancel: Cancel,
@@ -131,6 +136,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// One of several hosts is of no use, and the copy goes on with the others.
+    Without {
+        /// The file there.
+        source: String,
+        /// Why.
+        why: String,
+    },
     /// What the user should know.
     Note(String),
 }
@@ -167,8 +179,19 @@ pub struct Outcome {
     pub unchanged: bool,
     /// How it went.
     pub progress: Progress,
+    /// What came from where in this run, the host that decided what the file is first; empty when nothing was done.
+    pub sources: Vec<Served>,
     /// How long it took.
     pub time: Duration,
+}
+
+/// What came from one host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Served {
+    /// The file there.
+    pub source: String,
+    /// Bytes of it that were taken.
+    pub bytes: u64,
 }
 
 impl Copy {
@@ -178,16 +201,26 @@ impl Copy {
     /// # Errors
     /// [`Error::Usage`], [`Error::Place`].
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
-        options.check()?;
-        let (origin, name) = if source.contains("://") {
+        if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());
-            let name = address.name().map(PathBuf::from);
-            (Origin::Server(address), name)
-        } else {
-            let path = PathBuf::from(source);
-            let name = path.file_name().map(PathBuf::from);
-            (Origin::File(path), name)
-        };
+            return Self::of(address, target, options);
+        }
+        let path = PathBuf::from(source);
+        let name = path.file_name().map(PathBuf::from);
+        Self::from(Origin::File(path), name, target, options)
+    }
+
+    /// The same of a file whose address is known already, and by it who we are.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub fn of(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
+        let name = address.name().map(PathBuf::from);
+        Self::from(Origin::Server(address), name, target, options)
+    }
+
+    fn from(origin: Origin, name: Option<PathBuf>, target: &Path, options: Options) -> Result<Self, Error> {
+        options.check()?;
         let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let target = match name {
             _ if !is_folder => target.to_owned(),
@@ -198,7 +231,30 @@ impl Copy {
                 )));
             }
         };
-        Ok(Self { origin, place: Place::of(&target)?, options, cancel: Cancel::default() })
+        Ok(Self { origin, others: Vec::new(), place: Place::of(&target)?, options, cancel: Cancel::default() })
+    }
+
+    /// Another host that may have the same file: `HOST[:PORT]` for the same path there, by the same token; or an address, which is told
+    /// nothing of who we are but what is in it. Every group that comes from it is held against what the first host says of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: not an address, a host that is named already, more than [`MAX_HOSTS`], or the source is a local file.
+    pub fn also(&mut self, host: &str) -> Result<(), Error> {
+        let Origin::Server(first) = &self.origin else {
+            return Err(Error::Usage(format!("{host}: other hosts are for a file on a server, not for a local one")));
+        };
+        let other = if host.contains("://") { Address::parse(host)? } else { first.at_host(host)? };
+        if other.path().ends_with('/') {
+            return Err(Error::Usage(format!("{other}: is a folder; name the file")));
+        }
+        if *first == other || self.others.contains(&other) {
+            return Err(Error::Usage(format!("{other}: is named twice")));
+        }
+        if self.others.len() + 1 >= MAX_HOSTS {
+            return Err(Error::Usage(format!("more than {MAX_HOSTS} hosts for one file")));
+        }
+        self.others.push(other);
+        Ok(())
     }
 
     /// Whether what comes is thrown away.

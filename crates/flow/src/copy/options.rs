@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Most streams of one file.
 pub const MAX_STREAMS: usize = 16;
 
+/// Most hosts of one file, each of which has a stream at least.
+pub const MAX_HOSTS: usize = MAX_STREAMS;
+
 /// Groups that the disk works on while streams fill others.
 const WRITES: usize = 8;
 const _: () = assert!(buffers(MAX_STREAMS) <= MAX_BUFFERS);

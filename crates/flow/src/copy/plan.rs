@@ -1,32 +1,79 @@
 //! Which groups are to be fetched, and by whom.
+//!
+//! A lane takes a run of groups and works through it. When nothing is left that nobody fetches, one that is idle takes the tail of the run
+//! that would end last, as much of it as lets both end together; and where only the group under way is left of that, it
+//! fetches it too: whichever comes first is taken. So one slow, or silent, connection holds nobody up.
 
 use crate::group::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 /// How often a group that arrives wrong is fetched before we give up.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
-/// Fewest groups that one of several streams is sent for: a request costs a round trip.
+/// Fewest groups that one of several lanes is sent for: a request costs a round trip.
 const LEAST_RUN: u64 = 8;
 
-/// Most groups that one of several streams is sent for: its speed may change.
+/// Most groups that one of several lanes is sent for: its speed may change.
 const LONGEST_RUN: u64 = 1024;
 
-/// What is missing of a file, in runs of groups. Streams take runs, and give back what they did not get.
+/// What a run must have left, as time, for some of it to be taken away: who loses it has to connect anew, and what is on its way is lost.
+const WORTH: Duration = Duration::from_secs(1);
+
+/// What a lane is to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Turn {
+    /// Fetch these groups, in order.
+    Run(Range<u64>),
+    /// Ask again soon: others are at work, and may be too slow.
+    Wait,
+    /// Everything has been fetched.
+    Over,
+}
+
+/// What is missing of a file, in runs of groups. Lanes take runs, tell of each group, and give back what they did not get. Time is
+/// the caller's: since any moment, never backwards.
 #[derive(Debug)]
 pub struct Plan {
-    /// Runs by their first group; they neither touch nor overlap.
+    /// Runs by their first group, those that nobody fetches; they neither touch nor overlap.
     missing: BTreeMap<u64, u64>,
-    streams: u64,
+    lanes: Vec<Lane>,
     wrong: BTreeMap<u64, u32>,
+    has_cut: bool,
+}
+
+/// What a lane is at.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// The group under way, to the end of the run; empty: none.
+    run: Range<u64>,
+    /// When that group was begun.
+    since: Duration,
+    /// How long a group took of late.
+    pace: Option<Duration>,
+    /// Whether another lane fetches the group under way too.
+    doubled: bool,
+}
+
+impl Lane {
+    /// How long a group takes, judging by those that came and the one that does not.
+    fn pace(&self, now: Duration) -> Duration {
+        self.pace.unwrap_or_default().max(now.saturating_sub(self.since))
+    }
+
+    /// Groups that are left of its run.
+    fn left(&self) -> u32 {
+        u32::try_from(self.run.end - self.run.start).unwrap_or(u32::MAX)
+    }
 }
 
 impl Plan {
-    /// For a file of `count` groups of which some are there, and so many streams.
+    /// For a file of `count` groups of which some are there, and so many lanes.
     #[must_use]
-    pub fn new(count: u64, there: &BTreeMap<u64, Value>, streams: usize) -> Self {
-        let mut plan = Self { missing: BTreeMap::new(), streams: streams.max(1) as u64, wrong: BTreeMap::new() };
+    pub fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
+        let lanes = vec![Lane::default(); lanes.max(1)];
+        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false };
         let mut next = 0;
         for group in there.keys().copied().chain([count]) {
             if group > next {
@@ -37,12 +84,81 @@ impl Plan {
         plan
     }
 
-    /// The next run for a stream: all that is missing in one piece if it is the only one; else the less, the less is
-    /// left, so that all end at about the same time.
-    pub fn take(&mut self) -> Option<Range<u64>> {
-        let left: u64 = self.left();
+    /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it is the only lane; else the less, the less
+    /// is left, so that all end at about the same time.
+    ///
+    /// # Panics
+    /// When there is no such lane, or it has not done with its run.
+    pub fn take(&mut self, lane: usize, now: Duration) -> Turn {
+        assert!(self.lanes[lane].run.is_empty(), "a lane has one run at a time");
+        let found = match self.first_missing() {
+            Some(run) => Some((run, false)),
+            None if self.lanes.iter().all(|other| other.run.is_empty()) => return Turn::Over,
+            None => self.part_of_anothers(lane, now),
+        };
+        let Some((run, doubled)) = found else { return Turn::Wait };
+        self.lanes[lane] = Lane { run: run.clone(), since: now, doubled, pace: self.lanes[lane].pace };
+        Turn::Run(run)
+    }
+
+    /// A lane has done with a group of its run, which came right, or wrong and was told so. Gives whether the next is its too: the rest of the
+    /// run may have been taken away.
+    pub fn done(&mut self, lane: usize, group: u64, now: Duration) -> bool {
+        let this = &mut self.lanes[lane];
+        if this.run.start == group && !this.run.is_empty() {
+            let took = now.saturating_sub(this.since);
+            this.pace = Some(this.pace.map_or(took, |pace| (pace * 7 + took) / 8));
+            (this.run.start, this.since) = (group + 1, now);
+            if std::mem::take(&mut this.doubled) {
+                // Whoever fetches it too need not.
+                for other in self.lanes.iter_mut().filter(|other| other.run.start == group) {
+                    (other.run, other.doubled) = (0..0, false);
+                }
+            }
+        }
+        !self.lanes[lane].run.is_empty()
+    }
+
+    /// A lane does not get on with its run: what is left of it is for everybody.
+    pub fn give_back(&mut self, lane: usize) {
+        let run = std::mem::take(&mut self.lanes[lane].run);
+        if !run.is_empty() && !self.leave_to_another(lane, run.start) {
+            self.put_back(run);
+        }
+    }
+
+    /// A group that a lane got wrong, to be fetched again; it is done with then. Gives how often that was so.
+    pub fn wrong(&mut self, lane: usize, group: u64) -> u32 {
+        self.again(lane, group);
+        let times = self.wrong.entry(group).or_default();
+        *times += 1;
+        *times
+    }
+
+    /// The same, where it says nothing against the group.
+    pub fn again(&mut self, lane: usize, group: u64) {
+        if !self.leave_to_another(lane, group) {
+            self.put_back(group..group + 1);
+        }
+    }
+
+    /// Groups that nobody fetches yet.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.missing.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Whether a run was ever ended before its end.
+    #[must_use]
+    pub fn has_cut(&self) -> bool {
+        self.has_cut
+    }
+
+    /// The beginning of what nobody fetches.
+    fn first_missing(&mut self) -> Option<Range<u64>> {
+        let (left, lanes) = (self.left(), self.lanes.len() as u64);
         let (start, end) = self.missing.pop_first()?;
-        let most = if self.streams == 1 { u64::MAX } else { (left / (2 * self.streams)).clamp(LEAST_RUN, LONGEST_RUN) };
+        let most = if lanes == 1 { u64::MAX } else { (left / (2 * lanes)).clamp(LEAST_RUN, LONGEST_RUN) };
         let cut = end.min(start.saturating_add(most));
         if cut < end {
             self.missing.insert(cut, end);
@@ -50,12 +166,48 @@ impl Plan {
         Some(start..cut)
     }
 
-    /// Groups that a stream took and did not get.
-    pub fn give_back(&mut self, run: Range<u64>) {
+    /// What an idle lane takes over from the one that would be the last to end, if that is worth it.
+    /// With it, whether the other goes on with it too.
+    fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
+        let own = self.lanes[idle].pace;
+        let busy = self.lanes.iter_mut().filter(|lane| !lane.run.is_empty() && !lane.doubled);
+        let last = busy.max_by_key(|lane| lane.pace(now).saturating_mul(lane.left()))?;
+        let (pace, behind) = (last.pace(now), last.left() - 1);
+        if behind == 0 {
+            if pace < WORTH.max(own.unwrap_or_default() * 2) {
+                return None;
+            }
+            last.doubled = true;
+            self.has_cut = true;
+            return Some((last.run.clone(), true));
+        }
+        // Who has fetched nothing yet is taken to be as fast.
+        let own = own.unwrap_or(pace);
+        let share = pace.as_secs_f64() / (pace + own).as_secs_f64().max(f64::MIN_POSITIVE);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u32")]
+        let count = ((f64::from(behind) * share).ceil() as u32).clamp(1, behind);
+        if pace.saturating_mul(count) < WORTH {
+            return None;
+        }
+        let cut = last.run.end - u64::from(count);
+        self.has_cut = true;
+        Some((cut..std::mem::replace(&mut last.run.end, cut), false))
+    }
+
+    /// Leaves the group that a lane is at to the one that fetches it too; gives whether there is one.
+    fn leave_to_another(&mut self, lane: usize, group: u64) -> bool {
+        if !std::mem::take(&mut self.lanes[lane].doubled) {
+            return false;
+        }
+        let mut others = self.lanes.iter_mut().enumerate().filter(|(index, _)| *index != lane);
+        let other = others.find(|(_, other)| !other.run.is_empty() && other.run.start == group);
+        other.map(|(_, other)| other.doubled = false).is_some()
+    }
+
+    fn put_back(&mut self, mut run: Range<u64>) {
         if run.is_empty() {
             return;
         }
-        let mut run = run;
         if let Some(end) = self.missing.remove(&run.end) {
             run.end = end;
         }
@@ -68,23 +220,9 @@ impl Plan {
         self.missing.insert(run.start, run.end);
     }
 
-    /// A group that arrived wrong, to be fetched again. Gives how often it did so far.
-    pub fn wrong(&mut self, group: u64) -> u32 {
-        self.give_back(group..group + 1);
-        let times = self.wrong.entry(group).or_default();
-        *times += 1;
-        *times
-    }
-
     /// Whether a group of a run arrived wrong before.
     #[must_use]
     pub fn was_wrong(&self, run: &Range<u64>) -> bool {
         self.wrong.range(run.clone()).next().is_some()
-    }
-
-    /// Groups that nobody fetches yet.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        self.missing.iter().map(|(start, end)| end - start).sum()
     }
 }

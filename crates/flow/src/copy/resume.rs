@@ -1,26 +1,44 @@
-//! What an earlier attempt left of a file: its part and its journal, if they are for this file in this state.
+//! What an earlier attempt left of a file: its part and its journal, if they are for this file in this state, or for one of which the source
+//! says that it has the same groups.
 
+use super::client::Client;
 use super::error::Trouble;
+use super::host::Source;
 use super::options::buffers;
 use super::shared::{State, bytes_of};
+use super::vouch::differing;
 use super::{Copy, Error, Event};
 use crate::file::{PlaceError, Sink};
-use crate::group;
+use crate::group::{self, Value};
 use crate::journal::{Identity, Journal, boot};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use sprat_disk::Access;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The destination, and what of it is there, for a file of `length` bytes in the state that `validator` tells of.
+/// What a journal is held against.
+pub(super) struct Wanted<'a> {
+    /// Where from, without credentials.
+    pub(super) source: String,
+    pub(super) length: u64,
+    pub(super) validator: Option<String>,
+    /// Whom to ask for the values of groups, if he tells them.
+    pub(super) values: Option<(&'a Client, &'a Source)>,
+    /// Whether what is here must be this file: then a source that has another is an error, and what is here stays.
+    pub(super) strict: bool,
+    /// Streams that will write.
+    pub(super) lanes: usize,
+}
+
+/// The destination, and what of it is there.
 pub(super) fn take_up(
     copy: &Copy,
     fresh: bool,
-    (source, length, validator): (String, u64, Option<String>),
+    wanted: Wanted<'_>,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<State, Trouble> {
     let Copy { place, options, .. } = copy;
-    let buffers = buffers(options.streams);
+    let (length, buffers) = (wanted.length, buffers(wanted.lanes));
     let empty = |sink, journal| State { sink, journal, values: BTreeMap::new(), journal_failed: None };
     if copy.is_for_nowhere() {
         return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
@@ -40,23 +58,47 @@ pub(super) fn take_up(
         sink.sync_every(options.sync_bytes);
     }
     let identity = Identity {
-        source,
+        source: wanted.source,
         length,
-        validator: validator.unwrap_or_default(),
+        validator: wanted.validator.unwrap_or_default(),
         part: part_id(place.part()),
         boot: boot(),
     };
     if !fresh && let Some((journal, parsed)) = Journal::resume(place.journal(), length).map_err(at_journal)? {
-        match differs(&parsed.identity, &identity) {
-            None => {
-                let same_boot = parsed.identity.boot == identity.boot && !identity.boot.is_empty();
-                let mut state = State { values: parsed.groups, ..empty(sink, Some(journal)) };
-                if !same_boot || options.check {
-                    reread(copy, &mut state, length, tell)?;
+        let same_boot = parsed.identity.boot == identity.boot && !identity.boot.is_empty();
+        let (journal, values) = match differs(&parsed.identity, &identity) {
+            None => (Some(journal), Some(parsed.groups)),
+            Some(why) => {
+                let may_be = may_be_same(&parsed.identity, &identity);
+                let same = match wanted.values.filter(|_| may_be) {
+                    Some((client, source)) => same(copy, client, source, length, &parsed.groups)?,
+                    None => None,
+                };
+                let all = same.as_ref().is_some_and(|same| same.len() == parsed.groups.len());
+                if wanted.strict && !all {
+                    let why = format!("has another file than the one that is here ({why})");
+                    return Err(Error::Corrupt { source_name: identity.source, why }.into());
                 }
-                return Ok(state);
+                match same.filter(|same| !same.is_empty()) {
+                    Some(same) => {
+                        tell(&Event::Note(told_same(same.len(), parsed.groups.len())));
+                        let mut journal = Journal::begin(place.journal(), &identity).map_err(at_journal)?;
+                        journal.append(&same).map_err(at_journal)?;
+                        (Some(journal), Some(same))
+                    }
+                    None => {
+                        tell(&Event::StartsOver { why });
+                        (None, None)
+                    }
+                }
             }
-            Some(why) => tell(&Event::StartsOver { why }),
+        };
+        if let Some(values) = values {
+            let mut state = State { values, ..empty(sink, journal) };
+            if !same_boot || options.check {
+                reread(copy, &mut state, length, tell)?;
+            }
+            return Ok(state);
         }
     }
     let journal = if identity.validator.is_empty() {
@@ -70,6 +112,30 @@ pub(super) fn take_up(
         Some(Journal::begin(place.journal(), &identity).map_err(at_journal)?)
     };
     Ok(empty(sink, journal))
+}
+
+/// Those of some groups that the source has too. None: it does not tell.
+fn same(
+    copy: &Copy,
+    client: &Client,
+    source: &Source,
+    length: u64,
+    groups: &BTreeMap<u64, Value>,
+) -> Result<Option<BTreeMap<u64, Value>>, Trouble> {
+    let Some(others) = differing(client, source, length, groups, &copy.cancel)? else { return Ok(None) };
+    let others: BTreeSet<u64> = others.into_iter().collect();
+    Ok(Some(
+        groups.iter().filter(|(group, _)| !others.contains(group)).map(|(group, value)| (*group, *value)).collect(),
+    ))
+}
+
+fn told_same(same: usize, all: usize) -> String {
+    let what = "the source is not the one that what is here came from, but by its values it has the same";
+    if same == all {
+        what.to_owned()
+    } else {
+        format!("{what} in {same} of {all} groups; the others are fetched again")
+    }
 }
 
 /// Reads what is there, and keeps what is right.
@@ -117,6 +183,11 @@ fn differs(had: &Identity, has: &Identity) -> Option<String> {
         return Some(format!("the source has changed since: {} B, {} then; {} B, {} now", from.0, from.1, to.0, to.1));
     }
     None
+}
+
+/// Whether what the journal tells of may be part of a file that goes by another name or state.
+fn may_be_same(had: &Identity, has: &Identity) -> bool {
+    had.part == has.part && had.length == has.length && !has.validator.is_empty()
 }
 
 /// What tells a part from another file that has come to its name: inode, and when that was made.

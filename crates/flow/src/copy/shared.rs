@@ -2,7 +2,7 @@
 
 use super::cancel::Cancel;
 use super::error::{Error, Trouble};
-use super::plan::Plan;
+use super::plan::{Plan, Turn};
 use super::{Event, Progress};
 use crate::file::Sink;
 use crate::group::{Value, range};
@@ -23,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Streams that have not ended.
     pub(crate) running: AtomicUsize,
+    begun: Instant,
     limit: Option<Mutex<Limit>>,
     /// Stops all streams.
     pub(crate) stop: Cancel,
@@ -52,6 +53,18 @@ pub(crate) struct Counters {
     pub(crate) rtt: AtomicU64,
 }
 
+impl From<Progress> for Counters {
+    fn from(before: Progress) -> Self {
+        Self {
+            done: before.done.into(),
+            received: before.received.into(),
+            retries: before.retries.into(),
+            wrong: before.wrong.into(),
+            rtt: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Counters {
     pub(crate) fn progress(&self, length: Option<u64>) -> Progress {
         Progress {
@@ -66,8 +79,10 @@ impl Counters {
 }
 
 impl Shared {
+    /// For a file of `length` bytes; `before` counts what other attempts did.
     pub(crate) fn new(
         length: u64,
+        before: Progress,
         state: State,
         plan: Plan,
         limit: Option<u64>,
@@ -75,10 +90,11 @@ impl Shared {
         events: SyncSender<Event>,
     ) -> Self {
         let done = state.values.keys().map(|group| bytes_of(length, *group)).sum::<u64>();
-        let counters = Counters { done: done.into(), ..Counters::default() };
+        let counters = Counters::from(Progress { done, ..before });
         let limit = limit.map(|rate| Mutex::new(Limit::new(rate)));
         let (state, plan, failure) = (Mutex::new(state), Mutex::new(plan), Mutex::new(None));
-        Self { length, state, plan, counters, running: AtomicUsize::new(0), limit, stop, events, failure }
+        let (running, begun) = (AtomicUsize::new(0), Instant::now());
+        Self { length, state, plan, counters, running, begun, limit, stop, events, failure }
     }
 
     /// A buffer to receive a group into.
@@ -91,11 +107,15 @@ impl Shared {
         lock(&self.state).sink.recycle(buffer);
     }
 
-    /// Takes a group that is right.
-    pub(crate) fn arrived(&self, group: u64, buffer: AlignedBuf, value: Value) -> Result<(), Trouble> {
+    /// Takes a group that is right. Gives its bytes; none where another stream was faster.
+    pub(crate) fn arrived(&self, group: u64, buffer: AlignedBuf, value: Value) -> Result<u64, Trouble> {
         let bytes = bytes_of(self.length, group);
         let len = usize::try_from(bytes).expect("a group is in memory");
         let mut state = lock(&self.state);
+        if state.values.contains_key(&group) {
+            state.sink.recycle(buffer);
+            return Ok(0);
+        }
         state.values.insert(group, value);
         state.sink.write(group, buffer, len)?;
         state.write_down();
@@ -105,7 +125,17 @@ impl Shared {
         drop(state);
         self.counters.done.fetch_add(bytes, Relaxed);
         self.counters.received.fetch_add(bytes, Relaxed);
-        Ok(())
+        Ok(bytes)
+    }
+
+    /// What a stream without a run is to do.
+    pub(crate) fn take(&self, lane: usize) -> Turn {
+        self.plan().take(lane, self.begun.elapsed())
+    }
+
+    /// A stream has done with a group; gives whether it goes on with the next.
+    pub(crate) fn done(&self, lane: usize, group: u64) -> bool {
+        self.plan().done(lane, group, self.begun.elapsed())
     }
 
     /// Whether all of the file is here.

@@ -3,13 +3,13 @@
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::finish::finish;
-use super::http::answer::{Asked, MAX_LENGTH};
+use super::http::answer::{Asked, Form, MAX_LENGTH};
 use super::http::{Body, Framing, fault};
 use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
 use super::shared::State;
-use super::{Copy, Error, Event, Outcome, Progress, TELL};
+use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use ring::digest::{Context, SHA256};
@@ -58,7 +58,7 @@ pub(super) fn run(
         let attempt = match reply.take() {
             Some(reply) => Ok(reply),
             None => {
-                client.ask(&source.address, &Asked { verified: Some(false), ..Asked::default() }, None, &copy.cancel)
+                client.ask(&source.address, &Asked { form: Some(Form::Plain), ..Asked::default() }, None, &copy.cancel)
             }
         };
         let trouble = match attempt
@@ -105,7 +105,9 @@ pub(super) fn run(
     })?;
     let progress = Progress { done: length, received: length, length: Some(length), retries, ..Progress::default() };
     let (target, verified) = (copy.target().to_owned(), copy.options.sums.any());
-    Ok(Outcome { target, length, blake3: Some(blake3), verified, unchanged: false, progress, time: Duration::ZERO })
+    let sources = vec![Served { source: source.address.to_string(), bytes: length }];
+    let (blake3, time) = (Some(blake3), Duration::ZERO);
+    Ok(Outcome { target, length, blake3, verified, unchanged: false, progress, sources, time })
 }
 
 fn receive(

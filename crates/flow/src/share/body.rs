@@ -50,6 +50,7 @@ impl FileContent<'_> {
             Body::Lines => unreachable!("lines are no part of a file"),
             Body::Part(part) => self.send_range(channel, head, part, false, going)?,
             Body::Verified(part) => self.send_range(channel, head, part, true, going)?,
+            Body::Values(part) => self.send_values(channel, head, part, going)?,
             Body::Parts(parts, end) => {
                 let mut first = head.to_vec();
                 for (head, part) in parts {
@@ -144,6 +145,36 @@ impl FileContent<'_> {
             };
             self.file.read_exact_at(&mut room[..length], at).map_err(failed)?;
             summing.add(&room[..length]);
+        }
+        Ok(())
+    }
+
+    /// Sends only the values of a part's groups, each as soon as it is known: who asks has the bytes from elsewhere.
+    fn send_values(&self, channel: &mut Channel, head: &[u8], part: &Range<u64>, going: &Going) -> Result<(), Broken> {
+        let (mut source, mut before, mut start) = (None, head, part.start);
+        while start < part.end {
+            let (group, end) = (start / GROUP_BYTES, part.end.min(start + GROUP_BYTES));
+            let value = if let Some(value) = self.known(group) {
+                source = None;
+                value
+            } else {
+                let source = match &mut source {
+                    Some(source) => source,
+                    none => none.insert(self.source(&(start..part.end))?),
+                };
+                let block = source.next_block()?.expect("something is left");
+                self.computed(group, |summing| {
+                    summing.add(block);
+                    Ok(())
+                })?
+            };
+            self.check(end == part.end)?;
+            channel.send(&[before, &value])?;
+            going.add(value.len() as u64);
+            (before, start) = (&[], end);
+        }
+        if !before.is_empty() {
+            channel.send(&[before])?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What is sent for a file: a pure function of the request and the file's version.
 
 use super::version::Version;
-use crate::group::{GROUP_BYTES, VERIFIED, verified_length};
+use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
 use crate::http::answer::Head;
 use crate::http::condition::{self, Verdict};
 use crate::http::range::{Asked, asked};
@@ -31,6 +31,8 @@ pub enum Body {
     Part(Range<u64>),
     /// A part of the file in verified form: it begins a group, and ends one or the file.
     Verified(Range<u64>),
+    /// The values of the groups of such a part, and nothing of their bytes.
+    Values(Range<u64>),
     /// Parts of the file, each behind a head of its own, and an end (`multipart/byteranges`).
     Parts(Vec<(Vec<u8>, Range<u64>)>, Vec<u8>),
 }
@@ -44,6 +46,7 @@ impl Body {
             Self::Text(text) => text.len() as u64,
             Self::Part(part) => part.end - part.start,
             Self::Verified(part) => verified_length(part),
+            Self::Values(part) => values_length(part),
             Self::Parts(parts, end) => {
                 let parts = parts.iter().map(|(head, part)| head.len() as u64 + (part.end - part.start));
                 parts.sum::<u64>() + end.len() as u64
@@ -58,7 +61,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
     let (tag, size) = (version.tag(), version.size);
     let common = |status| {
         let head = Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
-        // Both forms have one tag: it says which version of the file, and `Vary` keeps them apart.
+        // All forms have one tag: it says which version of the file, and `Vary` keeps them apart.
         head.field("Accept-Ranges", "bytes").field("Vary", "Accept").field("Cache-Control", "no-cache, no-transform")
     };
     let verdict = condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
@@ -69,7 +72,13 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
         Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
         Verdict::Go | Verdict::Whole => {}
     }
-    let verified = request.accepts(VERIFIED);
+    // Who asks for groups is served those, who asks for values alone is not sent the file.
+    let grouped = match (request.accepts(VERIFIED), request.accepts(VALUES)) {
+        (true, _) => Some(Body::Verified as fn(Range<u64>) -> Body),
+        (false, true) => Some(Body::Values as fn(Range<u64>) -> Body),
+        (false, false) => None,
+    };
+    let in_form = grouped.unwrap_or(Body::Part);
     let asked = range.map_or(Asked::Whole, |range| asked(&range, size));
     let (head, body) = match asked {
         Asked::Nothing => {
@@ -77,28 +86,28 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
             return text(request, head, &format!("the file has {size} bytes\n"));
         }
         Asked::Parts(parts) => match &parts[..] {
-            [part] if verified && !(is_edge(part.start, size) && is_edge(part.end, size)) => {
+            [part] if grouped.is_some() && !(is_edge(part.start, size) && is_edge(part.end, size)) => {
                 let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
-                let what = format!("in verified form a range begins and ends with a group of {GROUP_BYTES} bytes\n");
+                let what = format!("in this form a range begins and ends with a group of {GROUP_BYTES} bytes\n");
                 return text(request, head, &what);
             }
             [part] => {
                 let head = common(206).field("Content-Range", content_range(part, size));
-                (head, if verified { Body::Verified(part.clone()) } else { Body::Part(part.clone()) })
+                (head, in_form(part.clone()))
             }
-            _ if verified => (common(200), Body::Verified(0..size)),
+            _ if grouped.is_some() => (common(200), in_form(0..size)),
             parts => {
                 let (boundary, body) = in_parts(parts, &tag, kind, size);
                 let head = common(206).field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
                 return finish(request, head, body);
             }
         },
-        Asked::Whole if verified => (common(200), Body::Verified(0..size)),
-        Asked::Whole => (common(200), Body::Part(0..size)),
+        Asked::Whole => (common(200), in_form(0..size)),
     };
     let head = match &body {
-        Body::Verified(_) => {
-            let head = head.field("Content-Type", VERIFIED).field(LENGTH, size);
+        Body::Verified(_) | Body::Values(_) => {
+            let kind = if matches!(body, Body::Values(_)) { VALUES } else { VERIFIED };
+            let head = head.field("Content-Type", kind).field(LENGTH, size);
             head.field(MODE, format_args!("{:04o}", version.mode)).field(MTIME, version.modified)
         }
         _ => head.field("Content-Type", kind),

@@ -1,7 +1,7 @@
 //! Bodies in verified form.
 
 use super::support::{Answer, Shared, content, until, wait};
-use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VERIFIED, root, value, verified_length};
+use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, root, value, verified_length};
 use std::os::unix::fs::PermissionsExt as _;
 
 const ACCEPT: &str = "Accept: text/plain;q=0.1, application/vnd.sprat.verified\r\n";
@@ -60,6 +60,28 @@ fn ranges_of_groups_verify_by_themselves() {
         assert_eq!(answer.status, 416, "{range}: no group begins or ends there");
     }
     assert_eq!(shared.get("/file", &format!("{ACCEPT}Range: bytes=0-,-1\r\n")).status, 200);
+}
+
+#[test]
+fn values_alone_are_those_of_the_verified_form() {
+    let shared = Shared::new();
+    let accept = format!("Accept: {VALUES}\r\n");
+    for bytes in [0, 1, 1 << 20, (5 << 20) + 99] {
+        let file = content(bytes);
+        shared.write("file", &file);
+        let (_, values) = taken_apart(&shared.get("/file", ACCEPT).body);
+        let answer = shared.get("/file", &accept);
+        assert_eq!((answer.status, answer.field("Content-Type")), (200, Some(VALUES)));
+        assert_eq!(answer.body, values.concat());
+        assert_eq!(answer.field("ETag"), shared.get("/file", "").field("ETag"), "it says which version they are of");
+        if bytes > 3 << 20 {
+            let answer = shared.get("/file", &format!("{accept}Range: bytes=1048576-3145727\r\n"));
+            assert_eq!((answer.status, &answer.body), (206, &values[1..3].concat()));
+            assert_eq!(answer.field("Content-Range"), Some("bytes 1048576-3145727/5242979"));
+            assert_eq!(shared.get("/file", &format!("{accept}Range: bytes=1-\r\n")).status, 416);
+        }
+    }
+    assert_eq!(shared.get("/file", &format!("{ACCEPT}{accept}")).field("Content-Type"), Some(VERIFIED));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `cp`.
 
+mod objects;
 mod show;
 
 use super::{CHANGED, CONFLICT, CORRUPT, DENIED, INCOMPLETE, INTERRUPTED, NOT_FOUND, UNREACHABLE, UNWRITABLE};
@@ -8,6 +9,7 @@ use anyhow::{Context as _, Result};
 use show::Show;
 use sprat_flow::copy::{Cancel, Copy, Error, Options, Sums, Tree};
 use sprat_flow::file::PlaceError;
+use sprat_objects::Location;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,8 +20,9 @@ const MAX_TOKEN: u64 = 4096;
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let options = options(args)?;
+    let bucket = objects::target(args)?;
     if args.sources.len() > 1 {
-        if !args.target.is_dir() {
+        if bucket.is_none() && !args.target.is_dir() {
             let why = format!("{}: is no directory, and several files are to go there", args.target.display());
             return Err(Error::Usage(why).into());
         }
@@ -27,20 +30,33 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
             return Err(Error::Usage("a sum is for one file; copy them one by one".to_owned()).into());
         }
     }
+    let several = args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
+    if several && !args.also.is_empty() {
+        return Err(Error::Usage("--also is for one file; copy them one by one".to_owned()).into());
+    }
     let cancel = Cancel::default();
     stop_on_signals(&cancel)?;
     let mut show = Show::new(args.json, args.quiet);
     let mut incomplete = false;
     for source in &args.sources {
-        incomplete |= one(args, source, &options, &cancel, &mut show).inspect_err(|_| show.clear())?;
+        let copied = match &bucket {
+            Some(to) => objects::send(source, to, &options, &cancel, &mut show).map(|()| false),
+            None => one(args, source, &options, &cancel, &mut show),
+        };
+        incomplete |= copied.inspect_err(|_| show.clear())?;
     }
     Ok(if incomplete { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
 /// Copies what one source names; gives whether something of it had to be left out.
 fn one(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel, show: &mut Show) -> Result<bool> {
-    if !args.recursive && !Tree::has_pattern(source) {
-        let mut copy = Copy::new(source, &args.target, options.clone())?;
+    let is_object = Location::is_one(source);
+    if is_object || (!args.recursive && !Tree::has_pattern(source)) {
+        let mut copy = match is_object {
+            true => objects::fetch(args, source, options, cancel)?,
+            false => Copy::new(source, &args.target, options.clone())?,
+        };
+        args.also.iter().try_for_each(|host| copy.also(host))?;
         copy.stop_with(cancel);
         let outcome = copy.run(&mut |event| show.event(event))?;
         show.done(&outcome)?;

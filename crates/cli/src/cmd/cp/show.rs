@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sprat_bench::units;
 use sprat_cli::recent::Recent;
 use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
+use sprat_objects::Sent;
 use std::time::{Duration, Instant};
 
 /// Between two tellings of where it is, for programs.
@@ -53,6 +54,7 @@ impl Show {
             Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
             Event::Checking { bytes } => self.say(&format!("reads and verifies the {} that are here", size(*bytes))),
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
+            Event::Without { source, why } => self.say(&format!("goes on without {source}: {why}")),
             Event::Note(text) => self.say(text),
         }
     }
@@ -63,10 +65,14 @@ impl Show {
         let seconds = outcome.time.as_secs_f64();
         let blake3 = outcome.blake3.map(hex);
         if self.json {
+            let sources = outcome.sources.iter();
+            let sources: Vec<_> =
+                sources.map(|served| json!({ "source": served.source, "bytes": served.bytes })).collect();
             return print_json(&json!({
                 "event": "done", "target": outcome.target.display().to_string(), "bytes": outcome.length, "blake3": blake3,
                 "verified": outcome.verified, "unchanged": outcome.unchanged, "received": outcome.progress.received,
                 "retries": outcome.progress.retries, "wrong_groups": outcome.progress.wrong, "seconds": seconds,
+                "sources": sources,
             }));
         }
         if self.quiet {
@@ -85,6 +91,25 @@ impl Show {
             text += "; nothing to verify it against";
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
+        if let [_, _, ..] = &outcome.sources[..] {
+            outcome.sources.iter().for_each(|served| eprintln!("{} from {}", size(served.bytes), served.source));
+        }
+        Ok(())
+    }
+
+    /// A file was sent to a store.
+    pub(super) fn sent(&mut self, sent: &Sent) -> Result<()> {
+        self.clear();
+        let (seconds, blake3, target) = (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
+        if self.json {
+            return print_json(&json!({
+                "event": "done", "target": target, "bytes": sent.length, "blake3": blake3, "seconds": seconds,
+            }));
+        }
+        if !self.quiet {
+            let (size, rate) = (size(sent.length), rate(sent.length, seconds));
+            eprintln!("{target}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}");
+        }
         Ok(())
     }
 
@@ -197,6 +222,7 @@ impl Show {
             Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
             Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
             Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
+            Event::Without { source, why } => json!({ "event": "without", "source": source, "why": why }),
             Event::Note(text) => json!({ "event": "note", "text": text }),
         }
     }

@@ -20,10 +20,45 @@ pub struct Asked {
     pub length: Option<u64>,
     /// What an earlier answer told this state of the file by.
     pub validator: Option<String>,
-    /// The form that the body must have; none: either.
-    pub verified: Option<bool>,
+    /// The form that the body must have; none: the file, verified or as it is.
+    pub form: Option<Form>,
     /// Whether nothing is to be answered from memory: what came before was wrong.
     pub fresh: bool,
+}
+
+/// What a body holds of a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// Its bytes.
+    Plain,
+    /// Its groups, each with its value behind it.
+    Verified,
+    /// The groups' values alone.
+    Values,
+}
+
+impl Form {
+    /// The form of a file's bytes that `verified` stands for.
+    #[must_use]
+    pub fn of_bytes(verified: bool) -> Self {
+        if verified { Self::Verified } else { Self::Plain }
+    }
+
+    fn of_kind(kind: &str) -> Self {
+        match kind {
+            group::VERIFIED => Self::Verified,
+            group::VALUES => Self::Values,
+            _ => Self::Plain,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "as it is",
+            Self::Verified => "in verified form",
+            Self::Values => "as values alone",
+        }
+    }
 }
 
 /// What came.
@@ -85,9 +120,10 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
     if let Some(coding) = &head.coding {
         return Err(format!("sends the file coded as {coding:?}, which was not asked for"));
     }
-    let verified = head.kind == group::VERIFIED;
-    if asked.verified.is_some_and(|want| want != verified) {
-        let (want, has) = if verified { ("as it is", "in verified form") } else { ("in verified form", "as it is") };
+    let form = Form::of_kind(&head.kind);
+    let verified = form == Form::Verified;
+    if asked.form.map_or(form == Form::Values, |want| want != form) {
+        let (want, has) = (asked.form.map_or("as it is", Form::name), form.name());
         return Err(format!("was asked for the file {want}, and sends it {has}; sprat:// is for servers of ours"));
     }
     // The state of the file first: of another one nothing else can be right.
@@ -102,6 +138,7 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
         (false, None) => Framing::Close,
     };
     let (first, end, length) = match (&asked.range, head.status) {
+        (None, 200) if form == Form::Values => return Err("sends values of no part".to_owned()),
         (None, 200) => whole(&framing, verified)?,
         (None, _) => return Err("sends a part and was asked for all".to_owned()),
         (Some(range), 206) => part(head, range)?,
@@ -124,7 +161,11 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
     if let (Framing::Length(body), Some(end)) = (&framing, end)
         && !asked.head_only
     {
-        let want = if verified { group::verified_length(&(first..end)) } else { end - first };
+        let want = match form {
+            Form::Plain => end - first,
+            Form::Verified => group::verified_length(&(first..end)),
+            Form::Values => group::values_length(&(first..end)),
+        };
         if *body != want {
             return Err(format!("says that bytes {first} to {end} make a body of {body} B, and {want} B is right"));
         }

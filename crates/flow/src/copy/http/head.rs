@@ -45,6 +45,8 @@ pub struct Head {
     pub mode: Option<u32>,
     /// When the file changed, to the nanosecond, from a server of ours.
     pub changed: Option<SystemTime>,
+    /// Fields of services' own (`x-...`), by names in lower case, as they stand.
+    pub own: Vec<(String, String)>,
 }
 
 /// `Content-Range`.
@@ -109,6 +111,7 @@ impl Head {
             }
             "sprat-mode" => self.mode = u32::from_str_radix(text, 8).ok(),
             "sprat-mtime" => self.changed = time(text),
+            _ if name.starts_with("x-") => self.own.push((name.to_owned(), text.to_owned())),
             _ => {}
         }
         Ok(())

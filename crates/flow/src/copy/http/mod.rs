@@ -3,6 +3,7 @@
 pub mod answer;
 mod body;
 mod connect;
+pub mod exchange;
 pub mod head;
 mod tls;
 mod wire;

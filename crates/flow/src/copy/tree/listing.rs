@@ -2,7 +2,7 @@
 
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
-use crate::copy::http::answer::Asked;
+use crate::copy::http::answer::{Asked, Form};
 use crate::copy::http::{Body, fault, head};
 use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
@@ -65,7 +65,7 @@ pub(super) fn fetch(
     cancel: &Cancel,
 ) -> Result<(Address, Listing), Trouble> {
     let query = if recursive { "format=jsonl&recursive=1" } else { "format=jsonl" };
-    let asked = Asked { verified: Some(false), ..Asked::default() };
+    let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
     let (address, reply) = client.ask_around(&folder.with_path(folder.path(), Some(query)), &asked, cancel)?;
     let Reply { mut wire, head, start } = reply;
     if head.kind != LINES {

@@ -312,6 +312,7 @@ impl Tree {
             let before = shared.bytes.load(Relaxed);
             let copy = Copy {
                 origin: Origin::Server(address),
+                others: Vec::new(),
                 place,
                 options: self.options.clone(),
                 cancel: self.cancel.clone(),

@@ -3,7 +3,7 @@
 use super::listing::Entry;
 use crate::copy::client::{Client, request};
 use crate::copy::error::Trouble;
-use crate::copy::http::answer::{Answer, Asked, judge};
+use crate::copy::http::answer::{Answer, Asked, Form, judge};
 use crate::copy::http::{Body, Wire, fault};
 use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
@@ -98,15 +98,9 @@ impl<'a> Worker<'a> {
     }
 
     fn asked(&self, task: &Task) -> Asked {
-        let verified = if task.address.wants_verified() { Some(true) } else { (!self.verify).then_some(false) };
-        Asked {
-            head_only: false,
-            range: None,
-            length: Some(task.entry.bytes),
-            validator: task.entry.tag.clone(),
-            verified,
-            fresh: false,
-        }
+        let insists = task.address.wants_verified().then_some(Form::Verified);
+        let form = insists.or((!self.verify).then_some(Form::Plain));
+        Asked { length: Some(task.entry.bytes), validator: task.entry.tag.clone(), form, ..Asked::default() }
     }
 
     /// Receives a file and gives it its name. Gives whether it was verified, and whether the connection goes on.

@@ -1,0 +1,228 @@
+//! `sprat.flow.copy`.
+
+use crate::convert::{hex, sum, timeout};
+use crate::errors::{UsageError, exception};
+use pyo3::prelude::*;
+use sprat_flow::copy::{self as mover, Cancel, Copy, Event, Options, Sums};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// How long Ctrl-C may go unheard.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// Most events that wait for a callback; then the copy waits to tell more, and goes on receiving.
+const MAX_EVENTS: usize = 64;
+
+/// Where a copy is.
+#[pyclass(frozen, get_all, module = "sprat.flow")]
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    done: u64,
+    received: u64,
+    length: Option<u64>,
+    rtt: f64,
+    retries: u64,
+    wrong: u64,
+}
+
+#[pymethods]
+impl Progress {
+    fn __repr__(&self) -> String {
+        let length = self.length.map_or_else(|| "None".to_owned(), |length| length.to_string());
+        let Self { done, received, rtt, retries, wrong, .. } = self;
+        format!(
+            "Progress(done={done}, received={received}, length={length}, rtt={rtt}, retries={retries}, wrong={wrong})"
+        )
+    }
+}
+
+impl From<mover::Progress> for Progress {
+    fn from(progress: mover::Progress) -> Self {
+        let mover::Progress { done, received, length, rtt, retries, wrong } = progress;
+        Self { done, received, length, rtt: rtt.as_secs_f64(), retries, wrong }
+    }
+}
+
+/// What came of a copy.
+#[pyclass(frozen, get_all, module = "sprat.flow")]
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    target: String,
+    length: u64,
+    blake3: Option<String>,
+    verified: bool,
+    unchanged: bool,
+    sources: Vec<(String, u64)>,
+    progress: Py<Progress>,
+    seconds: f64,
+}
+
+#[pymethods]
+impl Outcome {
+    fn __repr__(&self) -> String {
+        let Self { target, length, seconds, .. } = self;
+        let verified = if self.verified { "True" } else { "False" };
+        format!("Outcome(target={target:?}, length={length}, verified={verified}, seconds={seconds:.3})")
+    }
+}
+
+impl Outcome {
+    fn new(py: Python<'_>, outcome: mover::Outcome) -> PyResult<Self> {
+        Ok(Self {
+            target: outcome.target.to_string_lossy().into_owned(),
+            length: outcome.length,
+            blake3: outcome.blake3.as_ref().map(hex),
+            verified: outcome.verified,
+            unchanged: outcome.unchanged,
+            sources: outcome.sources.into_iter().map(|served| (served.source, served.bytes)).collect(),
+            progress: Py::new(py, Progress::from(outcome.progress))?,
+            seconds: outcome.time.as_secs_f64(),
+        })
+    }
+}
+
+/// Copies the file at `source` (sprat://, sprats://, http://, https://, or a local path) to `target`: a name, or a directory in which it
+/// keeps its own. It gets its name when all of it is right and on disk; after any interruption the same call goes on.
+///
+/// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify: each megabyte on its way; force: replace a
+/// file that is there; restart: throw away what an earlier call left; check: read and verify it; preserve: permissions too; limit: bytes a
+/// second; token: says who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are trusted (PEM);
+/// insecure: any is; retries: failures one after the other; timeout: seconds without a byte; receive_buffer: bytes, 0 for the kernel's choice;
+/// progress: called with a Progress some ten times a second; notice: called with a line of text when something happens that people may
+/// want to know. An exception that one of these raises, KeyboardInterrupt too, stops the copy and is raised from here.
+#[pyfunction]
+#[pyo3(signature = (
+    source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false, restart = false, check = false,
+    preserve = false, limit = None, token = None, blake3 = None, sha256 = None, cacert = None, insecure = false,
+    retries = 10, timeout = 60.0, receive_buffer = None, progress = None, notice = None,
+))]
+#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords, as Python has them")]
+#[expect(clippy::needless_pass_by_value, reason = "what Python hands over is owned")]
+pub(crate) fn copy(
+    py: Python<'_>,
+    source: &str,
+    target: PathBuf,
+    hosts: Vec<String>,
+    streams: usize,
+    verify: bool,
+    force: bool,
+    restart: bool,
+    check: bool,
+    preserve: bool,
+    limit: Option<u64>,
+    token: Option<String>,
+    blake3: Option<&str>,
+    sha256: Option<&str>,
+    cacert: Option<PathBuf>,
+    insecure: bool,
+    retries: u32,
+    timeout: f64,
+    receive_buffer: Option<usize>,
+    progress: Option<Py<PyAny>>,
+    notice: Option<Py<PyAny>>,
+) -> PyResult<Outcome> {
+    if limit == Some(0) {
+        return Err(UsageError::new_err("limit: 0 bytes a second; want more, or None"));
+    }
+    let defaults = Options::default();
+    let options = Options {
+        streams,
+        retries,
+        patience: self::timeout(timeout)?,
+        receive_buffer: receive_buffer.unwrap_or(defaults.receive_buffer),
+        force,
+        restart,
+        check,
+        verify,
+        preserve,
+        limit,
+        sums: Sums { blake3: sum("blake3", blake3)?, sha256: sum("sha256", sha256)? },
+        token,
+        authorities: cacert,
+        insecure,
+        ..defaults
+    };
+    let mut copy = Copy::new(source, &target, options).map_err(|error| exception(&error))?;
+    hosts.iter().try_for_each(|host| copy.also(host)).map_err(|error| exception(&error))?;
+    let callbacks = Callbacks { progress, notice };
+    let (outcome, raised) = py.detach(|| run(&copy, &callbacks));
+    match (raised, outcome) {
+        // What came too late to stop anything is raised all the same, as Python would.
+        (Some(raised), _) => Err(raised),
+        (None, Ok(outcome)) => Outcome::new(py, outcome),
+        (None, Err(error)) => Err(exception(&error)),
+    }
+}
+
+/// Whom what happens is told.
+struct Callbacks {
+    progress: Option<Py<PyAny>>,
+    notice: Option<Py<PyAny>>,
+}
+
+/// Runs a copy without Python's lock; with its outcome, what a callback or a signal raised.
+fn run(copy: &Copy, callbacks: &Callbacks) -> (Result<mover::Outcome, mover::Error>, Option<PyErr>) {
+    let (events, told) = sync_channel(MAX_EVENTS);
+    let cancel = copy.cancel();
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(move || {
+            copy.run(&mut |event| {
+                let _ = events.send(event.clone()); // who listens does so until this thread ends
+            })
+        });
+        let raised = listen(&told, callbacks, &cancel);
+        let outcome = copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, raised)
+    })
+}
+
+/// Hands events to the callbacks until the copy ends, and stops it when one of them, or a signal's handler, raises something.
+fn listen(told: &Receiver<Event>, callbacks: &Callbacks, cancel: &Cancel) -> Option<PyErr> {
+    let mut raised = None;
+    loop {
+        let event = match told.recv_timeout(LISTEN) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return raised,
+        };
+        if raised.is_some() {
+            continue;
+        }
+        let heard = Python::attach(|py| {
+            py.check_signals()?;
+            event.map_or(Ok(()), |event| callbacks.tell(py, &event))
+        });
+        if let Err(error) = heard {
+            raised = Some(error);
+            cancel.ask();
+        }
+    }
+}
+
+impl Callbacks {
+    fn tell(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
+        if let Event::Progress(progress) = event {
+            let Some(callback) = &self.progress else { return Ok(()) };
+            return callback.call1(py, (Progress::from(*progress),)).map(drop);
+        }
+        let (Some(callback), Some(text)) = (&self.notice, words(event)) else { return Ok(()) };
+        callback.call1(py, (text,)).map(drop)
+    }
+}
+
+/// What happened, for people.
+fn words(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Opened { .. } | Event::Progress(_) => return None,
+        Event::Wrong { offset, bytes, times } => {
+            format!("{bytes} B at {offset} arrived wrong (time {times}): fetched again")
+        }
+        Event::Retry { why, pause } => format!("{why}; tries again in {:.1} s", pause.as_secs_f64()),
+        Event::StartsOver { why } => format!("begins anew: {why}"),
+        Event::Checking { bytes } => format!("reads and verifies the {bytes} B that are here"),
+        Event::Failed { name, why } => format!("{name}: {why}"),
+        Event::Without { source, why } => format!("goes on without {source}: {why}"),
+        Event::Note(text) => text.clone(),
+    })
+}

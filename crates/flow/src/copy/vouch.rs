@@ -1,0 +1,82 @@
+//! Whether what is here is what a source has: its groups' values are asked for, 32 bytes for a megabyte.
+//!
+//! So a copy goes on from another host than it began with, or from one on which the file has another entity tag.
+
+use super::client::Client;
+use super::error::Trouble;
+use super::host::Source;
+use super::http::answer::{Asked, Form};
+use super::http::{Body, fault};
+use super::{Cancel, Error};
+use crate::group::{GROUP_BYTES, Value};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Groups that may lie between two that are asked for at once: fewer cost less than another request.
+const MAX_GAP: u64 = 64;
+
+/// The groups of a file of `length` bytes that have other values at the source. None: it does not tell values.
+pub(super) fn differing(
+    client: &Client,
+    source: &Source,
+    length: u64,
+    groups: &BTreeMap<u64, Value>,
+    cancel: &Cancel,
+) -> Result<Option<Vec<u64>>, Trouble> {
+    let mut kept = None;
+    let mut differing = Vec::new();
+    for run in runs(groups) {
+        let asked = values_of(source, &run, length);
+        let mut reply = match client.ask(&source.address, &asked, kept.take(), cancel) {
+            Ok(reply) => reply,
+            Err(Trouble::Fatal(Error::Protocol { .. })) => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let mut body = Body::new(&mut reply.wire, reply.start.framing);
+        for group in run {
+            let mut value = [0; 32];
+            body.fill_both(&mut value, &mut []).map_err(|error| fault(&source.address.to_string(), error))?;
+            if groups.get(&group).is_some_and(|had| *had != value) {
+                differing.push(group);
+            }
+        }
+        kept = (body.is_over() && !reply.head.close).then_some(reply.wire);
+    }
+    Ok(Some(differing))
+}
+
+/// What asks for the values of a run of groups.
+pub(super) fn values_of(source: &Source, run: &Range<u64>, length: u64) -> Asked {
+    Asked {
+        head_only: false,
+        range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
+        length: Some(length),
+        validator: source.validator.clone(),
+        form: Some(Form::Values),
+        fresh: false,
+    }
+}
+
+/// Groups as runs with small gaps.
+fn runs(groups: &BTreeMap<u64, Value>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for group in groups.keys() {
+        match runs.last_mut() {
+            Some(run) if group - run.end <= MAX_GAP => run.end = group + 1,
+            _ => runs.push(*group..group + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_lie_together_are_one_request() {
+        let groups = [0, 1, 2, 60, 200, 265, 267].map(|group| (group, [0; 32]));
+        assert_eq!(runs(&BTreeMap::from(groups)), [0..61, 200..268]);
+        assert_eq!(runs(&BTreeMap::new()), []);
+    }
+}

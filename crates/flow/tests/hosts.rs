@@ -1,0 +1,376 @@
+//! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has another file, and none that is right.
+
+mod support;
+
+use sprat_flow::copy::{Copy, Error, Event, Options, Outcome, Progress, Sums};
+use sprat_flow::share::{self, Pace, Share};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::{Fault, Server, content, names, options};
+
+const MIB: usize = 1 << 20;
+
+/// One of our servers, with its own copy of the file.
+struct Host {
+    directory: tempfile::TempDir,
+    share: Share,
+    /// Paths and bytes of answers, as far as they were sent.
+    answers: Arc<Mutex<Vec<(u16, u64)>>>,
+}
+
+impl Host {
+    fn new(content: &[u8]) -> Self {
+        Self::at(content, "127.0.0.1:0", Pace::Auto)
+    }
+
+    fn at(content: &[u8], listen: &str, pace: Pace) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("file"), content).unwrap();
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let seen = answers.clone();
+        let mut options = share::Options::new(directory.path().to_owned(), vec![listen.parse().unwrap()]);
+        options.pace = pace;
+        options.observer =
+            Some(Arc::new(move |event: &share::Event| seen.lock().unwrap().push((event.status, event.bytes))));
+        Self { share: Share::start(options).unwrap(), directory, answers }
+    }
+
+    fn name(&self) -> String {
+        self.share.addresses()[0].to_string()
+    }
+
+    fn url(&self) -> String {
+        format!("sprat://{}/file", self.name())
+    }
+
+    fn sent(&self) -> u64 {
+        self.answers.lock().unwrap().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Copies from the first with the others' help; `at` is called with how far it is.
+fn copy(
+    sources: &[String],
+    target: &Path,
+    options: Options,
+    at: &mut dyn FnMut(&Progress),
+) -> (Result<Outcome, Error>, Vec<Event>) {
+    let mut events = Vec::new();
+    let outcome = Copy::new(&sources[0], target, options).and_then(|mut copy| {
+        sources[1..].iter().try_for_each(|other| copy.also(other))?;
+        copy.run(&mut |event| match event {
+            Event::Progress(progress) => at(progress),
+            other => events.push(other.clone()),
+        })
+    });
+    (outcome, events)
+}
+
+fn without(events: &[Event]) -> Vec<&str> {
+    let left = events.iter().filter_map(|event| match event {
+        Event::Without { source, .. } => Some(&source[..]),
+        _ => None,
+    });
+    left.collect()
+}
+
+fn bytes_from(outcome: &Outcome, host: &str) -> u64 {
+    let of = outcome.sources.iter().filter(|served| served.source.contains(host));
+    of.map(|served| served.bytes).sum()
+}
+
+#[test]
+fn hosts_that_have_the_same_file_share_the_work() {
+    let content = content(40 * MIB + 17);
+    let hosts = [Host::new(&content), Host::new(&content), Host::new(&content)];
+    // By host, by address, and one that is no server of ours.
+    let plain = Server::start(content.clone(), false);
+    let sources = [hosts[0].url(), hosts[1].name(), hosts[2].url().replace("sprat://", "http://"), plain.url()];
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let limited = Options { limit: Some(60_000_000), ..options() };
+    let (outcome, events) = copy(&sources, &target, limited, &mut |_| {});
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+    assert!(fs::read(&target).unwrap() == content);
+    assert_eq!(outcome.blake3.unwrap(), *blake3::hash(&content).as_bytes());
+    assert!(outcome.verified && without(&events).is_empty(), "{events:?}");
+    let of = [&hosts[0].name(), &hosts[1].name(), &hosts[2].name(), &plain.address.to_string()];
+    for host in of {
+        assert!(bytes_from(&outcome, host) > 0, "{host} had its part: {:?}", outcome.sources);
+    }
+    assert_eq!(outcome.sources.iter().map(|served| served.bytes).sum::<u64>(), content.len() as u64);
+    assert_eq!(names(directory.path()), ["file"]);
+}
+
+#[test]
+fn one_that_is_killed_is_done_without() {
+    for killed in [0, 1] {
+        let content = content(48 * MIB + 5);
+        let mut hosts = [Some(Host::new(&content)), Some(Host::new(&content)), Some(Host::new(&content))];
+        let sources: Vec<_> = hosts.iter().flatten().map(Host::url).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        let limited = Options { limit: Some(60_000_000), retries: 5, ..options() };
+        let (outcome, events) = copy(&sources, &target, limited, &mut |progress| {
+            if progress.done >= 12 * MIB as u64 {
+                drop(hosts[killed].take());
+            }
+        });
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+        assert!(fs::read(&target).unwrap() == content);
+        assert!(outcome.verified && hosts[killed].is_none());
+        if killed == 0 {
+            // Another one says what the file is from then on: it was asked whether what was here is its.
+            assert!(without(&events).contains(&&sources[0].replace("sprat", "http")[..]), "{events:?}");
+            assert!(
+                events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("by its values"))),
+                "{events:?}"
+            );
+            assert_eq!(outcome.progress.received, content.len() as u64, "nothing was thrown away");
+        }
+    }
+}
+
+#[test]
+fn one_that_has_another_file_is_found_out() {
+    let content = content(30 * MIB + 5);
+    let mut other = content.clone();
+    other.iter_mut().for_each(|byte| *byte ^= 1);
+    let longer = [&content[..], b"x"].concat();
+    for (wrong, verified) in [(&other, true), (&other, false), (&longer, true)] {
+        let first = Host::new(&content);
+        let second = Server::start(wrong.clone(), verified);
+        let sources = [first.url(), second.url()];
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        let limited = Options { limit: Some(60_000_000), ..options() };
+        let (outcome, events) = copy(&sources, &target, limited, &mut |_| {});
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+        assert!(fs::read(&target).unwrap() == content, "not a byte of the other's");
+        assert_eq!(bytes_from(&outcome, &second.address.to_string()), 0);
+        assert_eq!(without(&events), [second.url()], "{events:?}");
+    }
+}
+
+#[test]
+fn one_that_has_another_file_does_not_take_over() {
+    let content = content(30 * MIB + 5);
+    let mut other = content.clone();
+    other[0] ^= 1;
+    let mut first = Some(Host::new(&content));
+    let second = Host::new(&other);
+    let sources = [first.as_ref().unwrap().url(), second.url()];
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let limited = Options { limit: Some(60_000_000), retries: 2, ..options() };
+    // By then the one group in which they differ has come from the first.
+    let (outcome, events) = copy(&sources, &target, limited, &mut |progress| {
+        if progress.done >= 20 * MIB as u64 {
+            drop(first.take());
+        }
+    });
+    assert!(outcome.is_err() && without(&events).contains(&&second.url().replace("sprat", "http")[..]), "{events:?}");
+    assert_eq!(names(directory.path()), ["file.sprat-journal", "file.sprat-part"], "what is here waits for the first");
+    // Who has only the second from then on gets its file, whole.
+    let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
+    outcome.unwrap();
+    assert!(fs::read(&target).unwrap() == other, "{events:?}");
+}
+
+#[test]
+fn a_silent_host_holds_nobody_up() {
+    let content = content(24 * MIB + 5);
+    for slow in [0, 1] {
+        let crawling = Pace::Limit(200_000);
+        let pace = |number| if number == slow { crawling } else { Pace::Auto };
+        let hosts = [0, 1].map(|number| Host::at(&content, "127.0.0.1:0", pace(number)));
+        let sources = [hosts[0].url(), hosts[1].url()];
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        let patient = Options { patience: Duration::from_secs(60), ..options() };
+        let (outcome, events) = copy(&sources, &target, patient, &mut |_| {});
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+        assert!(fs::read(&target).unwrap() == content);
+        let (from_slow, from_fast) =
+            (bytes_from(&outcome, &hosts[slow].name()), bytes_from(&outcome, &hosts[1 - slow].name()));
+        // The buffers of the kernel take more than its pace lets on.
+        assert!(from_slow < from_fast, "{:?}", outcome.sources);
+    }
+}
+
+#[test]
+fn a_stream_that_stalls_is_helped_by_the_others() {
+    for verified in [true, false] {
+        let server = Server::start(content(30 * MIB + 3), verified);
+        server.fault([Fault::Stall(2 * MIB + 100)]);
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("file");
+        // No patience ends in time what nobody helps.
+        let patient = Options { streams: 3, patience: Duration::from_secs(600), ..options() };
+        let (outcome, events) = copy(&[server.url()], &target, patient, &mut |_| {});
+        assert_eq!(outcome.unwrap().progress.retries, 0, "{events:?}");
+        assert!(fs::read(&target).unwrap() == content(30 * MIB + 3));
+        let heads = server.requests().iter().filter(|request| request.method == "HEAD").count();
+        assert_eq!(heads, 2, "the second sees whether the file is the same still");
+    }
+}
+
+#[test]
+fn what_changes_while_a_stream_stalls_is_begun_anew() {
+    let (old, mut new) = (content(30 * MIB), content(30 * MIB));
+    new[5] ^= 1;
+    let server = Server::start(old, true);
+    server.fault([Fault::Stall(2 * MIB + 100)]);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let patient = Options { streams: 2, patience: Duration::from_secs(600), limit: Some(40_000_000), ..options() };
+    let state = server.state.clone();
+    let (outcome, events) = copy(&[server.url()], &target, patient, &mut |progress| {
+        let mut state = state.lock().unwrap();
+        // After the last request for a part: only who asks once more can know.
+        if progress.done == 30 * MIB as u64 && state.tag == "\"one\"" {
+            state.tag = "\"two\"".to_owned();
+            state.content.clone_from(&new);
+        }
+    });
+    outcome.unwrap();
+    let has = fs::read(&target).unwrap();
+    let anew = events.iter().any(|event| matches!(event, Event::StartsOver { .. }));
+    assert!(has == if anew { new } else { content(30 * MIB) }, "one state or the other");
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_from_other_hosts() {
+    let content = content(24 * MIB + 9);
+    let hosts = [Host::new(&content), Host::new(&content), Host::new(&content)];
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let mut done = 0;
+    for (round, sources) in [[0, 1], [2, 1], [1, 0]].into_iter().enumerate() {
+        let sources = sources.map(|host| hosts[host].url());
+        let mut copying =
+            Copy::new(&sources[0], &target, Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() })
+                .unwrap();
+        copying.also(&sources[1]).unwrap();
+        let cancel = copying.cancel();
+        let enough = (8 * (round as u64 + 1)) << 20;
+        let mut resumed = None;
+        let outcome = copying.run(&mut |event| match event {
+            Event::Opened { resumed: bytes, .. } => resumed = Some(*bytes),
+            Event::Progress(progress) if progress.done >= enough && round < 2 => cancel.ask(),
+            _ => {}
+        });
+        assert!(resumed.unwrap() >= done, "{resumed:?} of {done}");
+        if round < 2 {
+            assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}");
+            done = enough;
+        } else {
+            assert!(outcome.unwrap().progress.received <= content.len() as u64 - done);
+        }
+    }
+    assert!(fs::read(&target).unwrap() == content);
+}
+
+#[test]
+fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
+    let old = content(16 * MIB);
+    let host = Host::new(&old);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let copying = Copy::new(&host.url(), &target, Options { limit: Some(30_000_000), ..options() }).unwrap();
+    let cancel = copying.cancel();
+    let stopped = copying.run(&mut |event| {
+        if matches!(event, Event::Progress(progress) if progress.done >= 8 * MIB as u64) {
+            cancel.ask();
+        }
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+    let mut new = old.clone();
+    new[3 * MIB + 5] ^= 1;
+    fs::write(host.directory.path().join("file"), &new).unwrap();
+    let before = host.sent();
+    let (outcome, events) = copy(&[host.url()], &target, options(), &mut |_| {});
+    outcome.unwrap();
+    assert!(fs::read(&target).unwrap() == new, "{events:?}");
+    assert!(host.sent() - before < 10 * MIB as u64, "{} B for what is missing and one group", host.sent() - before);
+    assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("the others are fetched"))));
+}
+
+#[test]
+fn hosts_that_tell_no_values_need_a_sum() {
+    let content = content(30 * MIB + 1);
+    let (first, second) = (Server::start(content.clone(), false), Server::start(content.clone(), false));
+    let mut other = content.clone();
+    other[0] ^= 1;
+    other[25 * MIB] ^= 1;
+    let wrong = Server::start(other, false);
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("file");
+    let (outcome, events) = copy(&[first.url(), wrong.url()], &target, options(), &mut |_| {});
+    assert!(fs::read(&target).unwrap() == content, "{events:?}");
+    assert_eq!((outcome.unwrap().sources.len(), wrong.sent()), (1, 0));
+    assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("--sha256"))), "{events:?}");
+    let sums = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };
+    let summed = || Options { sums, force: true, limit: Some(60_000_000), ..options() };
+    let (outcome, _) = copy(&[first.url(), second.url()], &target, summed(), &mut |_| {});
+    let outcome = outcome.unwrap();
+    assert!(outcome.verified && outcome.sources.iter().all(|served| served.bytes > 0), "{:?}", outcome.sources);
+    fs::remove_file(&target).unwrap();
+    let (outcome, _) = copy(&[first.url(), wrong.url()], &target, summed(), &mut |_| {});
+    assert!(outcome.is_err() || fs::read(&target).unwrap() == content);
+}
+
+#[test]
+fn nobody_is_named_who_cannot_be_meant() {
+    let target = Path::new("/tmp/never");
+    let mut copy = Copy::new("sprat://one.example/a/file", target, options()).unwrap();
+    copy.also("two.example").unwrap();
+    copy.also("[::1]:80").unwrap();
+    copy.also("http://two.example/elsewhere").unwrap();
+    for wrong in
+        ["", "two.example", "one.example:8040", "two.example/x", "u@two.example", "http://x.example/", "a b", "x:99999"]
+    {
+        assert!(matches!(copy.also(wrong), Err(Error::Usage(_))), "{wrong}");
+    }
+    let more = (0..20).map(|number| copy.also(&format!("host{number}.example"))).filter(Result::is_err).count();
+    assert!(more > 0, "there is a limit");
+    let mut local = Copy::new("/etc/hostname", target, options()).unwrap();
+    assert!(matches!(local.also("one.example"), Err(Error::Usage(_))));
+}
+
+#[test]
+fn nobody_is_told_who_we_are_but_who_should() {
+    let content = content(20 * MIB);
+    let servers = [0, 1, 2].map(|_| Server::start(content.clone(), false));
+    let sum = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };
+    let secret = Options { token: Some("secret".to_owned()), sums: sum, limit: Some(40_000_000), ..options() };
+    let sources = [servers[0].url(), servers[1].address.to_string(), servers[2].url()];
+    let directory = tempfile::tempdir().unwrap();
+    copy(&sources, &directory.path().join("file"), secret, &mut |_| {}).0.unwrap();
+    let told = servers.each_ref().map(|server| {
+        let requests = server.requests();
+        assert!(!requests.is_empty());
+        requests.iter().all(|request| request.fields.contains_key("authorization"))
+    });
+    assert_eq!(told, [true, true, false]);
+}
+
+#[test]
+fn a_first_host_that_is_not_there_is_passed_over() {
+    let content = content(5 * MIB);
+    let host = Host::new(&content);
+    let empty = Host::new(b"");
+    fs::remove_file(empty.directory.path().join("file")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let nobody = "sprat://127.0.0.1:1/file".to_owned();
+    for (number, first) in [nobody.clone(), empty.url()].into_iter().enumerate() {
+        let target = directory.path().join(number.to_string());
+        let (outcome, events) = copy(&[first, host.url()], &target, options(), &mut |_| {});
+        assert_eq!(outcome.unwrap().length, content.len() as u64);
+        assert_eq!(without(&events).len(), 1, "{events:?}");
+    }
+    let (outcome, _) = copy(&[nobody, empty.url()], &directory.path().join("x"), options(), &mut |_| {});
+    assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
+}
