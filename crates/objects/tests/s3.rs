@@ -265,11 +265,12 @@ fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
 fn what_changed_is_not_mixed(server: &Server) {
     let here = tempfile::tempdir().unwrap();
     let (from, target) = (here.path().join("from"), here.path().join("to"));
-    let (old, new) = (content(40 * MIB), content(40 * MIB + 1));
+    let (old, new) = (content(64 * MIB), content(64 * MIB + 1));
     fs::write(&from, &old).unwrap();
     upload(server, &from, "changes", options()).unwrap();
     fs::write(&from, &new).unwrap();
-    let limited = Options { limit: Some(40_000_000), ..options() };
+    // In several requests, and slowly: those that come after the change, which takes its time, must see it.
+    let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
     let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);
     let outcome = Copy::of(address, &target, limited).unwrap().run(&mut |event| match event {
