@@ -148,11 +148,7 @@ impl<R> Running<R> {
 
     /// What it came to.
     pub(crate) fn get(self) -> Result<R> {
-        match self.0.recv_timeout(PATIENCE) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Disconnected) => bail!("what ran on a host panicked; its message is above"),
-            Err(RecvTimeoutError::Timeout) => bail!("what runs on a host does not end"),
-        }
+        self.within(PATIENCE)?.context("what runs on a host does not end")
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a server says of a file, without fetching it.
 
 use super::client::Client;
-use super::error::Trouble;
 use super::http::Trust;
 use super::http::answer::Asked;
 use super::{Address, Cancel, Error, Options};
@@ -23,10 +22,8 @@ pub fn look(address: &Address, options: &Options) -> Result<Look, Error> {
     let trust = Trust::new(options.authorities.as_deref(), options.insecure)?;
     let client = Client { trust, receive_buffer: 0, patience: options.patience };
     let asked = Asked { head_only: true, ..Asked::default() };
-    let unreachable = |why| Error::Unreachable { source_name: address.to_string(), why };
-    match client.ask_around(address, &asked, &Cancel::default()) {
-        Ok((_, reply)) => Ok(Look { length: reply.start.length, verified: reply.start.verified }),
-        Err(Trouble::Fatal(error)) => Err(error),
-        Err(Trouble::Passing(why, _) | Trouble::Nobody(why) | Trouble::Changed(why)) => Err(unreachable(why)),
-    }
+    let (_, reply) = client
+        .ask_around(address, &asked, &Cancel::default())
+        .map_err(|trouble| trouble.into_error(&address.to_string()))?;
+    Ok(Look { length: reply.start.length, verified: reply.start.verified })
 }

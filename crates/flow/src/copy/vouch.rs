@@ -48,12 +48,11 @@ pub(super) fn differing(
 /// What asks for the values of a run of groups.
 pub(super) fn values_of(source: &Source, run: &Range<u64>, length: u64) -> Asked {
     Asked {
-        head_only: false,
         range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
         length: Some(length),
         validator: source.validator.clone(),
         form: Some(Form::Values),
-        fresh: false,
+        ..Asked::default()
     }
 }
 

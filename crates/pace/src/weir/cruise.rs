@@ -37,7 +37,7 @@ impl Weir {
                     self.rest_until = seen.now + REST_ROUNDS * seen.rtt;
                 }
                 if doubt.arrived < COLLAPSE * self.capacity {
-                    return self.knock(seen, doubt.arrived);
+                    return self.knock(seen, doubt.arrived, None);
                 }
                 if self.sure && doubt.arrived < WITHOUT_OTHERS * self.capacity {
                     return self.share(seen);

@@ -241,9 +241,9 @@ impl Weir {
         self.silence = None;
         self.held_back = seen.now;
         Some(match self.mode {
-            Mode::Start(round) => self.knock(seen, round.base),
+            Mode::Start(round) => self.knock(seen, round.base, None),
             // Much may have changed: the first knock is what was the rate.
-            _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK),
+            _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
             Mode::Drain { .. } | Mode::Cruise { .. } => Mode::Cruise { growth: LEAST_GROWTH, doubt: None },
         })

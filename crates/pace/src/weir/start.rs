@@ -15,11 +15,11 @@ const BLIND_GROWTH: f64 = 3.0;
 const AFTER_START: f64 = 0.95;
 
 impl Weir {
-    /// Looks for the path's rate, from a base up.
-    pub(super) fn knock(&mut self, seen: &Seen, base: f64) -> Mode {
+    /// Looks for the path's rate, from a base up; `failed`: what the knock before found, if it did not pass.
+    pub(super) fn knock(&mut self, seen: &Seen, base: f64, failed: Option<f64>) -> Mode {
         self.sure = false;
         self.rate = KNOCK * base;
-        Mode::Start(Round { base, since: seen.now, knocked: None, failed: None })
+        Mode::Start(Round { base, since: seen.now, knocked: None, failed })
     }
 
     /// Knocks: at its beginning, a round sends faster than it dares to otherwise, and sees a round trip later what became of that.
@@ -44,28 +44,28 @@ impl Weir {
         let queue = self.history.most_rtt(knock + part).saturating_sub(self.history.least_rtt(seen.rtt));
         let lost = self.history.span(Duration::ZERO, knock + part).map_or(0.0, |span| span.lost);
         let lost = if lost > FEWEST_LOST * seen.mss { lost.min(sent / 2.0) } else { 0.0 };
-        let mut knock_at = |base, failed| {
-            self.rate = KNOCK * base;
-            Mode::Start(Round { base, since: seen.now, knocked: None, failed })
-        };
         if KNOCK * round.base * part.as_secs_f64() < FEWEST_KNOCKING * seen.mss {
             // Too few packets to tell anything, or to harm anybody.
-            return knock_at(if seen.push == Some(Push::Loss) { round.base } else { BLIND_GROWTH * round.base }, None);
+            return self.knock(
+                seen,
+                if seen.push == Some(Push::Loss) { round.base } else { BLIND_GROWTH * round.base },
+                None,
+            );
         }
         if seen.idle || sent < 0.5 * KNOCK * round.base * knock.as_secs_f64() {
             // A window that is not open yet, or nothing to send, says nothing.
-            return knock_at(round.base, None);
+            return self.knock(seen, round.base, None);
         }
         // So much of it got through, in so much time.
         let carried = |queue| (sent - lost) / (knock + queue).as_secs_f64();
         let tolerance = knock.mul_f64(KNOCK_TOLERANCE).max(LEAST_TOLERANCE);
         if lost == 0.0 && queue <= tolerance {
-            return knock_at(carried(tolerance).max(round.base), None);
+            return self.knock(seen, carried(tolerance).max(round.base), None);
         }
         let carried = carried(queue);
         let Some(failed) = round.failed else {
             // Again, after a round in which the queue goes.
-            return knock_at(round.base.min(carried / (KNOCK / 2.0)), Some(carried));
+            return self.knock(seen, round.base.min(carried / (KNOCK / 2.0)), Some(carried));
         };
         // Twice is no accident; what was more then is nearer to the truth, for accidents only take away.
         self.capacity = failed.max(carried);
