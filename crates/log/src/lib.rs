@@ -50,7 +50,7 @@ pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY};
 pub use log::{Full, Log, Ref, Written, hash};
 pub use pin::Pin;
-pub use replicate::{PENDING_SLICES, Pending};
+pub use replicate::{OpenSegment, PENDING_SLICES, Pending};
 pub use restore::{Restore, RestoreError};
 pub use scan::SCAN_CHAINS;
 pub use sprat_wire::entry::Role;

@@ -212,6 +212,32 @@ impl Log {
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the edge.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
+        self.write(table, key, value, None)
+    }
+
+    /// Writes an object that another log had, with the version it had there, unless there is one as new here; returns
+    /// whether it was written. Versions of what is written later are higher.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was changed then.
+    ///
+    /// # Panics
+    /// As [`put`](Self::put).
+    pub fn adopt(&mut self, table: u32, key: &[u8], value: &[u8], version: u64) -> Result<bool, Full> {
+        let known = self.find(table, key).map(|known| self.entry(known).version);
+        if known.is_some_and(|known| known >= version) {
+            return Ok(false);
+        }
+        self.write(table, key, value, Some(version)).map(|_| true)
+    }
+
+    /// Objects written from now on have this version at least: that of another log whose objects are
+    /// [adopted](Self::adopt).
+    pub fn raise_version(&mut self, version: u64) {
+        self.safe_version = self.safe_version.max(version);
+    }
+
+    fn write(&mut self, table: u32, key: &[u8], value: &[u8], version: Option<u64>) -> Result<Written, Full> {
         assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
         let hash = self.hash(table, key);
         self.table.prefetch(hash);
@@ -220,7 +246,7 @@ impl Log {
         let address = self.make_room(len)?;
         // From here on nothing fails. The lookup comes after the cleaning, which may have moved the object.
         let known = self.lookup(hash, table, key);
-        let (version, successor) = match known {
+        let (next, successor) = match known {
             Some((_, old)) => {
                 let entry = self.memory.entry(old.address);
                 let contained = !entry.successor && self.memory.seglets.owner(old.address) == self.head;
@@ -228,6 +254,7 @@ impl Log {
             }
             None => (self.safe_version, false),
         };
+        let version = version.unwrap_or(next);
         let entry = Entry { kind: Kind::Object, successor, table, version, key, value };
         entry.encode(&mut self.memory.bytes[address..address + len]);
         match known {
@@ -284,10 +311,17 @@ impl Log {
 
     /// Drops a table: its objects are not found any more; [`Log::clean`] frees them by and by.
     ///
-    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id must not be used again.
+    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id must not be used again while
+    /// [`Log::is_dropped`], nor ever in a log that is restored from disk.
     pub fn drop_table(&mut self, table: u32) {
         self.tables.drop_table(table);
         self.cleaner.purge_from_start();
+    }
+
+    /// Whether a table was dropped here and some of it is not yet gone: nothing of that id can be written before.
+    #[must_use]
+    pub fn is_dropped(&self, table: u32) -> bool {
+        self.tables.is_dropped(table)
     }
 
     /// Looks a key up in the table, dropped tables included.

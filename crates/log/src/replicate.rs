@@ -8,6 +8,7 @@
 use crate::log::Log;
 use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
+use std::ops::Range;
 
 /// Pieces of memory handed out at once at most.
 pub const PENDING_SLICES: usize = 16;
@@ -35,6 +36,21 @@ impl<'a> Pending<'a> {
     pub fn slices(&self) -> &[&'a [u8]] {
         &self.slices[..self.count]
     }
+}
+
+/// A segment that is not yet sealed and wholly durable.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OpenSegment {
+    /// Its id.
+    pub segment: u64,
+    /// Head or survivor.
+    pub role: Role,
+    /// Bytes of a head's header entry.
+    pub header: usize,
+    /// Bytes appended to it, the header's included.
+    pub appended: usize,
+    /// Whether nothing will be appended any more.
+    pub sealed: bool,
 }
 
 impl Log {
@@ -87,24 +103,80 @@ impl Log {
         if segment.submitted == segment.appended && segment.sealed == segment.seal_submitted {
             return None;
         }
+        Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
+    }
+
+    /// Of a range of a segment's bytes as many as [`PENDING_SLICES`] hold, whole entries of at most `most` bytes together.
+    fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
+        let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
         let (mut count, mut len) = (0, 0);
-        let mut skip = segment.submitted;
+        let mut skip = range.start;
         for extent in &segment.extents {
             if skip >= extent.used() {
                 skip -= extent.used();
                 continue;
             }
-            if count == PENDING_SLICES {
+            if count == PENDING_SLICES || len == range.len() {
                 break;
             }
-            slices[count] = &self.memory.bytes[extent.start + skip..extent.end];
-            len += slices[count].len();
+            let from = extent.start + skip;
+            let end = extent.end.min(from + range.len() - len);
+            let whole = if end - from <= most - len { end - from } else { self.whole_entries(from..end, most - len) };
+            if whole == 0 {
+                break;
+            }
+            slices[count] = &self.memory.bytes[from..from + whole];
+            len += whole;
             count += 1;
             skip = 0;
+            if from + whole < end {
+                break;
+            }
         }
-        let sealed = segment.sealed && segment.submitted + len == segment.appended;
-        Some(Pending { segment: segment.id, offset: segment.submitted, len, sealed, slices, count })
+        let sealed = segment.sealed && range.start + len == segment.appended;
+        Pending { segment: segment.id, offset: range.start, len, sealed, slices, count }
+    }
+
+    /// Bytes of the entries from an address on that are at most so many together.
+    fn whole_entries(&self, addresses: Range<usize>, most: usize) -> usize {
+        let mut len = 0;
+        while addresses.start + len < addresses.end {
+            let next = self.memory.entry(addresses.start + len).encoded_len();
+            if len + next > most {
+                break;
+            }
+            len += next;
+        }
+        len
+    }
+
+    /// Segments that are not yet sealed and wholly durable: heads, oldest first, then survivors. For whoever keeps
+    /// several replicas, each of which has come so far; [`next_pending`](Self::next_pending) is for one.
+    pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
+        self.heads.iter().chain(&self.survivors).map(|&slot| {
+            let segment = self.memory.segment(slot);
+            OpenSegment {
+                segment: segment.id,
+                role: segment.role,
+                header: segment.header_len,
+                appended: segment.appended,
+                sealed: segment.sealed,
+            }
+        })
+    }
+
+    /// Bytes of an open segment, of `range` as many whole entries from its beginning as [`PENDING_SLICES`] and `most` bytes
+    /// hold; the range's ends are ends of entries.
+    ///
+    /// # Panics
+    /// When the segment is not open or has fewer bytes: a mistake of the caller.
+    #[must_use]
+    pub fn bytes_of(&self, segment: u64, range: Range<usize>, most: usize) -> Pending<'_> {
+        let slot = self.memory.by_id[&segment];
+        let open = self.memory.segment(slot);
+        assert!(!open.closed && range.start <= range.end && range.end <= open.appended);
+        self.pending_from(slot, range, most)
     }
 
     /// Says that a segment's byte stream was handed to the disk up to `up_to`, and whether its seal was.

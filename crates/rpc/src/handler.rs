@@ -76,6 +76,21 @@ pub enum Outcome<B> {
     Retry(u32),
 }
 
+impl<B> Outcome<B> {
+    /// The same, with another kind of body.
+    #[inline]
+    #[must_use]
+    pub fn map<C>(self, body: impl FnOnce(B) -> C) -> Outcome<C> {
+        match self {
+            Self::Reply(Reply { head, body: old, repeat }) => {
+                Outcome::Reply(Reply { head, body: old.map(body), repeat })
+            }
+            Self::Pending => Outcome::Pending,
+            Self::Retry(micros) => Outcome::Retry(micros),
+        }
+    }
+}
+
 /// What to do when the same request arrives again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Repeat {

@@ -24,6 +24,16 @@
 //! **How loss is told from an unfinished write.** A chunk header tells how much of its segment was known to be durable
 //! when it was written ([`ChunkHeader::durable`]). An invalid chunk that a later chunk vouches for is damage;
 //! one that nothing vouches for was under way when the power went, and nobody was told that it is durable.
+//!
+//! # Replicas of other servers' segments
+//! `replicas.sprat` is made of the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that neither file is taken for
+//! the other; a chunk's `segment` is the [word](crate::op::ReplicaId::word) of a replica. What differs:
+//! - **Every replica has an incarnation of its own**, higher than any before it in the file; the file's header is ahead of those
+//!   that are taken. So a segment that comes to a backup a second time is told from what it left there the first time.
+//! - **What is freed says so.** The last block of a frame is a mark: a chunk header of segment [`FREED`]. Replicas of its incarnation, and of
+//!   lower ones, are free. It lies apart from what it frees, so a mark that is torn spoils nothing, and it holds for whatever
+//!   is left in the frame when the next replica has begun.
+//! - A chunk is [`buffered`](ChunkHeader::buffered) when what is in it may have been acknowledged before it was on disk.
 
 use crate::SEGMENT_BYTES;
 use thiserror::Error;
@@ -45,6 +55,12 @@ pub const FILE_HEADERS: usize = 2;
 /// Where the first frame begins, bytes from the file's beginning.
 pub const FRAMES_OFFSET: u64 = (FILE_HEADERS * BLOCK_BYTES) as u64;
 
+/// Set in [`FileHeader::server`] of a file of replicas.
+pub const REPLICA_FILE: u64 = 1 << 63;
+
+/// In a file of replicas, the segment of marks.
+pub const FREED: u64 = 0;
+
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
@@ -62,6 +78,7 @@ const CHUNK_MAGIC: u16 = 0x53c7;
 const FLAG_SEALED: u16 = 1;
 const FLAG_HEAD: u16 = 2;
 const FLAG_CUT: u16 = 4;
+const FLAG_BUFFERED: u16 = 8;
 
 /// The file header as it lies on disk; zeroes up to the block's end. Magic, version and checksum stay where
 /// they are in every version, and the checksum covers the block.
@@ -86,15 +103,16 @@ struct RawFileHeader {
 pub struct FileHeader {
     /// Random identity of the file's cluster.
     pub cluster: [u8; 16],
-    /// The server whose segments these are.
+    /// The server whose segments these are; or, with [`REPLICA_FILE`], that keeps them for others.
     pub server: u64,
     /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
     pub frame_bytes: u32,
     /// Most bytes of log in a segment.
     pub segment_bytes: u32,
-    /// Counts the times that the log was opened for writing, from 1.
+    /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no replica has a higher one.
     pub incarnation: u32,
-    /// The newest head segment and the bytes in it, when the log was closed in order.
+    /// The newest head segment and the bytes in it, when the log was closed in order. In a file of replicas: the first
+    /// incarnation of the life that ended so, and nothing.
     pub clean: Option<(u64, u32)>,
     /// Whole frames that the file had when this was written: one that has fewer was cut short.
     pub frames: u32,
@@ -251,6 +269,8 @@ pub struct ChunkHeader {
     pub head: bool,
     /// Whether the segment ends with this chunk.
     pub seal: Seal,
+    /// Whether its master may have been told that it has these bytes before they were on disk. Only of replicas.
+    pub buffered: bool,
 }
 
 /// How a chunk ends its segment.
@@ -315,7 +335,9 @@ impl ChunkHeader {
             crc: U32::new(0),
             payload_crc: U32::new(0),
             magic: U16::new(CHUNK_MAGIC),
-            flags: U16::new(seal | if self.head { FLAG_HEAD } else { 0 }),
+            flags: U16::new(
+                seal | if self.head { FLAG_HEAD } else { 0 } | if self.buffered { FLAG_BUFFERED } else { 0 },
+            ),
             segment: U64::new(self.segment),
             incarnation: U32::new(self.incarnation),
             offset: U32::new(self.offset),
@@ -360,7 +382,7 @@ impl ChunkHeader {
             return Err(BadChunk::HeaderCrc { stored, computed });
         }
         let flags = raw.flags.get();
-        let seal = match flags & !FLAG_HEAD {
+        let seal = match flags & !(FLAG_HEAD | FLAG_BUFFERED) {
             0 => Seal::Open,
             FLAG_SEALED => Seal::Sealed,
             FLAG_CUT if raw.length.get() == 0 => Seal::Cut,
@@ -374,6 +396,7 @@ impl ChunkHeader {
             durable: raw.durable.get(),
             head: flags & FLAG_HEAD != 0,
             seal,
+            buffered: flags & FLAG_BUFFERED != 0,
         };
         if header.durable > header.offset {
             return Err(BadChunk::Field("durable"));

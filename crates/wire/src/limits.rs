@@ -24,5 +24,11 @@ pub const SEGLETS_PER_SEGMENT: usize = SEGMENT_BYTES / SEGLET_BYTES;
 /// Highest version of an object: versions are stored in 48 bits.
 pub const MAX_VERSION: u64 = (1 << 48) - 1;
 
+/// Highest id of a server: frames on disk name a replica by 24 bits of it.
+pub const MAX_SERVER_ID: u32 = (1 << 24) - 1;
+
+/// Highest id of a segment: 40 bits, at 8 MB a segment more than any master ever writes.
+pub const MAX_SEGMENT_ID: u64 = (1 << 40) - 1;
+
 const _: () = assert!(MAX_VALUE + MAX_KEY + 1024 <= MAX_MESSAGE);
 const _: () = assert!(SEGMENT_BYTES.is_multiple_of(SEGLET_BYTES));

@@ -1,12 +1,16 @@
-//! What a client asks of a coordinator or master, and what it answers.
+//! What a client asks of a coordinator or master, what servers ask of each other, and what is answered.
 //!
 //! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
 //! locator). A response is a [`ResponseHeader`], then a body whose meaning follows the request.
 
 mod answer;
+mod backup;
+mod cluster;
 mod records;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
+pub use backup::{BackupRequest, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
+pub use cluster::{Assignment, RecoveryOrder};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, push_counter, push_server, push_table,
     scan_record_len, write_scan_record,
@@ -165,6 +169,11 @@ pub enum Request<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// To a coordinator: where a table is by now. Body of the answer: one [`TableRecord`].
+    LocateTable {
+        /// Table id.
+        table: u32,
+    },
     /// To a coordinator: every table. Body of the answer: [`TableRecord`]s.
     ListTables,
     /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
@@ -176,17 +185,38 @@ pub enum Request<'a> {
         server: u32,
         /// The cluster its data belongs to; zero when it has none.
         cluster: u64,
+        /// Replicas that it keeps of its log on other servers, and then it keeps some for them; zero: its data is on its own disk.
+        copies: u8,
         /// Where clients reach it.
         locator: &'a str,
     },
     /// Server to coordinator: I serve the tables of map version `known`; answer when there is a newer
-    /// one, or after a while. `number`: its version. Body of the answer: [`TableRecord`]s.
+    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`].
     Assignments {
         /// Who asks.
         server: u32,
         /// Map version it serves.
         known: u64,
     },
+    /// Server to coordinator: open heads of my log below this segment are void. Answered when that is durable.
+    Void {
+        /// Whose log.
+        server: u32,
+        /// The least segment that counts though it is open.
+        segment: u64,
+    },
+    /// Server to coordinator: what I was to bring back of a server that is gone is here, and durable, or cannot be had for
+    /// now. Answered when others may know; `Refused` when it was not, or is no longer, mine to bring back.
+    Recovered {
+        /// Who says so.
+        server: u32,
+        /// The server that is gone, and the segment of the log here from which on its tables' entries count.
+        what: ReplicaId,
+        /// Why it cannot be had; empty when it is there.
+        failure: &'a str,
+    },
+    /// To a backup.
+    Backup(BackupRequest<'a>),
 }
 
 /// Why bytes are not a request.
@@ -210,6 +240,12 @@ pub enum Malformed {
     /// A name over the limit, empty, or not UTF-8.
     #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
     Name,
+    /// A server id over the limit.
+    #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
+    Server(u32),
+    /// A place that no segment has, or where none belongs.
+    #[error("offset {0} is not in a segment, or does not belong there")]
+    Offset(u32),
 }
 
 const READ: u8 = 1;
@@ -228,6 +264,9 @@ const LIST_TABLES: u8 = 35;
 const LIST_SERVERS: u8 = 36;
 const ENLIST: u8 = 37;
 const ASSIGNMENTS: u8 = 38;
+const VOID: u8 = 39;
+const RECOVERED: u8 = 40;
+const LOCATE_TABLE: u8 = 41;
 
 /// Code in `condition` of a scan that goes on from a cursor.
 const CONTINUE: u8 = 1;
@@ -261,10 +300,21 @@ impl<'a> Request<'a> {
             Self::CreateTable { name } => (CREATE_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
             Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
             Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
-            Self::Enlist { server, cluster, locator } => (ENLIST, 0, server, cluster, locator.as_bytes(), NOTHING),
+            Self::Enlist { server, cluster, copies, locator } => {
+                (ENLIST, copies, server, cluster, locator.as_bytes(), NOTHING)
+            }
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
+            Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
+            Self::Recovered { server, what, failure } => {
+                (RECOVERED, 0, server, what.word(), failure.as_bytes(), NOTHING)
+            }
+            Self::Backup(request) => {
+                let (header, bytes) = request.parts();
+                return (header, NOTHING, bytes);
+            }
         };
         assert!(key.len() <= MAX_KEY, "key within limits");
         let key_len = U16::new(u16::try_from(key.len()).expect("checked"));
@@ -285,6 +335,12 @@ impl<'a> Request<'a> {
             return Err(Malformed::Short(bytes.len()));
         }
         let (key, value) = rest.split_at(key_len);
+        if (backup::FIRST..=backup::LAST).contains(&header.op) {
+            return match key {
+                [] => BackupRequest::parse(header, value).map(Self::Backup),
+                key => Err(Malformed::Trailing(key.len())),
+            };
+        }
         let (table, argument) = (header.table.get(), header.argument.get());
         if !matches!(header.op, WRITE | ECHO) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
@@ -312,10 +368,16 @@ impl<'a> Request<'a> {
             CREATE_TABLE => Ok(Self::CreateTable { name: name()? }),
             DROP_TABLE => Ok(Self::DropTable { name: name()? }),
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
+            LOCATE_TABLE => keyless(Self::LocateTable { table }),
             LIST_TABLES => keyless(Self::ListTables),
             LIST_SERVERS => keyless(Self::ListServers),
-            ENLIST => Ok(Self::Enlist { server: table, cluster: argument, locator: name()? }),
+            ENLIST => Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator: name()? }),
             ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
+            VOID => keyless(Self::Void { server: table, segment: argument }),
+            RECOVERED => {
+                let failure = if key.is_empty() { "" } else { name()? };
+                Ok(Self::Recovered { server: table, what: ReplicaId::of_word(argument), failure })
+            }
             other => Err(Malformed::Op(other)),
         }
     }

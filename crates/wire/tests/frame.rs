@@ -24,16 +24,19 @@ fn seal() -> impl Strategy<Value = Seal> {
 }
 
 fn chunk() -> impl Strategy<Value = (ChunkHeader, Vec<u8>)> {
-    (any::<u64>(), any::<u32>(), any::<u32>(), any::<bool>(), seal(), prop::collection::vec(any::<u8>(), 0..300))
-        .prop_flat_map(|(segment, incarnation, offset, head, seal, mut payload)| {
+    let flags = (any::<bool>(), any::<bool>());
+    (any::<u64>(), any::<u32>(), any::<u32>(), flags, seal(), prop::collection::vec(any::<u8>(), 0..300)).prop_flat_map(
+        |(segment, incarnation, offset, (head, buffered), seal, mut payload)| {
             if seal == Seal::Cut {
                 payload.clear();
             }
             let length = u32::try_from(payload.len()).unwrap();
             (0..=offset).prop_map(move |durable| {
-                (ChunkHeader { segment, incarnation, offset, length, durable, head, seal }, payload.clone())
+                let header = ChunkHeader { segment, incarnation, offset, length, durable, head, seal, buffered };
+                (header, payload.clone())
             })
-        })
+        },
+    )
 }
 
 fn encode(seed: Seed, header: &ChunkHeader, payload: &[u8]) -> Vec<u8> {

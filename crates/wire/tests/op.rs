@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use sprat_wire::op::{
-    Answer, Condition, Item, Items, Malformed, Records, Request, ServerRecord, Status, TableRecord, encode_answer,
-    push_counter, push_server, push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, Condition, Item, Items, Malformed, Records, RecoveryOrder, ReplicaId,
+    ReplicaRecord, Request, ServerRecord, Status, TableRecord, encode_answer, push_counter, push_replica, push_server,
+    push_table, write_scan_record,
 };
+use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
@@ -41,13 +43,37 @@ proptest! {
             Request::CreateTable { name },
             Request::DropTable { name },
             Request::FindTable { name },
+            Request::LocateTable { table },
             Request::ListTables,
             Request::ListServers,
-            Request::Enlist { server: table, cluster: number, locator: name },
+            Request::Enlist { server: table, cluster: number, copies: 3, locator: name },
             Request::Assignments { server: table, known: number },
+            Request::Void { server: table, segment: number },
+            Request::Recovered { server: table, what: ReplicaId::of_word(number), failure: "" },
+            Request::Recovered { server: table, what: ReplicaId::of_word(number), failure: name },
         ] {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
+        }
+    }
+
+    #[test]
+    fn requests_to_backups_round_trip(
+        master in 0..=MAX_SERVER_ID, segment in 0..=MAX_SEGMENT_ID, offset in 0u32..8_000_000, sealed: bool,
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let replica = ReplicaId { master, segment };
+        prop_assert_eq!(ReplicaId::of_word(replica.word()), replica);
+        for request in [
+            BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &bytes },
+            BackupRequest::Write { replica, offset, sealed, anew: true, bytes: &bytes },
+            BackupRequest::Free { replica },
+            BackupRequest::Fence { master },
+            BackupRequest::Read { replica, offset },
+        ] {
+            let request = Request::Backup(request);
+            let written = bytes_of(&request);
+            prop_assert_eq!(Request::parse(&written), Ok(request));
         }
     }
 
@@ -59,6 +85,9 @@ proptest! {
         while records.table().is_some() {}
         let mut records = Records::new(&bytes);
         while records.counter().is_some() {}
+        let mut records = Records::new(&bytes);
+        while records.replica().is_some() {}
+        let _ = Assignment::parse(&bytes);
         prop_assert!(Items::new(&bytes, u32::MAX).count() <= bytes.len() + 1);
     }
 
@@ -93,10 +122,13 @@ fn records_round_trip() {
     push_table(&mut body, &table);
     push_server(&mut body, &server);
     push_counter(&mut body, "log_bytes", 42);
+    let replica = ReplicaRecord { segment: MAX_SEGMENT_ID, len: 9, head: true, sealed: false, unsure: true };
+    push_replica(&mut body, &replica);
     let mut records = Records::new(&body);
     assert_eq!(records.table(), Some(table));
     assert_eq!(records.server(), Some(server));
     assert_eq!(records.counter(), Some(("log_bytes", 42)));
+    assert_eq!(records.replica(), Some(replica));
     assert!(records.is_done());
 }
 
@@ -113,4 +145,36 @@ fn a_value_over_the_limit_is_named() {
     let value = vec![0; sprat_wire::MAX_VALUE + 1];
     let request = Request::Write { table: 1, key: b"k", value: &value, condition: Condition::None };
     assert_eq!(Request::parse(&bytes_of(&request)), Err(Malformed::ValueTooLarge(value.len())));
+}
+
+#[test]
+fn a_write_of_a_replica_ends_within_its_segment() {
+    let replica = ReplicaId { master: 1, segment: 2 };
+    let offset = u32::try_from(SEGMENT_BYTES - 3).unwrap();
+    let write =
+        |bytes| bytes_of(&Request::Backup(BackupRequest::Write { replica, offset, sealed: true, anew: false, bytes }));
+    assert!(Request::parse(&write(b"abc")).is_ok());
+    assert_eq!(Request::parse(&write(b"abcd")), Err(Malformed::Offset(offset)));
+}
+
+proptest! {
+    #[test]
+    fn assignments_round_trip(
+        tables: Vec<u32>, masters: Vec<u32>, numbers: (u64, u64, u32), locator in "[a-z]{0,60}", orders: Vec<(u32, u64, Vec<u32>)>,
+    ) {
+        let order = |(master, min_open, mut tables): (u32, u64, Vec<u32>)| {
+            tables.sort_unstable();
+            tables.dedup();
+            RecoveryOrder { master, min_open, tables: tables.into_iter().map(|table| (table, min_open / 2)).collect() }
+        };
+        let members = masters.iter().map(|&id| ServerRecord { id, silent_ms: id / 2, locator: locator.clone() }).collect();
+        let (lease_micros, min_open, next_server) = numbers;
+        let orders = orders.into_iter().map(order).collect();
+        let whole = Assignment { tables, lease_micros, min_open, members, masters, next_server, orders };
+        let mut body = Vec::new();
+        whole.encode(&mut body);
+        prop_assert_eq!(Assignment::parse(&body), Some(whole));
+        body.pop();
+        prop_assert_eq!(Assignment::parse(&body), None);
+    }
 }

@@ -63,6 +63,9 @@ pub enum Status {
     /// The server's data belongs to another cluster.
     #[error("the data directory belongs to another cluster")]
     WrongCluster = 12,
+    /// Others recover this master: a backup takes nothing from it any more.
+    #[error("this server is being recovered by others")]
+    Fenced = 13,
 }
 
 impl TryFrom<u8> for Status {
@@ -83,6 +86,7 @@ impl TryFrom<u8> for Status {
             10 => Self::NoServer,
             11 => Self::Refused,
             12 => Self::WrongCluster,
+            13 => Self::Fenced,
             other => return Err(other),
         })
     }

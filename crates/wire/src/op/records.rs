@@ -91,7 +91,12 @@ impl<'a> Records<'a> {
     /// The next record as a counter.
     pub fn counter(&mut self) -> Option<(&'a str, u64)> {
         let name = self.text()?;
-        Some((name, u64::from_le_bytes(self.take(8)?.try_into().ok()?)))
+        Some((name, self.u64()?))
+    }
+
+    /// The number of the next record, if that is a counter of this name.
+    pub fn named(&mut self, name: &str) -> Option<u64> {
+        self.counter().filter(|(is, _)| *is == name).map(|(_, number)| number)
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -99,7 +104,11 @@ impl<'a> Records<'a> {
         str::from_utf8(self.take(len)?).ok()
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
