@@ -27,7 +27,8 @@ fuzz_target!(|bytes: &[u8]| {
     if durable > offset {
         return;
     }
-    let header = ChunkHeader { segment, incarnation, offset, length, durable, head: head[10] & 2 != 0, seal: Seal::Open };
+    let (head, buffered, seal) = (head[10] & 2 != 0, head[10] & 8 != 0, Seal::Open);
+    let header = ChunkHeader { segment, incarnation, offset, length, durable, head, seal, buffered };
     let start = ChunkHeader::payload_seed(seed, segment, incarnation, offset);
     let encoded = header.encode(seed, extend_crc(start, payload));
     let chunk = ChunkHeader::parse(seed, &encoded).expect("what we write, we read");

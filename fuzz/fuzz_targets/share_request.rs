@@ -2,12 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_flow::group::GROUP_BYTES;
+use sprat_flow::group::{GROUP_BYTES, verified_length};
 use sprat_flow::http::request::{Extent, Request, extent};
 use sprat_flow::http::target::Target;
 use sprat_flow::http::{MAX_HEAD, range, tag};
 use sprat_flow::share::Version;
 use sprat_flow::share::decide::{Body, decide};
+use sprat_flow::share::put::{self, What};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::LazyLock;
 
@@ -55,6 +56,20 @@ fuzz_target!(|bytes: &[u8]| {
     {
         assert!(parts.iter().all(|part| part.start < part.end && part.end <= size), "{parts:?}");
     }
+    match put::read(&request, put::MAX_FILE) {
+        Ok((What::Part { upload, range }, _)) => {
+            assert!(range.start < range.end && range.end <= upload.length && upload.length <= put::MAX_FILE);
+            assert_eq!(verified_length(&range), request.length);
+        }
+        Ok((What::Whole { length, verified: true }, _)) => assert_eq!(verified_length(&(0..length)), request.length),
+        Ok((What::Whole { length, verified: false }, _)) => assert_eq!(length, request.length),
+        Ok((What::Folder | What::End { .. }, _)) => assert_eq!(request.length, 0),
+        Err(refused) => assert!((400..500).contains(&refused.status)),
+    }
+    if let Ok(Some(upload)) = put::asked(&request, put::MAX_FILE) {
+        assert!(!upload.tag.is_empty() && upload.length <= put::MAX_FILE);
+    }
+    let _ = put::may_replace(&request, None);
     let decision = decide(&request, &VERSION, "text/plain", None);
     let status = decision.head.status();
     match &decision.body {

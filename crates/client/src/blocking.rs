@@ -271,9 +271,21 @@ impl Client {
     /// # Panics
     /// When the ticket was waited for before.
     pub fn wait<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
+        let coordinator = self.coordinator.clone();
+        self.wait_whatever(ticket, |answer| Error::judge(answer, &coordinator, 0, "").map(|answer| take(&answer)))?
+    }
+
+    /// As [`wait`](Self::wait), whatever the answer's status is.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_whatever<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
         loop {
             if let Some(kept) = self.kept.remove(&ticket.0) {
-                return Error::judge(&kept?.answer(), &self.coordinator, 0, "").map(|answer| take(&answer));
+                return Ok(take(&kept?.answer()));
             }
             assert!(self.core.pending() > 0, "a ticket is waited for once");
             self.round(None)?;

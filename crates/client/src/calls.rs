@@ -5,13 +5,16 @@ use crate::error::Error;
 use crate::port::Session;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
-use sprat_wire::op::Answer;
+use sprat_wire::op::{Answer, Status};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Most operations under way in one client.
 pub const MAX_PENDING: usize = 16_384;
+
+/// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
+pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
 
 /// A request's buffer is kept for the next operation up to this size, bytes.
 const KEEP_BYTES: usize = 4096;
@@ -25,9 +28,13 @@ const SPARE_BYTES: usize = 2 << 20;
 pub(crate) struct Pending {
     pub(crate) tag: u64,
     pub(crate) target: Target,
+    /// The table whose server it is for, if it is for one's.
+    pub(crate) table: Option<u32>,
     pub(crate) idempotent: bool,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
+    /// Whoever began it was told that its end is unknown; what is under way still has to end.
+    pub(crate) given_up: bool,
 }
 
 struct Entry {
@@ -44,6 +51,8 @@ pub(crate) struct Calls {
     spare: Vec<Vec<u8>>,
     /// Operations to begin again, by when.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// Tables that may be elsewhere by now.
+    doubts: Vec<u32>,
 }
 
 impl Calls {
@@ -100,8 +109,60 @@ impl Calls {
         self.pending(index).target
     }
 
-    pub(crate) fn request(&self, index: u32) -> (&[u8], Nanos) {
-        (&self.entries[index as usize].request, self.pending(index).deadline)
+    pub(crate) fn table(&self, index: u32) -> Option<u32> {
+        self.pending(index).table
+    }
+
+    /// From here on the operation is for another server.
+    pub(crate) fn aim(&mut self, index: u32, target: Target) {
+        self.entries[index as usize].pending.as_mut().expect("an operation under way").target = target;
+    }
+
+    /// Tables that may be elsewhere by now, each once, since this was last asked.
+    pub(crate) fn take_doubts(&mut self) -> Vec<u32> {
+        let mut doubts = std::mem::take(&mut self.doubts);
+        doubts.sort_unstable();
+        doubts.dedup();
+        doubts
+    }
+
+    pub(crate) fn has_doubts(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
+    /// Doubts where the tables of operations are that have waited long for a server and cannot be tried with another.
+    pub(crate) fn doubt_old(&mut self, now: Nanos) {
+        let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
+        let old = old.filter(|pending| !pending.idempotent && !pending.given_up && now.since(pending.begun) > ATTEMPT);
+        self.doubts.extend(old.filter_map(|pending| pending.table));
+    }
+
+    /// A table is not with that server any more. Of operations that cannot be tried with another nobody will ever hear.
+    pub(crate) fn give_up(&mut self, now: Nanos, table: u32, target: Target, sink: Sink<'_>) {
+        let waiting: Vec<u32> = self.due.iter().map(|&Reverse((_, index))| index).collect();
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            let Some(pending) = &mut entry.pending else { continue };
+            let concerned = pending.table == Some(table) && pending.target == target && !pending.idempotent;
+            if concerned && !pending.given_up && !waiting.contains(&index) {
+                pending.given_up = true;
+                let (server, waited) = (pending.target.peer.to_string(), now.since(pending.begun));
+                sink(pending.tag, Err(Error::Indeterminate { server, waited }));
+            }
+        }
+    }
+
+    /// An operation's bytes, and until when to try it: what may be executed twice is given up early, so that it can be tried
+    /// with whoever has the table by then.
+    pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
+        let pending = self.pending(index);
+        let until = if pending.idempotent { pending.deadline.min(now + ATTEMPT) } else { pending.deadline };
+        (&self.entries[index as usize].request, until)
+    }
+
+    /// An operation's table is gone.
+    pub(crate) fn end_dropped(&mut self, index: u32, sink: Sink<'_>) {
+        let pending = self.remove(index);
+        sink(pending.tag, Err(Error::TableDropped(pending.table.unwrap_or_default())));
     }
 
     /// Has an operation begin again after a while, unless its deadline comes first.
@@ -134,14 +195,28 @@ impl Calls {
     }
 
     fn end(&mut self, now: Nanos, index: u32, result: Result<Response<'_>, CallFailure>, sink: Sink<'_>) {
+        if self.pending(index).given_up {
+            self.remove(index);
+            return;
+        }
         match result {
             Ok(response) => {
-                let pending = self.remove(index);
                 let answer = Answer::parse(&response);
+                let pending = *self.pending(index);
+                if answer.is_some_and(|answer| answer.status == Status::UnknownTable)
+                    && let Some(table) = pending.table
+                    && now < pending.deadline
+                {
+                    // It was not executed; the coordinator knows whether the table is elsewhere, or no more.
+                    self.doubts.push(table);
+                    return self.retry(now, index);
+                }
+                self.remove(index);
                 sink(pending.tag, answer.ok_or_else(|| Error::Protocol { server: pending.target.peer.to_string() }));
             }
             Err(failure) => {
                 let pending = *self.pending(index);
+                self.doubts.extend(pending.table);
                 let safe = pending.idempotent || !maybe_executed(&failure);
                 if safe && now < pending.deadline {
                     return self.retry(now, index);

@@ -4,14 +4,14 @@
 //! is safe: when it surely was not executed, or when executing it twice changes nothing. Everything else that
 //! fails is reported, with whether it may have been executed.
 
-use crate::calls::{Calls, Deliver, Pending};
+use crate::calls::{ATTEMPT, Calls, Deliver, Pending};
 use crate::error::Error;
 pub use crate::port::Passed;
 use crate::port::Port;
 use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role, Sources};
-use sprat_wire::op::{Answer, Request, TableRecord};
+use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -26,6 +26,12 @@ pub const MAX_PORTS: usize = 4;
 
 /// Turns in which a port without calls is passed over before it is looked at once.
 const IDLE_TURNS: u32 = 1024;
+
+/// Tags of our own questions; operations have none with this bit.
+const PLACE: u64 = 1 << 63;
+
+/// How long the coordinator may take to say where a table is.
+const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where answers go: the operation's tag, and its answer or why there is none. What the answer borrows is gone
 /// when the function returns.
@@ -46,6 +52,10 @@ pub struct Core {
     /// Our own end, of transports that must be told.
     local: Option<Locator>,
     tables: HashMap<u32, Target>,
+    /// Tables whose place is being asked for.
+    asked: HashSet<u32>,
+    /// When operations that wait for long are looked for.
+    look_at: Nanos,
     /// The table asked for last, and where it is: most clients use one.
     last: Option<(u32, Target)>,
     seed: u64,
@@ -85,6 +95,8 @@ impl Core {
             coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
             local: None,
             tables: HashMap::new(),
+            asked: HashSet::new(),
+            look_at: Nanos(0),
             last: None,
             seed,
             turns: 0,
@@ -168,7 +180,11 @@ impl Core {
     /// # Errors
     /// At once, and then nothing was submitted: limits, an unknown table, [`Error::TooManyPending`].
     #[inline]
+    ///
+    /// # Panics
+    /// When the tag's highest bit is set: that is for the client's own questions.
     pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
+        assert!(tag & PLACE == 0, "the highest bit of a tag is the client's own");
         let target = match request.table() {
             Some(table) => self.place(table)?,
             None => self.coordinator,
@@ -190,7 +206,8 @@ impl Core {
     ) -> Result<(), Error> {
         check(request)?;
         let (header, key, value) = request.parts();
-        let pending = Pending { tag, target, idempotent: request.is_idempotent(), begun: now, deadline };
+        let (table, idempotent) = (request.table(), request.is_idempotent());
+        let pending = Pending { tag, target, table, idempotent, begun: now, deadline, given_up: false };
         let index = self.calls.add(pending, &[header.as_bytes(), key, value])?;
         self.ports[target.port].begin(now, index, &mut self.calls);
         Ok(())
@@ -213,6 +230,12 @@ impl Core {
         let all = self.turns.is_multiple_of(IDLE_TURNS);
         let under_way = self.calls.len();
         let mut worked = false;
+        let mut places = Vec::new();
+        let caller = sink;
+        let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & PLACE {
+            0 => caller(tag, answer),
+            _ => places.push((tag, answer.map(|answer| (answer.status, Records::new(answer.body).table())))),
+        };
         for port in &mut self.ports {
             if all || !port.is_idle() {
                 let mut deliver = Deliver { calls: &mut self.calls, sink };
@@ -220,11 +243,74 @@ impl Core {
             }
         }
         while let Some(index) = self.calls.take_due(now, sink) {
+            if let Some(table) = self.calls.table(index) {
+                match self.tables.get(&table) {
+                    Some(&target) => self.calls.aim(index, target),
+                    None => {
+                        self.calls.end_dropped(index, sink);
+                        continue;
+                    }
+                }
+            }
             let port = self.calls.target(index).port;
             self.ports[port].begin(now, index, &mut self.calls);
             self.ports[port].flush();
         }
+        for (tag, place) in places {
+            self.settle(now, tag, place, caller)?;
+        }
+        if now >= self.look_at {
+            self.look_at = now + ATTEMPT / 2;
+            self.calls.doubt_old(now);
+        }
+        if self.calls.has_doubts() {
+            self.ask_places(now);
+        }
         Ok(worked || self.calls.len() < under_way)
+    }
+
+    /// Asks the coordinator where tables are whose servers have not answered, or do not serve them.
+    fn ask_places(&mut self, now: Nanos) {
+        for table in self.calls.take_doubts() {
+            if !self.asked.insert(table) {
+                continue;
+            }
+            let request = Request::LocateTable { table };
+            let (tag, deadline) = (PLACE | u64::from(table), now + PLACE_PATIENCE);
+            if self.submit_to(now, tag, self.coordinator, &request, deadline).is_err() {
+                self.asked.remove(&table); // too much is under way; the next failure asks again
+            }
+        }
+        self.flush();
+    }
+
+    /// The coordinator has answered where a table is, or has not.
+    fn settle(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        place: Result<(Status, Option<TableRecord>), Error>,
+        sink: Sink<'_>,
+    ) -> Result<(), Error> {
+        let table = u32::try_from(tag & !PLACE).expect("a table's id");
+        self.asked.remove(&table);
+        let before = self.tables.get(&table).copied();
+        match place {
+            Ok((Status::Ok, Some(record))) => {
+                self.learn(&record)?;
+                if let Some(before) = before.filter(|before| self.tables.get(&table) != Some(before)) {
+                    self.calls.give_up(now, table, before, sink);
+                }
+                Ok(())
+            }
+            Ok((Status::NoSuchTable, _)) => {
+                self.tables.remove(&table);
+                self.last = None;
+                Ok(())
+            }
+            // Whoever asked tries again where it was, and then it is asked again.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Has the driver at a table's server send an echo of `bytes` bytes, past the server itself: of transports that

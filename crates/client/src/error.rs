@@ -122,7 +122,7 @@ impl Error {
             Status::MemoryFull => Self::MemoryFull,
             Status::WritesStopped => Self::WritesStopped(reason()),
             Status::NoServer => Self::NoServer(server.to_owned()),
-            Status::Malformed | Status::Refused | Status::WrongCluster | Status::WrongRole => {
+            Status::Malformed | Status::Refused | Status::WrongCluster | Status::WrongRole | Status::Fenced => {
                 let reason = if body.is_empty() { status.to_string() } else { reason() };
                 Self::Refused { server: server.to_owned(), reason }
             }

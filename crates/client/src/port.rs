@@ -87,7 +87,7 @@ impl Port {
 
     fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
         let session = &mut self.sessions[at];
-        let (request, deadline) = calls.request(index);
+        let (request, deadline) = calls.request(now, index);
         let mut tx = Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,

@@ -76,6 +76,14 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
+    /// What is in it is kept in another way.
+    #[error("{path}: holds {kind} (nothing was changed)")]
+    Other {
+        /// The directory.
+        path: PathBuf,
+        /// What it holds, and how to start.
+        kind: &'static str,
+    },
     /// It was made for another number of nodes.
     #[error("{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes {found}")]
     OtherNodes {
@@ -209,14 +217,39 @@ impl DataDir {
         self.path.join(LOG)
     }
 
+    /// The file of what is kept for other servers.
+    pub fn replicas(&self) -> PathBuf {
+        self.path.join(REPLICAS)
+    }
+
+    /// Refuses a directory whose data is kept in another way than `copies` says: its own log, or replicas of others'.
+    ///
+    /// # Errors
+    /// [`DataDirError::Other`].
+    pub fn check_kind(&self, copies: u8) -> Result<(), DataDirError> {
+        let (there, kind) = match copies {
+            0 => {
+                (has_bytes(&self.replicas()), "replicas of other servers' logs, and none of its own: start it with -r")
+            }
+            _ => (has_bytes(&self.log()), "a log of its own, which no other server has: start it with -r 0"),
+        };
+        if there { Err(DataDirError::Other { path: self.path.clone(), kind }) } else { Ok(()) }
+    }
+
     /// The coordinator's metadata file.
     pub fn coordinator(&self) -> PathBuf {
         self.path.join("coordinator.redb")
     }
 }
 
+/// Whether there is something in a file.
+fn has_bytes(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
+
 const IDENTITY: &str = "identity.toml";
 const LOG: &str = "log.sprat";
+const REPLICAS: &str = "replicas.sprat";
 
 fn parse(path: &Path, text: &str) -> Result<Identity, DataDirError> {
     let damaged = |error: toml::de::Error| DataDirError::Damaged { path: path.to_owned(), cause: error.to_string() };

@@ -2,17 +2,27 @@
 //!
 //! - [`node`]: one thread, one network port, one service: the loop that everything else is fed by.
 //! - [`master`]: keeps objects, over a [`sprat_log::Log`], and answers for them.
+//! - [`member`]: a master, and what it keeps for others, behind one port.
 //! - [`backup`]: makes the log durable on a local disk, and replays it.
+//! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who recovers them.
 //! - [`restart`]: log and backup opened together.
+//! - [`replication`]: makes the log durable on other servers.
+//! - [`recovery`]: brings back the log of a server that is gone.
+//! - [`agent`]: speaks to the coordinator for a node.
 //! - [`coordinator`]: names tables and says who serves them.
 //! - [`server`]: the threads of a real process around all this.
 
+pub mod agent;
 mod answers;
 pub mod backup;
 mod bodies;
 pub mod coordinator;
 pub mod data_dir;
 pub mod master;
+pub mod member;
 pub mod node;
+pub mod recovery;
+pub mod replicas;
+pub mod replication;
 pub mod restart;
 pub mod server;

@@ -3,9 +3,10 @@
 //! The node owns time and the network; the service below it sees only what it is handed. So the same service
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Figure, Nanos, Stamped, stamp};
-use sprat_rpc::{Config, Endpoint, Handler, Outcome, RequestId};
+use sprat_net::{Driver, Figure, Nanos, Stamped, Transmit, stamp};
+use sprat_rpc::{CallError, CallId, Config, ConnectError, Endpoint, Handler, Outcome, RequestId, SessionId};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 /// What lives on a node.
@@ -15,6 +16,12 @@ pub trait Service: Handler {
 
     /// The next answer to a request that was left pending.
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Self::Body>)>;
+
+    /// Begins what calls to other nodes there are to make. How they end comes to [`completed`](Handler::completed).
+    #[inline]
+    fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        let _ = (now, caller);
+    }
 
     /// When [`poll`](Self::poll) has something to do although nothing arrives; [`Nanos::NEVER`] or `None` for not.
     fn next_deadline(&self) -> Option<Nanos>;
@@ -54,6 +61,45 @@ pub trait Service: Handler {
     /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+/// By what a service calls other nodes: the calling role of its node's endpoint, lent for a moment.
+pub trait Caller {
+    /// See [`Endpoint::connect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError>;
+
+    /// See [`Endpoint::call`].
+    ///
+    /// # Errors
+    /// [`CallError`]; nothing was begun then.
+    fn call(&mut self, session: SessionId, parts: &[&[u8]], deadline: Nanos) -> Result<CallId, CallError>;
+
+    /// See [`Endpoint::close`].
+    fn close(&mut self, session: SessionId);
+}
+
+/// An endpoint and what it sends by, now.
+struct Calls<'a, B, T: ?Sized> {
+    endpoint: &'a mut Endpoint<B>,
+    tx: &'a mut T,
+    now: Nanos,
+}
+
+impl<B: Copy, T: Transmit + ?Sized> Caller for Calls<'_, B, T> {
+    fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError> {
+        self.endpoint.connect(self.now, peer, self.tx)
+    }
+
+    fn call(&mut self, session: SessionId, parts: &[&[u8]], deadline: Nanos) -> Result<CallId, CallError> {
+        self.endpoint.call(self.now, session, parts, deadline, self.tx)
+    }
+
+    fn close(&mut self, session: SessionId) {
+        self.endpoint.close(self.now, session, self.tx);
     }
 }
 
@@ -108,6 +154,7 @@ impl<D: Driver, S: Service> Node<D, S> {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;
         }
+        service.call(now, &mut Calls { endpoint, tx, now });
         endpoint.poll(now, service, tx);
         endpoint.flush(tx);
         if waits && left != 0 {

@@ -50,7 +50,7 @@ proptest! {
     fn a_catalog_is_what_was_done_to_it(steps in prop::collection::vec(step(), 1..60)) {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
-        let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1").unwrap();
+        let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
         let mut model: BTreeMap<String, u32> = BTreeMap::new();
         let mut used: BTreeSet<u32> = BTreeSet::new();
         let mut version = catalog.version();
@@ -76,7 +76,7 @@ proptest! {
                     }
                 }
                 Step::Enlist(port) => {
-                    let enlisted = catalog.enlist(server, &format!("tcp:host=127.0.0.1,port={port}"));
+                    let enlisted = catalog.enlist(server, &format!("tcp:host=127.0.0.1,port={port}"), 0);
                     prop_assert!(failing || enlisted == Ok(server));
                 }
                 Step::Reopen => {
@@ -117,7 +117,7 @@ fn a_file_keeps_it_and_takes_one_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("coordinator.redb");
     let mut catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap();
-    let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1").unwrap();
+    let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
     let table = catalog.create("users", &[server]).unwrap();
     let refused = MetadataFile::open(&path).err().expect("in use").to_string();
     assert!(refused.contains("another sprat is running"), "{refused}");

@@ -21,18 +21,24 @@ pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
 pub const SPARE_FRAMES: usize = 2;
 
-/// Most segments open at once: a head, the next one, and survivors.
+/// Most segments of a log open at once: a head, the next one, and survivors.
 pub const MAX_OPEN: usize = 16;
+
+/// Most replicas that can be appended to at once, of all masters together.
+pub const MAX_OPEN_REPLICAS: usize = 256;
+
+/// Most replicas beside them that have ended and are on their way to the disk.
+pub(super) const MAX_ENDING_REPLICAS: usize = 64;
 
 /// Most threads that replay.
 pub const MAX_REPLAY_THREADS: usize = 16;
 
-/// How to open a log.
+/// How to open a log, or a file of replicas.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Identity of the cluster; a file of another one is refused.
     pub cluster: [u8; 16],
-    /// The server whose log this is; a file of another one is refused.
+    /// The server whose file this is; one of another is refused.
     pub server: u64,
     /// When an append is reported durable.
     pub durability: Durability,

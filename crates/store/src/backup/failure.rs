@@ -1,6 +1,5 @@
 //! What can go wrong once the log is open.
 
-use super::MAX_OPEN;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -65,7 +64,7 @@ pub enum AppendError {
         asked: usize,
     },
     /// The disk has yet to finish so many segments that another cannot begin: wait for progress.
-    #[error("the disk is {MAX_OPEN} segments behind: wait for a commit before beginning another")]
+    #[error("the disk is too many segments behind: wait for a commit before beginning another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.
     #[error("all {0} segment frames of the log are in use: no room for another segment")]

@@ -2,11 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+/// Where a segment is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Place {
+    pub(super) frame: u32,
+    /// By what its chunks there are told from others'.
+    pub(super) incarnation: u32,
+}
+
 /// The frames of a log file.
 #[derive(Default)]
 pub(super) struct Frames {
     /// Segments that have a frame.
-    live: BTreeMap<u64, u32>,
+    live: BTreeMap<u64, Place>,
     /// Frames that may be written at once.
     ready: VecDeque<u32>,
     /// Freed since the last sync was begun: a power failure may still bring back the log that needs them.
@@ -29,7 +37,7 @@ pub struct FrameCount {
 }
 
 impl Frames {
-    pub(super) fn new(live: BTreeMap<u64, u32>, ready: VecDeque<u32>) -> Self {
+    pub(super) fn new(live: BTreeMap<u64, Place>, ready: VecDeque<u32>) -> Self {
         let total = u32::try_from(live.len() + ready.len()).expect("frames are numbered in 32 bits");
         Self { live, ready, freed: Vec::new(), settling: Vec::new(), total }
     }
@@ -58,17 +66,26 @@ impl Frames {
     }
 
     /// Gives `segment` a frame, if one is ready.
-    pub(super) fn assign(&mut self, segment: u64) -> Option<u32> {
+    pub(super) fn assign(&mut self, segment: u64, incarnation: u32) -> Option<u32> {
         let frame = self.ready.pop_front()?;
-        let before = self.live.insert(segment, frame);
+        let before = self.live.insert(segment, Place { frame, incarnation });
         assert!(before.is_none(), "segment {segment} had a frame");
         Some(frame)
     }
 
-    /// Takes a segment's frame back; when it may be written again depends on whether what made the segment
+    /// Where a segment is.
+    pub(super) fn of(&self, segment: u64) -> Option<Place> {
+        self.live.get(&segment).copied()
+    }
+
+    /// Takes a segment's frame from it; it is nobody's then until it is [given](Self::give) back.
+    pub(super) fn take(&mut self, segment: u64) -> Option<Place> {
+        self.live.remove(&segment)
+    }
+
+    /// Takes back a frame that is nobody's; when it may be written again depends on whether what made its segment
     /// dispensable is on the medium yet.
-    pub(super) fn release(&mut self, segment: u64, settled: bool) {
-        let Some(frame) = self.live.remove(&segment) else { return };
+    pub(super) fn give(&mut self, frame: u32, settled: bool) {
         if settled {
             self.ready.push_back(frame);
         } else {

@@ -1,10 +1,15 @@
-//! Opening a log: a new one, or what an earlier life left.
+//! Opening a log, or a file of replicas: a new one, or what an earlier life left.
 
-use super::config::{MAX_REPLAY_THREADS, Options, SPARE_FRAMES};
-use super::frames::Frames;
+use super::config::{Durability, MAX_REPLAY_THREADS, Options, SPARE_FRAMES};
+use super::frames::{Frames, Place};
+use super::incarnation::{AHEAD, Incarnations};
+use super::owner::Owner;
+use super::reading::Reading;
 use super::replay::Unsealed;
 use super::replica::{Geometry, Pool};
 use super::report::{Corruption, ReplayReport, ReplayedSegment};
+use super::retire::Retiring;
+use super::stored::StoredReport;
 use super::survey::Source;
 use super::{Backup, Failed};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op, ReadAt};
@@ -45,10 +50,12 @@ pub enum OpenError {
         version: u32,
     },
     /// The file is another cluster's or server's, or was made for segments of another size.
-    #[error("{file} is not this server's log: its {field} differs; nothing was changed")]
+    #[error("{file} is not this server's {what}: its {field} differs; nothing was changed")]
     Foreign {
         /// The file.
         file: String,
+        /// What it should be.
+        what: &'static str,
         /// What differs.
         field: &'static str,
     },
@@ -81,8 +88,8 @@ pub enum OpenError {
 }
 
 /// The file header that counts.
-struct Current {
-    header: FileHeader,
+pub(super) struct Current {
+    pub(super) header: FileHeader,
     /// Which copy it is.
     copy: usize,
     /// The other copy is damaged or was never written.
@@ -113,24 +120,11 @@ impl<D: Disk> Backup<D> {
         hash: impl Fn(u32, &[u8]) -> u64 + Sync,
         sink: impl FnMut(&ReplayedSegment) -> ControlFlow<()>,
     ) -> Result<(Self, ReplayReport), OpenError> {
-        assert!((1..=MAX_REPLAY_THREADS).contains(&options.threads) && options.max_frames as usize >= SPARE_FRAMES);
-        assert!(options.frame_bytes > options.segment_bytes);
         let started = Instant::now();
-        let name = disk.name();
-        let reader = disk.reader();
-        let size = disk.size().map_err(|source| OpenError::Read { file: name.clone(), offset: 0, source })?;
-        let Some(current) = read_headers(&reader, &name, size)? else {
-            return Self::create(disk, options);
+        let Some((current, source)) = look(&disk, Owner::Log, options)? else {
+            return Ok((Self::create(disk, Owner::Log, options)?, ReplayReport::default()));
         };
         let header = current.header;
-        check_identity(&header, options, &name)?;
-        let frames = size.saturating_sub(FRAMES_OFFSET) / u64::from(header.frame_bytes);
-        let frames = u32::try_from(frames).expect("a file of fewer than 2^32 frames");
-        if frames < header.frames {
-            return Err(OpenError::Short { file: name, has: frames, had: header.frames });
-        }
-        let source = Source { reader, name, header, frames };
-
         let mut report =
             ReplayReport { clean: header.clean.is_some(), header_repaired: current.alone, ..Default::default() };
         let survey = source.survey(&mut report)?;
@@ -141,51 +135,105 @@ impl<D: Disk> Backup<D> {
         report.elapsed = started.elapsed();
 
         let newest = survey.live.first().map(|found| found.segment);
-        let live: BTreeMap<u64, u32> = survey.live.iter().map(|found| (found.segment, found.frame)).collect();
-        let mut backup = Self::assemble(disk, header, options, Frames::new(live, VecDeque::from(survey.free)));
+        let live: BTreeMap<u64, Place> = survey
+            .live
+            .iter()
+            .map(|found| (found.segment, Place { frame: found.frame, incarnation: found.incarnation }))
+            .collect();
+        let frames = Frames::new(live, VecDeque::from(survey.free));
+        let mut backup = Self::assemble(disk, Owner::Log, header, options, frames);
         backup.newest = newest.map(|segment| (segment, 0));
-        backup.recover(&current, unsealed)?;
+        backup.take_over(&current)?;
+        if let Some(unsealed) = unsealed {
+            backup.seal(&unsealed)?;
+        }
+        // No room to grow is no reason not to read: the failure is kept, and meets the first append.
+        let _ = backup.prepare();
         Ok((backup, report))
     }
 
-    /// Makes a new log.
-    fn create(disk: D, options: &Options) -> Result<(Self, ReplayReport), OpenError> {
+    /// Opens the file of replicas on `disk`: makes it when it is empty, looks over all of it else. Damage is no reason
+    /// not to open: it is told, and other servers have other replicas. Frames that hold nothing that counts are marked so,
+    /// and what was read is made durable, before the first append. Blocks.
+    ///
+    /// A file on a disk too full for spare frames opens as a log does.
+    ///
+    /// # Errors
+    /// [`OpenError`], but neither `Missing` nor `Stopped`; `Corrupt` only for the file's header.
+    ///
+    /// # Panics
+    /// When `options` are out of range.
+    pub fn open_replicas(disk: D, options: &Options) -> Result<(Self, StoredReport), OpenError> {
+        let started = Instant::now();
+        let Some((current, source)) = look(&disk, Owner::Replicas, options)? else {
+            return Ok((Self::create(disk, Owner::Replicas, options)?, StoredReport::default()));
+        };
+        let (clean, header_repaired) = (current.header.clean.is_some(), current.alone);
+        let mut report = StoredReport { clean, header_repaired, ..StoredReport::default() };
+        let places = source.survey_replicas(&current, options.threads, &mut report)?;
+        report.elapsed = started.elapsed();
+
+        let mut frames = Frames::new(places.live, VecDeque::from(places.free));
+        frames.total = source.frames;
+        let mut backup = Self::assemble(disk, Owner::Replicas, current.header, options, frames);
+        backup.take_over(&current)?;
+        for frame in places.unmarked {
+            let mark = backup.mark(frame, backup.incarnations.before());
+            backup.block_on(mark)?;
+            // What is left of a beginning has no incarnation that could be held against the mark.
+            let erase = backup.erase(frame);
+            backup.block_on(erase)?;
+            backup.frames.give(frame, true);
+        }
+        backup.block_on(Op::Sync)?;
+        let _ = backup.prepare();
+        Ok((backup, report))
+    }
+
+    /// Makes a new file.
+    fn create(disk: D, owner: Owner, options: &Options) -> Result<Self, OpenError> {
         let header = FileHeader {
             cluster: options.cluster,
-            server: options.server,
+            server: owner.server(options),
             frame_bytes: options.frame_bytes,
             segment_bytes: options.segment_bytes,
             incarnation: 1,
             clean: None,
             frames: 0,
         };
-        let mut backup = Self::assemble(disk, header, options, Frames::default());
+        let mut backup = Self::assemble(disk, owner, header, options, Frames::default());
         let mut buffer = AlignedBuf::zeroed(FILE_HEADERS * BLOCK_BYTES);
         for copy in buffer.chunks_exact_mut(BLOCK_BYTES) {
             copy.copy_from_slice(&header.encode());
         }
         let len = buffer.len();
         backup.block_on(Op::Write { buffer, len, offset: 0, durable: true })?;
+        if owner == Owner::Replicas {
+            backup.begin_life()?;
+        }
         backup.prepare()?;
-        Ok((backup, ReplayReport::default()))
+        Ok(backup)
     }
 
-    fn assemble(disk: D, header: FileHeader, options: &Options, frames: Frames) -> Self {
+    fn assemble(disk: D, owner: Owner, header: FileHeader, options: &Options, frames: Frames) -> Self {
         let geometry = Geometry {
             seed: header.seed(),
-            incarnation: header.incarnation,
-            frame_bytes: header.frame_bytes as usize,
+            frame_bytes: owner.chunk_bytes(header.frame_bytes),
             segment_bytes: header.segment_bytes as usize,
+            buffered: owner == Owner::Replicas && options.durability == Durability::Buffered,
         };
         Self {
             disk,
+            owner,
             header,
+            incarnations: Incarnations::new(header.incarnation, header.incarnation),
             geometry,
             durability: options.durability,
             max_frames: options.max_frames,
             frames,
             open: Vec::new(),
             pool: Pool::default(),
+            staged: 0,
             queue: VecDeque::new(),
             writing: 0,
             growth: None,
@@ -195,30 +243,39 @@ impl<D: Disk> Backup<D> {
             syncing: false,
             synced_at: Nanos(0),
             newest: None,
+            retiring: Retiring::default(),
+            reading: Reading::default(),
             failure: None,
         }
     }
 
     /// Makes the file that was read fit for writing.
-    fn recover(&mut self, current: &Current, unsealed: Option<Unsealed>) -> Result<(), OpenError> {
+    fn take_over(&mut self, current: &Current) -> Result<(), OpenError> {
         // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium. Not the
-        // header, which tells of the frames, and least of all the seal, which is durable by itself and vouches for all of
-        // the log before it.
+        // header, which tells of the frames, and least of all a log's seal, which is durable by itself and vouches for all of
+        // it.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;
-        let first = next_incarnation(current);
+        let first = next_incarnation(current, if self.owner == Owner::Log { 1 } else { AHEAD });
         // A damaged copy is written anew, and then the one that counted until now.
         for incarnation in first..=first + u32::from(current.alone) {
             self.header.incarnation = incarnation;
             self.write_header()?;
         }
-        self.geometry.incarnation = self.header.incarnation;
-        if let Some(unsealed) = unsealed {
-            self.seal(&unsealed)?;
+        match self.owner {
+            Owner::Log => self.incarnations = Incarnations::new(self.header.incarnation, self.header.incarnation),
+            Owner::Replicas => self.begin_life()?,
         }
-        // No room to grow is no reason not to read: the failure is kept, and meets the first append.
-        let _ = self.prepare();
+        Ok(())
+    }
+
+    /// Sets incarnations aside for the replicas of this life.
+    fn begin_life(&mut self) -> Result<(), Failed> {
+        let first = self.header.incarnation + 1;
+        self.header.incarnation += AHEAD;
+        self.write_header()?;
+        self.incarnations = Incarnations::new(first, self.header.incarnation);
         Ok(())
     }
 
@@ -234,6 +291,7 @@ impl<D: Disk> Backup<D> {
             durable: *log_end,
             head: true,
             seal: Seal::Cut,
+            buffered: false,
         };
         let crc = ChunkHeader::payload_seed(self.geometry.seed, found.segment, found.incarnation, *log_end);
         let filled = tail.len() + CHUNK_HEADER_BYTES;
@@ -254,6 +312,27 @@ impl<D: Disk> Backup<D> {
         }
         Ok(())
     }
+}
+
+/// A file that is there: its header, and what reads its frames.
+type There<R> = (Current, Source<R>);
+
+/// What is there; `None` when the file is new.
+fn look<D: Disk>(disk: &D, owner: Owner, options: &Options) -> Result<Option<There<D::Reader>>, OpenError> {
+    assert!((1..=MAX_REPLAY_THREADS).contains(&options.threads) && options.max_frames as usize >= SPARE_FRAMES);
+    assert!(options.frame_bytes > options.segment_bytes);
+    let name = disk.name();
+    let reader = disk.reader();
+    let size = disk.size().map_err(|source| OpenError::Read { file: name.clone(), offset: 0, source })?;
+    let Some(current) = read_headers(&reader, &name, size)? else { return Ok(None) };
+    let header = current.header;
+    check_identity(&header, owner, options, &name)?;
+    let frames = size.saturating_sub(FRAMES_OFFSET) / u64::from(header.frame_bytes);
+    let frames = u32::try_from(frames).expect("a file of fewer than 2^32 frames");
+    if frames < header.frames {
+        return Err(OpenError::Short { file: name, has: frames, had: header.frames });
+    }
+    Ok(Some((current, Source { reader, name, header, frames })))
 }
 
 /// Reads both copies of the file header; `None` when the file is new: empty, or its creation was torn.
@@ -289,26 +368,28 @@ fn read_headers(reader: &impl ReadAt, name: &str, size: u64) -> Result<Option<Cu
     Err(Corruption { file: name.to_owned(), offset: 0, segment: None, expected, found: bad.to_string() }.into())
 }
 
-/// The incarnation that begins. When one copy is damaged it may have been the newer one, so its incarnation
-/// is skipped; and the copy that is written first is never the only valid one.
-fn next_incarnation(current: &Current) -> u32 {
+/// The incarnation that begins. When one copy is damaged it may have been the newer one, by `step` at most, so what it may
+/// have said is skipped; and the copy that is written first is never the only valid one.
+fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;
     if !current.alone {
         return now + 1;
     }
-    let overwrites = (now as usize + 2) % FILE_HEADERS == current.copy;
-    now + 2 + u32::from(overwrites)
+    let next = now + step + 1;
+    let overwrites = next as usize % FILE_HEADERS == current.copy;
+    next + u32::from(overwrites)
 }
 
-fn check_identity(header: &FileHeader, options: &Options, name: &str) -> Result<(), OpenError> {
+fn check_identity(header: &FileHeader, owner: Owner, options: &Options, name: &str) -> Result<(), OpenError> {
     let field = if header.cluster != options.cluster {
         "cluster"
-    } else if header.server != options.server {
+    } else if header.server != owner.server(options) {
         "server"
     } else if header.segment_bytes != options.segment_bytes {
         "segment size"
     } else {
         return Ok(());
     };
-    Err(OpenError::Foreign { file: name.to_owned(), field })
+    let what = if owner == Owner::Log { "log" } else { "file of replicas" };
+    Err(OpenError::Foreign { file: name.to_owned(), what, field })
 }

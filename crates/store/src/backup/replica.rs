@@ -37,9 +37,11 @@ impl Pool {
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) seed: Seed,
-    pub(super) incarnation: u32,
+    /// Bytes of a frame that chunks may take.
     pub(super) frame_bytes: usize,
     pub(super) segment_bytes: usize,
+    /// Whether masters are told of bytes that are not on disk.
+    pub(super) buffered: bool,
 }
 
 /// The chunk that the next commit will carry: in a buffer laid out as its blocks will be.
@@ -53,8 +55,12 @@ struct Staged {
 /// A segment that is open on disk.
 pub(super) struct Replica {
     pub(super) segment: u64,
-    /// Whether it is a head; a survivor otherwise.
+    /// What its chunks are told from others' by.
+    pub(super) incarnation: u32,
+    /// Whether it is a head of this node's log; a survivor, or somebody else's, otherwise.
     pub(super) head: bool,
+    /// Whether it is a head of whosever log.
+    pub(super) anybodys_head: bool,
     /// Its frame, once its first chunk is on its way.
     pub(super) frame: Option<u32>,
     /// Bytes of log taken.
@@ -69,7 +75,7 @@ pub(super) struct Replica {
     pub(super) syncing: u32,
     /// Where the log will end, and whether it is sealed, when the write now under way is done.
     pub(super) in_flight: Option<(u32, bool)>,
-    /// Freed while a write was under way: its frame is free when that is done.
+    /// Freed while a write was under way: its frame can be given up when that is done.
     pub(super) freed: bool,
     /// Frame bytes written, or on their way: where the next chunk begins.
     position: usize,
@@ -87,11 +93,13 @@ pub(super) struct Outgoing {
 }
 
 impl Replica {
-    /// A segment whose log begins with `first`.
-    pub(super) fn new(segment: u64, first: &[u8]) -> Self {
+    /// A segment that begins, with the incarnation that it will have most likely.
+    pub(super) fn new(segment: u64, incarnation: u32, head: bool, anybodys_head: bool) -> Self {
         Self {
             segment,
-            head: role(first) == Role::Head,
+            incarnation,
+            head,
+            anybodys_head,
             frame: None,
             log_end: 0,
             sealed: false,
@@ -111,6 +119,16 @@ impl Replica {
         self.staged.is_some()
     }
 
+    /// Bytes of log that the next commit will carry.
+    pub(super) fn staged_bytes(&self) -> usize {
+        self.staged.as_ref().map_or(0, |staged| (self.log_end - staged.log_start) as usize)
+    }
+
+    /// Bytes of its frame that are written, or on their way.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
     /// Bytes of log that can still be taken.
     pub(super) fn room(&self, geometry: &Geometry) -> usize {
         if self.sealed {
@@ -118,6 +136,17 @@ impl Replica {
         }
         let begun = self.staged.as_ref().map_or(0, |staged| staged.filled - self.tail.len());
         room(geometry, self.position + begun, self.log_end as usize)
+    }
+
+    /// Whether so many bytes can be taken now. What is kept for chunk headers is used up here.
+    pub(super) fn fits(&self, geometry: &Geometry, asked: usize) -> bool {
+        let (begun, header) = match &self.staged {
+            Some(staged) => (staged.filled - self.tail.len(), 0),
+            None => (0, CHUNK_HEADER_BYTES),
+        };
+        let seal = CHUNK_HEADER_BYTES;
+        let frame = self.position + begun + header + asked + seal;
+        !self.sealed && frame <= geometry.frame_bytes && self.log_end as usize + asked <= geometry.segment_bytes
     }
 
     /// Takes bytes that follow those taken before.
@@ -132,8 +161,8 @@ impl Replica {
             let mut buffer = pool.take();
             let filled = self.tail.len() + CHUNK_HEADER_BYTES;
             buffer[..self.tail.len()].copy_from_slice(&self.tail);
-            let (log_start, incarnation) = (self.log_end, geometry.incarnation);
-            let crc = ChunkHeader::payload_seed(geometry.seed, self.segment, incarnation, log_start);
+            let log_start = self.log_end;
+            let crc = ChunkHeader::payload_seed(geometry.seed, self.segment, self.incarnation, log_start);
             Staged { buffer, filled, log_start, crc }
         });
         for slice in slices {
@@ -149,18 +178,31 @@ impl Replica {
         self.sealed |= sealed;
     }
 
+    /// Gives the segment its place. Its first chunk is staged.
+    pub(super) fn settle(&mut self, geometry: &Geometry, frame: u32, incarnation: u32) {
+        assert!(self.frame.is_none() && self.position == 0, "a segment has one place");
+        self.frame = Some(frame);
+        if self.incarnation != incarnation {
+            self.incarnation = incarnation;
+            let staged = self.staged.as_mut().expect("its first chunk");
+            let start = ChunkHeader::payload_seed(geometry.seed, self.segment, incarnation, staged.log_start);
+            staged.crc = extend_crc(start, &staged.buffer[CHUNK_HEADER_BYTES..staged.filled]);
+        }
+    }
+
     /// Ends the staged chunk and hands it over.
     pub(super) fn dispatch(&mut self, geometry: &Geometry) -> Outgoing {
         assert!(self.in_flight.is_none(), "one write of a segment at a time");
         let Staged { mut buffer, filled, log_start, crc } = self.staged.take().expect("something staged");
         let header = ChunkHeader {
             segment: self.segment,
-            incarnation: geometry.incarnation,
+            incarnation: self.incarnation,
             offset: log_start,
             length: self.log_end - log_start,
             durable: self.durable,
-            head: self.head,
+            head: self.anybodys_head,
             seal: if self.sealed { Seal::Sealed } else { Seal::Open },
+            buffered: geometry.buffered,
         };
         let header_at = self.tail.len();
         buffer[header_at..][..CHUNK_HEADER_BYTES].copy_from_slice(&header.encode(geometry.seed, crc));
@@ -183,10 +225,12 @@ pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usiz
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// The role that a segment's first bytes claim. What cannot be read counts as head: that only costs waiting.
-fn role(first: &[u8]) -> Role {
+/// Whether a segment's first bytes say that it is a head. What cannot be read counts as one: that only costs waiting.
+pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
-        Ok(Entry { kind: Kind::Segment, value, .. }) => SegmentHeader::parse(value).map_or(Role::Head, |h| h.role),
-        _ => Role::Head,
+        Ok(Entry { kind: Kind::Segment, value, .. }) => {
+            SegmentHeader::parse(value).is_none_or(|header| header.role == Role::Head)
+        }
+        _ => true,
     }
 }

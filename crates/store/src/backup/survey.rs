@@ -39,7 +39,18 @@ pub(super) struct Survey {
 impl<R: ReadAt> Source<R> {
     /// Reads the first `len` bytes of a frame.
     pub(super) fn read(&self, frame: u32, len: usize, into: &mut AlignedBuf) -> Result<(), OpenError> {
-        let offset = self.header.frame_offset(frame);
+        self.read_at(frame, 0, len, into)
+    }
+
+    /// Reads `len` bytes of a frame from `position` on.
+    pub(super) fn read_at(
+        &self,
+        frame: u32,
+        position: usize,
+        len: usize,
+        into: &mut AlignedBuf,
+    ) -> Result<(), OpenError> {
+        let offset = self.header.frame_offset(frame) + position as u64;
         let read = self.reader.read_at(into, len, offset);
         read.map_err(|source| OpenError::Read { file: self.name.clone(), offset, source })
     }

@@ -19,6 +19,8 @@ pub(super) enum End {
 pub(super) struct Walked {
     /// Where in the frame the run of chunks ends.
     pub(super) position: usize,
+    /// Bytes of log in it.
+    pub(super) log_end: usize,
     /// How it ends.
     pub(super) end: End,
     /// Log bytes that the invalid chunk would have held, as far as it can be read.
@@ -42,11 +44,21 @@ impl Wanted {
     /// Puts the segment's log into `log` (cleared first), chunk by chunk.
     pub(super) fn walk(&self, frame: &[u8], log: &mut Vec<u8>) -> Walked {
         log.clear();
-        let mut position = 0;
+        self.walk_with(frame, |header, payload| {
+            log.truncate(header.offset as usize);
+            log.extend_from_slice(payload);
+        })
+    }
+
+    /// Checks the run of chunks, and hands each to `take`.
+    pub(super) fn walk_with(&self, frame: &[u8], mut take: impl FnMut(&ChunkHeader, &[u8])) -> Walked {
+        let (mut position, mut log_end) = (0, 0);
         loop {
-            let (end, lost) = match self.step(&frame[position..], log) {
-                Ok(header) => {
-                    position += CHUNK_HEADER_BYTES + header.length as usize;
+            let (end, lost) = match self.step(&frame[position..], log_end) {
+                Ok((header, payload)) => {
+                    take(&header, payload);
+                    position += CHUNK_HEADER_BYTES + payload.len();
+                    log_end = header.offset as usize + payload.len();
                     match header.seal {
                         Seal::Open => continue,
                         Seal::Sealed | Seal::Cut => (End::Sealed, 0),
@@ -55,12 +67,13 @@ impl Wanted {
                 Err((bad, lost)) if self.is_trace(&frame[position..], position, bad) => (End::Torn(bad), lost),
                 Err(_) => (End::Open, 0),
             };
-            return Walked { position, end, lost };
+            return Walked { position, log_end, end, lost };
         }
     }
 
-    /// Takes the chunk at the beginning of `bytes`; else says what is wrong with it, and how long it is.
-    fn step(&self, bytes: &[u8], log: &mut Vec<u8>) -> Result<ChunkHeader, (BadChunk, u32)> {
+    /// The chunk at the beginning of `bytes`, behind `log_end` bytes of log; else what is wrong with it, and how long
+    /// it is.
+    pub(super) fn step<'a>(&self, bytes: &'a [u8], log_end: usize) -> Result<(ChunkHeader, &'a [u8]), (BadChunk, u32)> {
         let chunk = ChunkHeader::parse(self.seed, bytes).map_err(|bad| (bad, 0))?;
         let header = chunk.header;
         let length = header.length as usize;
@@ -68,19 +81,17 @@ impl Wanted {
             return Err((BadChunk::Field("segment"), 0));
         }
         let follows = match header.seal {
-            Seal::Cut => header.offset as usize <= log.len(),
-            Seal::Open | Seal::Sealed => header.offset as usize == log.len(),
+            Seal::Cut => header.offset as usize <= log_end,
+            Seal::Open | Seal::Sealed => header.offset as usize == log_end,
         };
-        if !follows || log.len() + length > self.segment_bytes {
+        if !follows || log_end + length > self.segment_bytes {
             return Err((BadChunk::Field("offset"), 0));
         }
         let Some(payload) = bytes[CHUNK_HEADER_BYTES..].get(..length) else {
             return Err((BadChunk::Field("length"), header.length));
         };
         chunk.check(payload).map_err(|bad| (bad, header.length))?;
-        log.truncate(header.offset as usize);
-        log.extend_from_slice(payload);
-        Ok(header)
+        Ok((header, payload))
     }
 
     /// Whether what is no chunk at `position` can be left of one of ours. What an earlier segment left at a
@@ -102,6 +113,11 @@ impl Wanted {
         find_chunks(self.seed, &frame[position..])
             .find(|(_, chunk)| self.owns(&chunk.header) && chunk.header.durable as usize > log_end)
             .map(|(place, chunk)| (position + place, chunk.header.durable))
+    }
+
+    /// Whether any chunk of the segment lies behind `position`.
+    pub(super) fn goes_on(&self, frame: &[u8], position: usize) -> bool {
+        find_chunks(self.seed, &frame[position..]).any(|(_, chunk)| self.owns(&chunk.header))
     }
 
     /// Where in the frame the byte at `offset` of the segment's log lies.

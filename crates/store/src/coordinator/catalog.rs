@@ -34,18 +34,35 @@ pub struct Owned {
     pub id: u32,
     /// Id of the server.
     pub server: u32,
+    /// Entries of the table count from this segment of that server's log on: what it had of the table before is of the past.
+    pub since: u64,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Known {
+    /// Where clients and other servers reach it.
+    pub locator: String,
+    /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and nobody else can bring it back.
+    pub copies: u8,
+    /// Open heads of its log below this segment are void; zero when it never began a log.
+    pub min_open: u64,
+    /// It is gone; others bring back its tables.
+    pub dead: bool,
 }
 
 /// The catalog, in memory as in the metadata.
 pub struct Catalog<M> {
     metadata: M,
     tables: BTreeMap<String, Owned>,
-    servers: BTreeMap<u32, String>,
+    servers: BTreeMap<u32, Known>,
     next_table: u32,
     next_server: u32,
     version: u64,
     cluster: u64,
 }
+
+type Change = (String, Option<Vec<u8>>);
 
 const COUNTERS: &str = "counters";
 
@@ -108,10 +125,18 @@ impl<M: Metadata> Catalog<M> {
             }
         } else if key.starts_with("table/") {
             let table = records.table()?;
-            self.tables.insert(table.name, Owned { id: table.id, server: table.server });
+            // Rows of a cluster without replicas, and all there were before there were any, end here.
+            let since = if records.is_done() { 0 } else { records.named("since")? };
+            self.tables.insert(table.name, Owned { id: table.id, server: table.server, since });
         } else if key.starts_with("server/") {
             let server = records.server()?;
-            self.servers.insert(server.id, server.locator);
+            let mut known = Known { locator: server.locator, ..Known::default() };
+            if !records.is_done() {
+                known.copies = records.named("copies")?.try_into().ok()?;
+                known.min_open = records.named("min_open")?;
+                known.dead = records.named("dead")? != 0;
+            }
+            self.servers.insert(server.id, known);
         } else {
             return None;
         }
@@ -133,18 +158,30 @@ impl<M: Metadata> Catalog<M> {
         self.tables.iter().map(|(name, &owned)| self.record(name, owned))
     }
 
-    /// Every server: id and locator.
-    pub fn servers(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.servers.iter().map(|(&id, locator)| (id, locator.as_str()))
+    /// Every server by id, those that are gone and not yet forgotten among them.
+    pub fn servers(&self) -> impl Iterator<Item = (u32, &Known)> {
+        self.servers.iter().map(|(&id, known)| (id, known))
     }
 
-    /// Whether a server of this id has enlisted.
-    pub fn knows_server(&self, id: u32) -> bool {
-        self.servers.contains_key(&id)
+    /// A server.
+    pub fn server(&self, id: u32) -> Option<&Known> {
+        self.servers.get(&id)
+    }
+
+    /// The id that the next server will have.
+    pub fn next_server(&self) -> u32 {
+        self.next_server
+    }
+
+    /// The tables of a server, ascending by id.
+    pub fn tables_of(&self, server: u32) -> Vec<Owned> {
+        let mut tables: Vec<_> = self.tables.values().copied().filter(|owned| owned.server == server).collect();
+        tables.sort_unstable_by_key(|owned| owned.id);
+        tables
     }
 
     fn record(&self, name: &str, owned: Owned) -> TableRecord {
-        let locator = self.servers.get(&owned.server).cloned().unwrap_or_default();
+        let locator = self.servers.get(&owned.server).map(|known| known.locator.clone()).unwrap_or_default();
         TableRecord { id: owned.id, server: owned.server, name: name.to_owned(), locator }
     }
 
@@ -161,11 +198,8 @@ impl<M: Metadata> Catalog<M> {
         }
         let serves = |id: u32| self.tables.values().filter(|owned| owned.server == id).count();
         let server = *candidates.iter().min_by_key(|&&id| serves(id)).ok_or(Refusal::NoServer)?;
-        let owned = Owned { id: self.next_table, server };
-        let record = TableRecord { id: owned.id, server, name: name.to_owned(), locator: String::new() };
-        let mut row = Vec::new();
-        push_table(&mut row, &record);
-        self.commit(format!("table/{name}"), Some(row), (1, 0))?;
+        let owned = Owned { id: self.next_table, server, since: 0 };
+        self.commit(vec![table_row(name, owned)], (1, 0))?;
         self.tables.insert(name.to_owned(), owned);
         Ok(self.record(name, owned))
     }
@@ -176,39 +210,135 @@ impl<M: Metadata> Catalog<M> {
     /// [`Refusal`].
     pub fn drop_table(&mut self, name: &str) -> Result<Option<Owned>, Refusal> {
         let Some(&owned) = self.tables.get(name) else { return Ok(None) };
-        self.commit(format!("table/{name}"), None, (0, 0))?;
+        self.commit(vec![(format!("table/{name}"), None)], (0, 0))?;
         self.tables.remove(name);
         Ok(Some(owned))
     }
 
     /// A server says where it serves: with the id it had, or zero for a new one. Returns its id.
     ///
+    /// One whose log is kept by others has nothing left when it starts: it gets a new id, and who it was is dead.
+    ///
     /// # Errors
     /// [`Refusal`].
-    pub fn enlist(&mut self, id: u32, locator: &str) -> Result<u32, Refusal> {
-        if self.servers.get(&id).is_some_and(|known| known == locator) {
+    pub fn enlist(&mut self, id: u32, locator: &str, copies: u8) -> Result<u32, Refusal> {
+        let before = self.servers.get(&id);
+        if before.is_some_and(|known| known.locator == locator && known.copies == copies && copies == 0) {
             return Ok(id);
         }
-        let known = self.servers.contains_key(&id);
-        if !known && self.servers.len() >= MAX_SERVERS {
+        let stays = copies == 0 && before.is_some();
+        if !stays && self.servers.len() >= MAX_SERVERS {
             return Err(Refusal::Limit("the cluster has 1024 servers, the most it can have"));
         }
+        let mut changes = Vec::new();
+        let gone = before.filter(|known| known.copies > 0 && !known.dead).cloned();
+        let gone = gone.map(|known| Known { dead: true, ..known });
+        changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
         // A server that this coordinator does not know keeps no claim to its old number.
-        let id = if known { id } else { self.next_server };
-        let mut row = Vec::new();
-        push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator: locator.to_owned() });
-        self.commit(format!("server/{id:010}"), Some(row), (0, u32::from(!known)))?;
-        self.servers.insert(id, locator.to_owned());
-        Ok(id)
+        let new = if stays { id } else { self.next_server };
+        let known = Known { locator: locator.to_owned(), copies, ..Known::default() };
+        changes.push(server_row(new, &known));
+        self.commit(changes, (0, u32::from(!stays)))?;
+        self.servers.extend(gone.map(|gone| (id, gone)));
+        self.servers.insert(new, known);
+        Ok(new)
     }
 
-    /// Changes one row and the counters with it; in memory only the counters.
-    fn commit(&mut self, key: String, row: Option<Vec<u8>>, taken: (u32, u32)) -> Result<(), Refusal> {
+    /// A server is gone; one without tables is forgotten.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    ///
+    /// # Panics
+    /// When there is no such server.
+    pub fn bury(&mut self, id: u32) -> Result<(), Refusal> {
+        let known = Known { dead: true, ..self.servers[&id].clone() };
+        if self.tables_of(id).is_empty() {
+            self.commit(vec![(server_key(id), None)], (0, 0))?;
+            self.servers.remove(&id);
+        } else {
+            self.commit(vec![server_row(id, &known)], (0, 0))?;
+            self.servers.insert(id, known);
+        }
+        Ok(())
+    }
+
+    /// Open heads of a server's log below `segment` are void.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    ///
+    /// # Panics
+    /// When there is no such server.
+    pub fn void(&mut self, id: u32, segment: u64) -> Result<(), Refusal> {
+        let known = &self.servers[&id];
+        if known.min_open >= segment {
+            return Ok(());
+        }
+        let known = Known { min_open: segment, ..known.clone() };
+        self.commit(vec![server_row(id, &known)], (0, 0))?;
+        self.servers.insert(id, known);
+        Ok(())
+    }
+
+    /// Tables of a server that is gone are another's now, entries of whose log count for them from segment `since` on. When
+    /// those were its last it is forgotten.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn take_over(&mut self, gone: u32, tables: &[u32], by: u32, since: u64) -> Result<(), Refusal> {
+        let taken = |owned: &Owned| owned.server == gone && tables.contains(&owned.id);
+        let moved: Vec<_> =
+            self.tables.iter().filter(|(_, owned)| taken(owned)).map(|(name, _)| name.clone()).collect();
+        let now = |name: &String| Owned { server: by, since, ..self.tables[name] };
+        let mut changes: Vec<_> = moved.iter().map(|name| table_row(name, now(name))).collect();
+        let last = self.tables.values().all(|owned| owned.server != gone || taken(owned));
+        if last {
+            changes.push((server_key(gone), None));
+        }
+        self.commit(changes, (0, 0))?;
+        for name in moved {
+            let owned = self.tables.get_mut(&name).expect("just seen");
+            (owned.server, owned.since) = (by, since);
+        }
+        if last {
+            self.servers.remove(&gone);
+        }
+        Ok(())
+    }
+
+    /// Changes rows and the counters with them; in memory only the counters.
+    fn commit(&mut self, mut changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
-        let counters = self.counters(next_table, next_server, version);
-        self.metadata.apply(&[(key, row), (COUNTERS.to_owned(), Some(counters))])?;
+        changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version))));
+        self.metadata.apply(&changes)?;
         (self.next_table, self.next_server, self.version) = (next_table, next_server, version);
         Ok(())
     }
+}
+
+fn server_key(id: u32) -> String {
+    format!("server/{id:010}")
+}
+
+fn server_row(id: u32, known: &Known) -> Change {
+    let mut row = Vec::new();
+    push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator: known.locator.clone() });
+    if known.copies > 0 {
+        push_counter(&mut row, "copies", known.copies.into());
+        push_counter(&mut row, "min_open", known.min_open);
+        push_counter(&mut row, "dead", known.dead.into());
+    }
+    (server_key(id), Some(row))
+}
+
+fn table_row(name: &str, owned: Owned) -> Change {
+    let Owned { id, server, since } = owned;
+    let mut row = Vec::new();
+    push_table(&mut row, &TableRecord { id, server, name: name.to_owned(), locator: String::new() });
+    if since > 0 {
+        push_counter(&mut row, "since", since);
+    }
+    (format!("table/{name}"), Some(row))
 }

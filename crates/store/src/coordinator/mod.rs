@@ -5,9 +5,11 @@
 //! table is answered once the server concerned has asked with a version that includes the change.
 
 mod catalog;
+mod members;
 mod metadata;
 mod service;
 
-pub use catalog::{Catalog, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
+pub use catalog::{Catalog, Known, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
+pub use members::{ALIVE, DRIFT, FIRST_QUESTION, LEASE, RENEWAL};
 pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};
-pub use service::{ALIVE, APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};
+pub use service::{APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};

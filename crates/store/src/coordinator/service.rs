@@ -1,14 +1,15 @@
 //! The coordinator as a service: requests in, answers out, now or when a server has caught up.
 
 use super::catalog::{Catalog, Owned, Refusal};
+use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
 use crate::answers::{answer, answer_text};
 use crate::bodies::Bodies;
 use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
-use sprat_wire::op::{Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
-use std::collections::{BTreeMap, VecDeque};
+use sprat_wire::op::{ReplicaId, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a server's question for newer assignments stays unanswered when there are none.
@@ -17,22 +18,14 @@ pub const POLL: Duration = Duration::from_millis(500);
 /// How long a client waits for a server to take or leave a table before it is answered anyway.
 pub const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent and still be given tables.
-pub const ALIVE: Duration = Duration::from_secs(2);
-
 /// Questions and changes under way at once.
 pub const MAX_WAITING: usize = 4096;
 
+/// When to ask again for a table that is being brought back, microseconds.
+const RECOVERING_MICROS: u32 = 20_000;
+
 /// What to ask of those who come when [`MAX_WAITING`] is reached, microseconds.
 const BUSY_MICROS: u32 = 10_000;
-
-/// What is known of a server since this coordinator started.
-#[derive(Clone, Copy)]
-struct Heard {
-    at: Nanos,
-    /// Version of the assignments it serves.
-    applied: u64,
-}
 
 /// A server's open question.
 struct Question {
@@ -54,7 +47,7 @@ struct Change {
 /// The coordinator.
 pub struct Coordinator<M> {
     catalog: Catalog<M>,
-    heard: BTreeMap<u32, Heard>,
+    members: Members,
     questions: Vec<Question>,
     changes: Vec<Change>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
@@ -67,13 +60,23 @@ impl<M: Metadata> Coordinator<M> {
     pub fn new(catalog: Catalog<M>) -> Self {
         Self {
             catalog,
-            heard: BTreeMap::new(),
+            members: Members::default(),
             questions: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
             bodies: Bodies::default(),
             requests: 0,
         }
+    }
+
+    /// What it knows, for a look at it.
+    pub fn catalog(&self) -> &Catalog<M> {
+        &self.catalog
+    }
+
+    /// Why tables of servers that are gone cannot be brought back for now: the server, and what the last attempt came to.
+    pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.members.failures()
     }
 
     /// Answers with a list; asked again, it is made again.
@@ -97,12 +100,8 @@ impl<M: Metadata> Coordinator<M> {
         answer_text(&mut self.bodies, status, reason)
     }
 
-    fn alive(&self, now: Nanos) -> Vec<u32> {
-        self.heard.iter().filter(|(_, heard)| now.since(heard.at) < ALIVE).map(|(&id, _)| id).collect()
-    }
-
     fn create(&mut self, now: Nanos, id: RequestId, name: &str) -> Outcome<u32> {
-        match self.catalog.create(name, &self.alive(now)) {
+        match self.catalog.create(name, &self.members.alive(now, &self.catalog)) {
             Ok(table) => self.await_applied(now, id, table.server, Some(table)),
             Err(refusal) => self.refuse(&refusal),
         }
@@ -126,15 +125,17 @@ impl<M: Metadata> Coordinator<M> {
         Outcome::Pending
     }
 
-    fn enlist(&mut self, now: Nanos, server: u32, cluster: u64, locator: &str) -> Outcome<u32> {
+    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), locator: &str) -> Outcome<u32> {
         let ours = self.catalog.cluster();
-        if cluster != 0 && (cluster != ours || !self.catalog.knows_server(server)) {
+        // One whose log others keep may have been forgotten: nothing of what it was is left to it.
+        let known = copies > 0 || self.catalog.server(server).is_some();
+        if cluster != 0 && (cluster != ours || !known) {
             let reason = format!("the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}");
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
-        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator) {
+        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator, copies) {
             Ok(id) => {
-                self.heard.insert(id, Heard { at: now, applied: 0 });
+                self.members.enlisted(now, id);
                 self.list(Status::Ok, u64::from(id), |out| push_counter(out, "cluster", ours))
             }
             Err(refusal) => self.refuse(&refusal),
@@ -142,34 +143,65 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     fn question(&mut self, now: Nanos, id: RequestId, server: u32, known: u64) -> Outcome<u32> {
-        let Some(heard) = self.heard.get_mut(&server) else {
-            // Enlisted with a coordinator before this one, or never.
+        if !self.members.asks(now, server, known, &self.catalog) {
+            // Enlisted with a coordinator before this one, or never, or declared dead.
             return Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain));
-        };
-        *heard = Heard { at: now, applied: known };
+        }
         if self.questions.len() >= MAX_WAITING {
             return Outcome::Retry(BUSY_MICROS);
         }
+        let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
         // One question a server: a newer one shows that the answer to the older is not awaited.
         self.questions.retain(|question| question.server != server);
-        self.questions.push(Question { id, server, known, until: now + POLL });
+        self.questions.push(Question { id, server, known, until: now + if leased { RENEWAL } else { POLL } });
         Outcome::Pending
     }
 
-    fn assignments(&mut self, server: u32) -> Outcome<u32> {
-        let tables: Vec<_> = self.catalog.tables().filter(|table| table.server == server).collect();
+    fn assignments(&mut self, now: Nanos, server: u32) -> Outcome<u32> {
+        let assignment = self.members.assignment(now, server, &self.catalog);
         let version = self.catalog.version();
-        self.list(Status::Ok, version, |out| tables.iter().for_each(|table| push_table(out, table)))
+        self.list(Status::Ok, version, |out| assignment.encode(out))
+    }
+
+    /// A server that is alive says something of its log.
+    fn void(&mut self, server: u32, segment: u64) -> Outcome<u32> {
+        if self.catalog.server(server).is_none_or(|known| known.dead) {
+            return Outcome::Reply(answer(Status::Fenced, false, 0, 0, Repeat::Retain));
+        }
+        match self.catalog.void(server, segment) {
+            Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, segment, Repeat::Retain)),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn recovered(&mut self, server: u32, what: ReplicaId, failure: &str) -> Outcome<u32> {
+        match self.members.recovered(server, (what.master, what.segment), failure, &mut self.catalog) {
+            Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain)),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
+        match table {
+            // Whoever asks is to wait until somebody has it again.
+            Some(table) if !self.members.serves(table.server, &self.catalog) => Outcome::Retry(RECOVERING_MICROS),
+            Some(table) => self.table(&table),
+            None => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Reexecute)),
+        }
     }
 
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
         match request {
             Request::CreateTable { name } => self.create(now, id, name),
             Request::DropTable { name } => self.drop_table(now, id, name),
-            Request::FindTable { name } => match self.catalog.find(name) {
-                Some(table) => self.table(&table),
-                None => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Reexecute)),
-            },
+            Request::FindTable { name } => {
+                let known = self.catalog.find(name);
+                self.found(known)
+            }
+            Request::LocateTable { table } => {
+                let known = self.catalog.tables().find(|record| record.id == table);
+                self.found(known)
+            }
             Request::ListTables => {
                 let tables: Vec<_> = self.catalog.tables().collect();
                 self.list(Status::Ok, self.catalog.version(), |out| {
@@ -178,25 +210,32 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::ListServers => {
                 let silent = |id| {
-                    let heard: Option<&Heard> = self.heard.get(&id);
-                    heard.map_or(u32::MAX, |heard| u32::try_from(now.since(heard.at).as_millis()).unwrap_or(u32::MAX))
+                    let silence = self.members.silence(now, id);
+                    silence.map_or(u32::MAX, |silence| u32::try_from(silence.as_millis()).unwrap_or(u32::MAX))
                 };
-                let servers: Vec<_> = self
-                    .catalog
-                    .servers()
-                    .map(|(id, locator)| ServerRecord { id, silent_ms: silent(id), locator: locator.to_owned() })
-                    .collect();
+                let record = |(id, known): (u32, &super::Known)| ServerRecord {
+                    id,
+                    silent_ms: silent(id),
+                    locator: known.locator.clone(),
+                };
+                let servers: Vec<_> = self.catalog.servers().map(record).collect();
                 self.list(Status::Ok, 0, |out| servers.iter().for_each(|server| push_server(out, server)))
             }
-            Request::Enlist { server, cluster, locator } => self.enlist(now, server, cluster, locator),
+            Request::Enlist { server, cluster, copies, locator } => {
+                self.enlist(now, server, (cluster, copies), locator)
+            }
             Request::Assignments { server, known } => self.question(now, id, server, known),
+            Request::Void { server, segment } => self.void(server, segment),
+            Request::Recovered { server, what, failure } => self.recovered(server, what, failure),
             Request::ServerStats => {
                 let (tables, servers) = (self.catalog.tables().count() as u64, self.catalog.servers().count() as u64);
                 let requests = self.requests;
+                let lost = self.members.failures().count() as u64;
                 self.list(Status::Ok, 0, |out| {
                     push_counter(out, "coordinator_tables", tables);
                     push_counter(out, "coordinator_servers", servers);
                     push_counter(out, "coordinator_requests_total", requests);
+                    push_counter(out, "coordinator_recoveries_failing", lost);
                 })
             }
             Request::Read { .. }
@@ -206,7 +245,8 @@ impl<M: Metadata> Coordinator<M> {
             | Request::IncrementF64 { .. }
             | Request::Scan { .. }
             | Request::TableStats { .. }
-            | Request::Echo { .. } => answer_text(
+            | Request::Echo { .. }
+            | Request::Backup(_) => answer_text(
                 &mut self.bodies,
                 Status::WrongRole,
                 "this is a coordinator; objects are with the servers that it names",
@@ -241,6 +281,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
 
 impl<M: Metadata> Service for Coordinator<M> {
     fn poll(&mut self, now: Nanos) -> bool {
+        self.members.poll(now, &mut self.catalog);
         let version = self.catalog.version();
         let mut due = Vec::new();
         self.questions.retain(|question| {
@@ -251,13 +292,13 @@ impl<M: Metadata> Service for Coordinator<M> {
             keep
         });
         for (id, server) in due {
-            let outcome = self.assignments(server);
+            let outcome = self.assignments(now, server);
             self.ready.push_back((id, outcome));
         }
-        let heard = &self.heard;
+        let members = &self.members;
         let mut done = Vec::new();
         self.changes.retain_mut(|change| {
-            let applied = heard.get(&change.server).is_some_and(|heard| heard.applied >= change.version);
+            let applied = members.has_applied(change.server, change.version);
             let keep = !applied && now < change.until;
             if !keep {
                 done.push((change.id, change.table.take()));
@@ -281,6 +322,6 @@ impl<M: Metadata> Service for Coordinator<M> {
     fn next_deadline(&self) -> Option<Nanos> {
         let questions = self.questions.iter().map(|question| question.until);
         let changes = self.changes.iter().map(|change| change.until);
-        questions.chain(changes).min()
+        questions.chain(changes).chain(self.members.next_deadline(&self.catalog)).min()
     }
 }

@@ -1,46 +1,96 @@
 //! What reaches a master from the control thread of its process.
 
-use sprat_net::Figure;
-use std::sync::Arc;
+use crate::replication::Member;
+use sprat_net::{Figure, Nanos};
+use sprat_wire::op::RecoveryOrder;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Commands under way at once.
 const MAX_COMMANDS: usize = 64;
 
+/// What a coordinator has for a server, as version `version` of its map has it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Assigned {
+    /// Version of the map.
+    pub version: u64,
+    /// Ids of the tables it serves: exactly these; objects of others are dropped.
+    pub tables: Vec<u32>,
+    /// Servers that keep replicas.
+    pub members: Vec<Member>,
+    /// Servers whose replicas are needed, of those with ids below `next_server`.
+    pub masters: Vec<u32>,
+    /// See `masters`.
+    pub next_server: u32,
+    /// What is to be brought back.
+    pub orders: Vec<RecoveryOrder>,
+}
+
+impl Assigned {
+    /// These tables, and nothing of a cluster.
+    #[must_use]
+    pub fn tables(version: u64, tables: Vec<u32>) -> Self {
+        Self { version, tables, ..Self::default() }
+    }
+}
+
 /// A command of the control thread.
 #[derive(Debug)]
 pub enum Command {
-    /// Serve exactly these tables, as version `version` of the coordinator's map has it. Objects of others are dropped.
-    Serve {
-        /// Version of the map.
-        version: u64,
-        /// Ids of the tables.
-        tables: Vec<u32>,
-    },
+    /// Do as the coordinator has it.
+    Assign(Box<Assigned>),
+    /// The coordinator has noted that open replicas of heads below this segment are void.
+    Voided(u64),
     /// Tell your counters, and the network's.
     Stats(Sender<Vec<Figure>>),
+}
+
+/// What has come of a recovery, for the coordinator to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Recovered {
+    /// The server that is gone.
+    pub gone: u32,
+    /// The segment of the log here from which on entries of its tables count.
+    pub since: u64,
+    /// Why it cannot be had for now; empty when all is here, and durable.
+    pub failure: String,
+}
+
+/// What both ends see.
+struct Shared {
+    applied: AtomicU64,
+    min_open: AtomicU64,
+    /// Until when tables may be served, by the node's clock.
+    lease: AtomicU64,
+    recovered: Mutex<VecDeque<Recovered>>,
 }
 
 /// The control thread's end.
 #[derive(Clone)]
 pub struct Outbox {
     commands: SyncSender<Command>,
-    applied: Arc<AtomicU64>,
+    shared: Arc<Shared>,
 }
 
 /// The master's end.
 pub struct Inbox {
     commands: Receiver<Command>,
-    applied: Arc<AtomicU64>,
+    shared: Arc<Shared>,
 }
 
-/// A pair of ends.
+/// A pair of ends. Without anybody who sets a lease, tables may be served for ever.
 #[must_use]
 pub fn inbox() -> (Outbox, Inbox) {
     let (sender, receiver) = sync_channel(MAX_COMMANDS);
-    let applied = Arc::new(AtomicU64::new(0));
-    (Outbox { commands: sender, applied: Arc::clone(&applied) }, Inbox { commands: receiver, applied })
+    let shared = Arc::new(Shared {
+        applied: AtomicU64::new(0),
+        min_open: AtomicU64::new(0),
+        lease: AtomicU64::new(Nanos::NEVER.0),
+        recovered: Mutex::default(),
+    });
+    (Outbox { commands: sender, shared: Arc::clone(&shared) }, Inbox { commands: receiver, shared })
 }
 
 impl Outbox {
@@ -52,7 +102,25 @@ impl Outbox {
     /// Version of the map that the master serves.
     #[must_use]
     pub fn applied(&self) -> u64 {
-        self.applied.load(Ordering::Acquire)
+        self.shared.applied.load(Ordering::Acquire)
+    }
+
+    /// The least segment of which open replicas may count, as the master has it: the coordinator is to note what it did not
+    /// know before, and the master to be told by [`Command::Voided`].
+    #[must_use]
+    pub fn min_open(&self) -> u64 {
+        self.shared.min_open.load(Ordering::Acquire)
+    }
+
+    /// Tables may be served until then, by the node's clock.
+    pub fn set_lease(&self, until: Nanos) {
+        self.shared.lease.store(until.0, Ordering::Release);
+    }
+
+    /// What has come of a recovery that the coordinator was not told of yet.
+    #[must_use]
+    pub fn take_recovered(&self) -> Option<Recovered> {
+        self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
@@ -62,6 +130,20 @@ impl Inbox {
     }
 
     pub(super) fn applied(&self, version: u64) {
-        self.applied.store(version, Ordering::Release);
+        self.shared.applied.store(version, Ordering::Release);
+    }
+
+    pub(super) fn wants_min_open(&self, segment: u64) {
+        self.shared.min_open.store(segment, Ordering::Release);
+    }
+
+    /// Until when tables may be served.
+    #[inline]
+    pub(super) fn lease(&self) -> Nanos {
+        Nanos(self.shared.lease.load(Ordering::Acquire))
+    }
+
+    pub(super) fn recovered(&self, what: Recovered) {
+        self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
     }
 }

@@ -1,23 +1,28 @@
 //! The master: keeps objects in its log, answers for them, and makes every change durable before it is told.
 
 mod body;
+mod durable;
 mod inbox;
 mod operations;
 mod pace;
+mod recoveries;
 mod stats;
 mod timing;
 mod waiting;
 mod watchers;
 
 pub use body::{Body, MAX_PINS};
-pub use inbox::{Command, Inbox, Outbox, inbox};
+pub use inbox::{Assigned, Command, Inbox, Outbox, Recovered, inbox};
 pub use waiting::MAX_WAITING;
 
 use crate::answers::answer_text;
-use crate::backup::{AppendError, Backup, Failed};
-use crate::node::Service;
+use crate::backup::{Backup, Failed};
+use crate::node::{Caller, Service};
+use crate::replication::Replicator;
 use body::Held;
+use durable::Durable;
 use pace::Pace;
+use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{Count, Figure, Nanos};
@@ -26,6 +31,7 @@ use sprat_wire::entry::MAX_ENTRY;
 use sprat_wire::op::{Request, Status};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 use timing::{Mark, Timing};
 use waiting::Waiting;
 use watchers::Watchers;
@@ -33,12 +39,21 @@ use watchers::Watchers;
 /// Slices of cleaning in one piece of idle work.
 const IDLE_SLICES: usize = 4;
 
-/// What a server's coordinator has told it, and how far it has come with that.
+/// What a server's coordinator has told it.
 #[derive(Default)]
-struct Assigned {
+struct Serves {
     /// Ids of the tables it serves, ascending; `None` until the coordinator has been heard.
     tables: Option<Vec<u32>>,
     version: u64,
+}
+
+/// Servers whose replicas are needed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Needed {
+    /// Their ids, ascending.
+    pub masters: Vec<u32>,
+    /// Of ids from here on nothing is known.
+    pub below: u32,
 }
 
 /// Requests between the look at a key's line in the hash table and the look at its entry.
@@ -62,12 +77,13 @@ impl Expected {
 /// The master of the tables assigned to it.
 pub struct Master<D: Disk> {
     log: Log,
-    backup: Option<Backup<D>>,
-    assigned: Assigned,
+    durable: Durable<D>,
+    serves: Serves,
+    recoveries: Recoveries,
+    needed: Option<Needed>,
     inbox: Inbox,
     waiting: Waiting,
     watchers: Watchers,
-    pace: Pace,
     held: Held,
     expected: Expected,
     /// Used again by each scan.
@@ -79,20 +95,33 @@ pub struct Master<D: Disk> {
     stopped: Option<String>,
     /// How long requests and rounds took, if that is to be known.
     timing: Option<Timing>,
+    /// When the node's clock began; without, time is what the node's loop says.
+    clock: Option<Instant>,
 }
 
 impl<D: Disk> Master<D> {
     /// A master of what is in `log`, which `backup` makes durable; without one, nothing is.
-    /// It serves no table until [`Command::Serve`] comes through `inbox`.
+    /// It serves no table until [`Command::Assign`] comes through `inbox`.
     pub fn new(log: Log, backup: Option<Backup<D>>, inbox: Inbox) -> Self {
+        let durable = backup.map_or(Durable::Nothing, |backup| Durable::Disk(Box::new(backup), Pace::default()));
+        Self::over(log, durable, inbox)
+    }
+
+    /// A master of what is in `log`, which the backups of a cluster keep.
+    pub fn replicated(log: Log, replicator: Replicator, inbox: Inbox) -> Self {
+        Self::over(log, Durable::Servers(Box::new(replicator)), inbox)
+    }
+
+    fn over(log: Log, durable: Durable<D>, inbox: Inbox) -> Self {
         Self {
             log,
-            backup,
-            assigned: Assigned::default(),
+            durable,
+            serves: Serves::default(),
+            recoveries: Recoveries::default(),
+            needed: None,
             inbox,
             waiting: Waiting::default(),
             watchers: Watchers::default(),
-            pace: Pace::default(),
             held: Held::default(),
             expected: Expected::default(),
             found: Vec::new(),
@@ -100,6 +129,7 @@ impl<D: Disk> Master<D> {
             removed_at: 0,
             stopped: None,
             timing: None,
+            clock: None,
         }
     }
 
@@ -108,6 +138,12 @@ impl<D: Disk> Master<D> {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timing: Some(Timing::new(None)), ..self }
+    }
+
+    /// The same; leases are held against a clock that began then, as the node's did.
+    #[must_use]
+    pub fn clocked(self, begun: Instant) -> Self {
+        Self { clock: Some(begun), ..self }
     }
 
     /// The same; its requests are counted, by the event that `count` counts on the calling thread, which is to be the node's. Its
@@ -122,6 +158,19 @@ impl<D: Disk> Master<D> {
         &self.log
     }
 
+    /// How it stands, in words for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Serves { tables, version } = &self.serves;
+        let replicator = self.replicator().map(Replicator::describe).unwrap_or_default();
+        format!("serves {tables:?} of version {version}; {replicator}; {}", self.recoveries.describe())
+    }
+
+    /// What keeps the log on other servers, if that is where it is kept.
+    pub fn replicator(&self) -> Option<&Replicator> {
+        if let Durable::Servers(replicator) = &self.durable { Some(replicator) } else { None }
+    }
+
     /// Why no more writes are taken; `None` while they are.
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
@@ -132,17 +181,7 @@ impl<D: Disk> Master<D> {
     /// # Errors
     /// [`Failed`]: then the next start finds a log that was not closed in order, and replays it as after a crash.
     pub fn close(mut self, now: Nanos) -> Result<(), Failed> {
-        let Some(mut backup) = self.backup.take() else { return Ok(()) };
-        while let Some(pending) = self.log.next_pending() {
-            let (segment, up_to, sealed) = (pending.segment, pending.offset + pending.len, pending.sealed);
-            match hand_over(&mut backup, &pending) {
-                Ok(()) => self.log.mark_submitted(segment, up_to, sealed),
-                Err(AppendError::Failed(failed)) => return Err(failed),
-                // Nobody was told that these bytes are durable.
-                Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => break,
-            }
-        }
-        backup.close(now, |_| {})
+        self.durable.close(now, &mut self.log)
     }
 
     /// A request has come so far.
@@ -153,54 +192,27 @@ impl<D: Disk> Master<D> {
         }
     }
 
+    /// Whether tables may be served: not when others may do so already. The clock is read anew, for `now` is from before the
+    /// request came, and the thread may have stood still since.
+    #[inline]
+    fn is_leased(&self, now: Nanos) -> bool {
+        let lease = self.inbox.lease();
+        lease == Nanos::NEVER || self.clock.map_or(now, |begun| Nanos(0) + begun.elapsed()) < lease
+    }
+
     /// Whether the log is durable up to `position`.
     #[inline]
     fn is_durable(&self, position: u64) -> bool {
-        self.backup.is_none() || position <= self.log.durable_position()
+        self.durable.is_nothing() || position <= self.log.durable_position()
     }
 
-    /// Hands to the disk what it has not got yet, and takes note of what it has done.
-    fn replicate(&mut self, now: Nanos) -> Result<bool, String> {
-        let Self { log, backup: Some(backup), pace, .. } = self else { return Ok(false) };
-        let mut progressed = false;
-        let progress = |progress: crate::backup::Progress| {
-            log.mark_durable(progress.segment, progress.up_to as usize, progress.sealed);
-            progressed = true;
-        };
-        backup.poll(now, progress).map_err(|failed| failed.to_string())?;
-        while let Some(pending) = log.next_pending() {
-            let (segment, up_to, sealed) = (pending.segment, pending.offset + pending.len, pending.sealed);
-            match hand_over(backup, &pending) {
-                Ok(()) => log.mark_submitted(segment, up_to, sealed),
-                Err(AppendError::NoFrame(_) | AppendError::Behind) => break, // until the disk has made room
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        for segment in log.take_reclaimable() {
-            backup.free(segment);
-        }
-        if !backup.is_committing() {
-            pace.ended(now);
-            if pace.may_begin(now) && backup.submit(now).map_err(|failed| failed.to_string())? {
-                pace.begun(now);
-            }
-        }
-        Ok(progressed)
-    }
-
-    /// Seals the head when its replica would not hold an entry of `len` bytes more: many small commits fill a frame
-    /// before 8 MB of log are in it.
+    /// Seals the head when its replicas would not hold an entry of `len` bytes more.
     ///
     /// # Errors
     /// [`Full::Replication`] when no other head can be opened before the disk has made room.
     #[inline]
     fn seal_if_short(&mut self, len: usize) -> Result<(), Full> {
-        let Some(backup) = &self.backup else { return Ok(()) };
-        let (segment, unsubmitted) = self.log.head_pending();
-        if backup.room(segment) < unsubmitted + len && !self.log.roll_head() {
-            return Err(Full::Replication);
-        }
-        Ok(())
+        if self.durable.has_room(&self.log, len) || self.log.roll_head() { Ok(()) } else { Err(Full::Replication) }
     }
 
     /// From here on no write is taken, and none that waits is acknowledged.
@@ -214,37 +226,52 @@ impl<D: Disk> Master<D> {
         answer_text(&mut self.held.made, Status::WritesStopped, &reason)
     }
 
+    fn assign(&mut self, assigned: Assigned) {
+        let Assigned { version, mut tables, members, mut masters, next_server, orders } = assigned;
+        tables.sort_unstable();
+        masters.sort_unstable();
+        self.recoveries.assign(orders, &members);
+        let stays = |id: u32| tables.binary_search(&id).is_ok() || self.recoveries.concern(id);
+        let gone: Vec<u32> = self.log.tables().filter(|&id| !stays(id)).collect();
+        for id in gone {
+            self.log.drop_table(id);
+        }
+        if let Durable::Servers(replicator) = &mut self.durable {
+            replicator.set_members(&members);
+        }
+        self.serves = Serves { tables: Some(tables), version };
+        self.needed = Some(Needed { masters, below: next_server });
+        self.inbox.applied(version);
+    }
+
+    /// Whose replicas are needed, if that has been told since this was last asked.
+    pub fn take_needed(&mut self) -> Option<Needed> {
+        self.needed.take()
+    }
+
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Serve { version, mut tables } => {
-                tables.sort_unstable();
-                let gone: Vec<u32> = self.log.tables().filter(|id| tables.binary_search(id).is_err()).collect();
-                for id in gone {
-                    self.log.drop_table(id);
+            Command::Assign(assigned) => self.assign(*assigned),
+            Command::Voided(segment) => {
+                if let Durable::Servers(replicator) = &mut self.durable {
+                    replicator.confirm(segment, &mut self.log);
                 }
-                self.assigned = Assigned { tables: Some(tables), version };
-                self.inbox.applied(version);
             }
             Command::Stats(reply) => self.watchers.command(reply),
         }
     }
 }
 
-fn hand_over<D: Disk>(backup: &mut Backup<D>, pending: &sprat_log::Pending<'_>) -> Result<(), AppendError> {
-    let offset = u32::try_from(pending.offset).expect("segments are 8 MB");
-    backup.append(pending.segment, offset, pending.slices().iter().copied(), pending.sealed)
-}
-
 impl<D: Disk> Handler for Master<D> {
     type Body = Body;
 
     #[inline]
-    fn request(&mut self, _: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
+    fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
         self.mark(Mark::Entered);
         let parsed = Request::parse(payload);
         self.mark(Mark::Parsed);
         let outcome = match parsed {
-            Ok(request) => self.dispatch(id, &request),
+            Ok(request) => self.dispatch(now, id, &request),
             Err(malformed) => {
                 self.counts.malformed += 1;
                 answer_text(&mut self.held.made, Status::Malformed, &malformed.to_string())
@@ -275,8 +302,12 @@ impl<D: Disk> Handler for Master<D> {
         self.held.release(&mut self.log, body);
     }
 
-    fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {
-        unreachable!("a master makes no calls");
+    fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
+        let Durable::Servers(replicator) = &mut self.durable else { unreachable!("this master makes no calls") };
+        let answer = result.as_deref().map_err(|failure| *failure);
+        if !replicator.completed(now, call, answer, &mut self.log) {
+            self.recoveries.completed(call, answer);
+        }
     }
 }
 
@@ -287,13 +318,16 @@ impl<D: Disk> Service for Master<D> {
             self.obey(command);
             worked = true;
         }
+        if let Some(segment) = self.replicator().and_then(Replicator::min_open) {
+            self.inbox.wants_min_open(segment);
+        }
         if self.stopped.is_none() {
-            match self.replicate(now) {
+            match self.durable.poll(now, &mut self.log) {
                 Ok(progressed) => worked |= progressed,
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        worked
+        worked | self.recoveries.poll(now, &mut self.log, &self.inbox)
     }
 
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
@@ -313,9 +347,16 @@ impl<D: Disk> Service for Master<D> {
         None
     }
 
+    #[inline]
+    fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        if self.stopped.is_none() {
+            self.durable.call(now, &mut self.log, caller);
+            self.recoveries.call(now, caller);
+        }
+    }
+
     fn next_deadline(&self) -> Option<Nanos> {
-        let backup = self.backup.as_ref()?.next_deadline();
-        Some(self.pace.deadline().map_or(backup, |held| held.min(backup)))
+        [self.durable.deadline(), self.recoveries.next_deadline()].into_iter().flatten().min()
     }
 
     fn work_idle(&mut self) -> bool {
@@ -347,10 +388,10 @@ impl<D: Disk> Service for Master<D> {
     fn network(&mut self, network: Vec<Figure>) {
         let mut figures: Vec<_> = self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
         figures.extend(network);
-        self.watchers.tell(&figures, self.assigned.version, &mut self.held, operations::BUSY_MICROS);
+        self.watchers.tell(&figures, self.serves.version, &mut self.held, operations::BUSY_MICROS);
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.backup.as_ref()?.poll_fd()
+        self.durable.poll_fd()
     }
 }

@@ -6,6 +6,7 @@ use super::{MAX_ENTRY, Master};
 use crate::answers::{answer, answer_text};
 use sprat_disk::Disk;
 use sprat_log::{Full, Ref};
+use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::op::{Condition, Item, Request, Status, encode_answer, push_counter, write_scan_record};
@@ -22,7 +23,7 @@ pub(super) const BUSY_MICROS: u32 = 500;
 
 impl<D: Disk> Master<D> {
     #[inline]
-    pub(super) fn dispatch(&mut self, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
+    pub(super) fn dispatch(&mut self, now: Nanos, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
         let Some(table) = request.table() else {
             if *request == Request::ServerStats {
                 return if self.watchers.ask(id) { Outcome::Pending } else { Outcome::Retry(BUSY_MICROS) };
@@ -30,10 +31,15 @@ impl<D: Disk> Master<D> {
             let reason = "this is a server of objects; ask the coordinator";
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
-        let Some(tables) = &self.assigned.tables else { return Outcome::Retry(BUSY_MICROS) };
+        let Some(tables) = &self.serves.tables else { return Outcome::Retry(BUSY_MICROS) };
         if tables.binary_search(&table).is_err() {
             // Kept: a copy of the request that comes later, when the table may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
+        }
+        if !self.is_leased(now) {
+            // Others may serve it by now. It was not executed, and whoever has it then answers.
+            self.counts.turned_away += 1;
+            return Outcome::Retry(BUSY_MICROS);
         }
         if self.waiting.is_full() {
             self.counts.turned_away += 1;
@@ -182,7 +188,7 @@ impl<D: Disk> Master<D> {
     /// Answers with what was found once that is durable.
     #[inline]
     fn tell(&mut self, id: RequestId, found: Option<Ref>, reply: Reply<Body>) -> Outcome<Body> {
-        if self.backup.is_none() {
+        if self.durable.is_nothing() {
             return Outcome::Reply(reply);
         }
         let position = match found {
@@ -205,7 +211,7 @@ impl<D: Disk> Master<D> {
             return self.writes_stopped();
         }
         self.waiting.push(position, id, reply);
-        self.pace.arrived();
+        self.durable.arrived();
         Outcome::Pending
     }
 

@@ -23,7 +23,6 @@ impl<D: Disk> Master<D> {
         let Counts { reads, writes, removes, increments, scans, conflicts, malformed, turned_away, memory_full } =
             self.counts;
         let log = self.log.stats();
-        let frames = self.backup.as_ref().map(|backup| backup.frame_count());
         let mut counters = vec![
             ("reads_total", reads),
             ("writes_total", writes),
@@ -37,7 +36,7 @@ impl<D: Disk> Master<D> {
             ("writes_stopped", u64::from(self.stopped.is_some())),
             ("answers_waiting", self.waiting.len() as u64),
             ("values_pinned", self.held.pinned() as u64),
-            ("assignments_version", self.assigned.version),
+            ("assignments_version", self.serves.version),
             ("objects", log.objects),
             ("object_bytes", log.object_bytes),
             ("tombstone_bytes", log.tombstone_bytes),
@@ -53,9 +52,8 @@ impl<D: Disk> Master<D> {
             ("cleaner_compacted_bytes_total", log.cleaner.compacted_bytes),
             ("cleaner_combined_bytes_total", log.cleaner.combined_bytes),
             ("cleaner_combined_segments_total", log.cleaner.combined_segments),
-            ("disk_frames_live", frames.map_or(0, |frames| u64::from(frames.live))),
-            ("disk_frames_max", frames.map_or(0, |frames| u64::from(frames.max))),
         ];
+        counters.extend(self.durable.counters());
         if let Some(timing) = &mut self.timing {
             counters.extend(timing.counters());
         }

@@ -1,12 +1,13 @@
 //! The control thread of a server: enlists with the coordinator, and keeps the master's assignments current.
 
-use super::ServerError;
 use super::run::Stop;
+use super::{End, ServerError};
+use crate::agent::{Agent, Enlisted};
 use crate::data_dir::Identity;
-use crate::master::{Command, Outbox};
+use crate::master::Outbox;
 use sprat_client::{Client, Error, Options};
-use sprat_net::{Locator, Mode};
-use sprat_wire::op::{Answer, Records, Request, Status};
+use sprat_net::{Locator, Mode, Nanos};
+use sprat_wire::op::{Assignment, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -22,18 +23,10 @@ const ENLIST_PATIENCE: Duration = Duration::from_secs(30);
 /// Wait between two attempts to reach the coordinator.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What a server is in its cluster.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Enlisted {
-    pub(super) server: u32,
-    pub(super) cluster: u64,
-}
-
-/// The agent, before its thread runs.
-pub(super) struct Agent {
+/// The agent and its way to the coordinator, before its thread runs.
+pub(super) struct Link {
     client: Client,
-    enlisted: Enlisted,
-    known: u64,
+    agent: Agent,
 }
 
 /// The agent's thread.
@@ -49,87 +42,90 @@ impl Handle {
     }
 }
 
-impl Agent {
-    pub(super) fn connect(coordinator: &Locator) -> Result<Self, ServerError> {
+impl Link {
+    /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so many copies of its log
+    /// elsewhere.
+    pub(super) fn connect(
+        coordinator: &Locator,
+        identity: Option<Identity>,
+        copies: u8,
+        locator: String,
+    ) -> Result<Self, ServerError> {
+        let enlisted = identity
+            .map_or_else(Enlisted::default, |identity| Enlisted { server: identity.server, cluster: identity.cluster });
+        Self::over(coordinator, Agent::new(enlisted, copies, locator))
+    }
+
+    /// A way to the coordinator for an agent: each thread has its own.
+    fn over(coordinator: &Locator, agent: Agent) -> Result<Self, ServerError> {
         let options =
             Options { coordinator: coordinator.to_string(), local: None, timeout: TIMEOUT, waiting: Mode::Sleep };
         let client = Client::connect(&options).map_err(ServerError::Enlist)?;
-        Ok(Self { client, enlisted: Enlisted { server: 0, cluster: 0 }, known: 0 })
+        Ok(Self { client, agent })
     }
 
     /// Tells the coordinator where clients reach this server; waits for one that is not there yet.
-    pub(super) fn enlist(&mut self, identity: Option<Identity>, locator: &str) -> Result<Enlisted, ServerError> {
-        if let Some(identity) = identity {
-            self.enlisted = Enlisted { server: identity.server, cluster: identity.cluster };
-        }
+    pub(super) fn enlist(&mut self) -> Result<Enlisted, ServerError> {
         let until = Instant::now() + ENLIST_PATIENCE;
+        let (unused, _inbox) = crate::master::inbox();
         loop {
-            match self.try_enlist(locator) {
-                Ok(()) => return Ok(self.enlisted),
-                Err(error @ (Error::Timeout { .. } | Error::Indeterminate { .. })) if Instant::now() < until => {
+            match self.turn(Nanos(0), &unused) {
+                Ok(_) => return Ok(self.agent.enlisted()),
+                Err(ServerError::Enlist(error @ (Error::Timeout { .. } | Error::Indeterminate { .. })))
+                    if Instant::now() < until =>
+                {
                     tracing::info!("waiting for the coordinator: {error}");
                 }
-                Err(error) => return Err(ServerError::Enlist(error)),
+                Err(error) => return Err(error),
             }
         }
-    }
-
-    fn try_enlist(&mut self, locator: &str) -> Result<(), Error> {
-        let Enlisted { server, cluster } = self.enlisted;
-        let ticket = self.client.submit(&Request::Enlist { server, cluster, locator })?;
-        let protocol = || Error::Protocol { server: "the coordinator".into() };
-        let answer = self.client.wait(ticket, |answer| {
-            let cluster = Records::new(answer.body).counter()?.1;
-            Some(Enlisted { server: u32::try_from(answer.number).ok()?, cluster })
-        })?;
-        self.enlisted = answer.ok_or_else(protocol)?;
-        self.known = 0;
-        Ok(())
     }
 
     /// Ids of the tables this server is to serve, as the coordinator has it now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
-        let ticket = self.client.submit(&Request::Assignments { server: self.enlisted.server, known: 0 });
-        let wait = |ticket| self.client.wait(ticket, table_ids);
-        let tables = ticket.and_then(wait).map_err(ServerError::Enlist)?;
+        let server = self.agent.enlisted().server;
+        let ticket = self.client.submit(&Request::Assignments { server, known: 0 });
+        let wait = |ticket| self.client.wait(ticket, |answer| Assignment::parse(answer.body));
+        let assignment = ticket.and_then(wait).map_err(ServerError::Enlist)?;
+        let tables = assignment.map(|assignment| assignment.tables);
         tables.ok_or_else(|| ServerError::Enlist(Error::Protocol { server: "the coordinator".into() }))
     }
 
-    /// Runs until told to end; says so once the master serves its tables.
+    /// Asks once, and leaves with the master what there is for it; returns whether there was anything.
+    fn turn(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
+        let ticket = self.client.submit(&self.agent.next(now, outbox)).map_err(ServerError::Enlist)?;
+        let agent = &mut self.agent;
+        let answered = self.client.wait_whatever(ticket, |answer| agent.answered(Some(answer), outbox));
+        answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
+    }
+
+    /// Runs until told to end; says so once the master serves its tables. Ends the server when the coordinator has given it up.
     fn run(mut self, place: &Place, ended: &AtomicBool, ready: &Sender<()>) {
+        let Place { outbox, data, end, .. } = place;
         let mut ready = Some(ready);
         while !ended.load(Ordering::Acquire) {
-            if let Err(error) = self.turn(place)
-                && !ended.load(Ordering::Acquire)
-            {
-                tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
-                pause(RETRY);
+            let now = data.now();
+            match self.turn(now, outbox) {
+                Ok(true) => {
+                    data.ring();
+                    wait_applied(outbox, self.agent.given());
+                }
+                Ok(false) => {}
+                Err(gone @ ServerError::Gone(_)) => {
+                    let _ = end.send(Err(gone)); // nobody listens when the process is ending
+                    return;
+                }
+                Err(_) if ended.load(Ordering::Acquire) => {}
+                Err(error) => {
+                    tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
+                    pause(RETRY);
+                }
             }
-            if place.outbox.applied() > 0
+            if outbox.applied() > 0
                 && let Some(ready) = ready.take()
             {
                 let _ = ready.send(()); // whoever started us may have given up
             }
-        }
-    }
-
-    /// Asks once for newer assignments and leaves them with the master.
-    fn turn(&mut self, place: &Place) -> Result<(), Error> {
-        let Place { locator, outbox, data } = place;
-        // What the master has not taken yet is not known to be served.
-        let known = outbox.applied().min(self.known);
-        let ticket = self.client.submit(&Request::Assignments { server: self.enlisted.server, known })?;
-        match self.client.wait(ticket, |answer| (answer.status, answer.number, table_ids(answer)))? {
-            (Status::NotFound, ..) => self.try_enlist(locator), // a coordinator that has started again
-            (_, version, Some(tables)) if version != known => {
-                self.known = version;
-                if outbox.send(Command::Serve { version, tables }) {
-                    data.ring();
-                    wait_applied(outbox, version);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
         }
     }
 }
@@ -140,28 +136,25 @@ pub(super) struct Place {
     pub(super) locator: String,
     pub(super) outbox: Outbox,
     pub(super) data: Stop,
+    /// What ends the server.
+    pub(super) end: Sender<End>,
 }
 
 /// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its tables.
 pub(super) fn start(
     coordinator: &Locator,
-    enlisted: Enlisted,
+    link: Link,
     place: Place,
     ended: &Arc<AtomicBool>,
 ) -> Result<Handle, ServerError> {
     let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
-    let run = move || {
-        // The locator that it enlisted with may lack the port that the driver got.
-        let begun = Agent::connect(&coordinator).and_then(|mut agent| {
-            agent.enlisted = enlisted;
-            agent.try_enlist(&place.locator).map_err(ServerError::Enlist)?;
-            Ok(agent)
-        });
-        match begun {
-            Ok(agent) => agent.run(&place, &flag, &ready),
-            Err(error) => tracing::error!("{error}"),
-        }
+    let mut agent = link.agent;
+    // The locator that it enlisted with may lack the port that the driver got.
+    agent.moved(&place.locator);
+    let run = move || match Link::over(&coordinator, agent) {
+        Ok(link) => link.run(&place, &flag, &ready),
+        Err(error) => tracing::error!("{error}"),
     };
     let thread = thread::Builder::new().name("sprat-control".into()).spawn(run);
     let handle = Handle { thread: thread.map_err(ServerError::system("start a thread"))? };
@@ -191,13 +184,4 @@ fn wait_applied(outbox: &Outbox, version: u64) {
         }
         pause(Duration::from_micros(50));
     }
-}
-
-fn table_ids(answer: &Answer<'_>) -> Option<Vec<u32>> {
-    let mut records = Records::new(answer.body);
-    let mut ids = Vec::new();
-    while !records.is_done() {
-        ids.push(records.table()?.id);
-    }
-    Some(ids)
 }

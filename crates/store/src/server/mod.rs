@@ -15,6 +15,7 @@ mod run;
 
 pub use open::{Durability, Restored, ServerOptions};
 
+use crate::agent::Gone;
 use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::node::{Node, Service};
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 use thiserror::Error;
 
 /// Most nodes of one process.
@@ -57,6 +59,9 @@ pub enum ServerError {
     /// The coordinator cannot be reached, or refuses.
     #[error("cannot enlist with the coordinator: {0}")]
     Enlist(ClientError),
+    /// The coordinator has given this server up.
+    #[error(transparent)]
+    Gone(Gone),
     /// The log cannot be opened or replayed.
     #[error("{0}")]
     Log(String),
@@ -79,6 +84,31 @@ impl ServerError {
 
 /// What a thread of the server came to.
 type End = Result<(), ServerError>;
+
+/// Refuses what a server of a cluster cannot be.
+fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), ServerError> {
+    if options.copies == 0 {
+        return Ok(());
+    }
+    let copies = options.copies;
+    if usize::from(copies) > crate::replication::MAX_COPIES {
+        let most = crate::replication::MAX_COPIES;
+        return Err(ServerError::Log(format!("-r {copies}: at most {most} replicas are kept")));
+    }
+    if options.durability == Durability::None {
+        return Err(ServerError::Log(format!("-r {copies}: replicas are on disk: give --durability sync or buffered")));
+    }
+    let unreachable = |locator: &&Locator| {
+        let addresses = locator.resolve();
+        locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
+    };
+    match listen.iter().find(unreachable) {
+        Some(locator) => Err(ServerError::Log(format!(
+            "-L {locator}: other servers are to reach it there: name an address and a port"
+        ))),
+        None => Ok(()),
+    }
+}
 
 /// A number that others cannot guess.
 fn random() -> u64 {
@@ -172,6 +202,8 @@ impl Server {
                 DataDir::open_nodes(&options.data, nodes, random)?.into_iter().map(Some).collect()
             }
         };
+        dirs.iter().flatten().try_for_each(|dir| dir.check_kind(options.copies))?;
+        check_cluster(options, &listen)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(coordinator.clone(), ends);
         if options.embedded {
@@ -259,7 +291,7 @@ impl Server {
         self.spawn_node(
             seat,
             ended,
-            move || Ok(coordinator),
+            move |_| Ok(coordinator),
             move |_, _| {
                 drop(dir);
                 Ok(())
@@ -268,12 +300,13 @@ impl Server {
     }
 
     /// Starts a thread that opens the driver, makes the service and runs the node of both; returns once it runs.
-    /// The service is made on its own thread, for it need not be one that can change threads.
+    /// The service is made on its own thread, for it need not be one that can change threads; `make` is told when the node's
+    /// clock began.
     fn spawn_node<S: Service>(
         &mut self,
         seat: Seat,
         ended: &Sender<End>,
-        make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
+        make: impl FnOnce(Instant) -> Result<S, ServerError> + Send + 'static,
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
         let Seat { name, locator, policy, core, share } = seat;
@@ -288,7 +321,7 @@ impl Server {
             if let Some(core) = core {
                 run::pin(core).map_err(ServerError::system(format!("pin the {name} thread to core {core}")))?;
             }
-            let service = make()?;
+            let service = make(runner.begun())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,
                 None => AnyDriver::open(&locator, Role::Listen)?,

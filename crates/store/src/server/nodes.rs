@@ -1,13 +1,14 @@
 //! The data nodes of a server. Each is a server of its own to the coordinator, with its own log, memory, port and thread:
 //! they share a process, and nothing else.
 
-use super::agent::{self, Agent, Enlisted};
+use super::agent::{self, Link};
 use super::run::Stop;
 use super::{DataNode, End, Seat, Server, ServerError, ServerOptions, metrics, open};
+use crate::agent::Enlisted;
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
 use sprat_net::bypass::{Share, shares};
-use sprat_net::{Locator, Policy, Transport};
+use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
@@ -44,9 +45,10 @@ impl Server {
         mut dir: Option<DataDir>,
         ended: &Sender<End>,
     ) -> Result<(Outbox, Stop), ServerError> {
-        let mut agent = Agent::connect(&self.coordinator)?;
-        let enlisted = agent.enlist(dir.as_ref().map(DataDir::identity), &listen.to_string())?;
-        let tables = agent.tables()?;
+        let identity = dir.as_ref().map(DataDir::identity);
+        let mut link = Link::connect(&self.coordinator, identity, options.copies, listen.to_string())?;
+        let enlisted = link.enlist()?;
+        let tables = if options.copies == 0 { link.tables()? } else { Vec::new() };
         if let Some(dir) = &mut dir {
             let Enlisted { server, cluster } = enlisted;
             let identity = Identity { cluster, server, ..dir.identity() };
@@ -55,26 +57,46 @@ impl Server {
             }
         }
         let (outbox, inbox) = crate::master::inbox();
-        let (report, restored) = channel();
-        let (place, opening) = (dir.as_ref().map(|dir| (dir.log(), dir.identity())), options.clone());
-        let make = move || {
-            let (master, restored) = open::open(&opening, place, &tables, inbox)?;
-            // Whoever starts the server waits for this.
-            let _ = report.send(restored);
-            Ok(master)
-        };
-        let close = move |master: crate::master::Master<sprat_disk::FileDisk>, now| {
-            let closed = master.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
-            drop(dir); // the directory is ours until its files are closed
-            closed
-        };
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
         let seat = Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
-        let bound = self.spawn_node(seat, ended, make, close)?;
+        let (report, restored) = channel();
+        let opening = options.clone();
+        let bound = match dir {
+            Some(dir) if options.copies > 0 => {
+                drop(report); // its log begins empty
+                outbox.set_lease(Nanos(0)); // nothing is served before it is told, nor for longer
+                let path = dir.replicas();
+                let make = move |begun| open::open_member(&opening, &path, enlisted, inbox, begun);
+                let close = move |member: open::FileMember, now| {
+                    let closed =
+                        member.into_parts().1.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
+                    drop(dir); // the directory is ours until its files are closed
+                    closed
+                };
+                self.spawn_node(seat, ended, make, close)?
+            }
+            dir => {
+                let place = dir.as_ref().map(|dir| (dir.log(), dir.identity()));
+                let make = move |_| {
+                    let (master, restored) = open::open(&opening, place, &tables, inbox)?;
+                    // Whoever starts the server waits for this.
+                    let _ = report.send(restored);
+                    Ok(master)
+                };
+                let close = move |master: crate::master::Master<sprat_disk::FileDisk>, now| {
+                    let closed = master.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
+                    drop(dir); // the directory is ours until its files are closed
+                    closed
+                };
+                self.spawn_node(seat, ended, make, close)?
+            }
+        };
         let data = self.stops.last().expect("just started").clone();
-        let place = agent::Place { locator: bound.to_string(), outbox: outbox.clone(), data: data.clone() };
-        self.agents.push(agent::start(&self.coordinator, enlisted, place, &self.ended)?);
+        // Other servers reach it where it enlisted; clients alone may be told of a port that the kernel chose.
+        let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
+        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone() };
+        self.agents.push(agent::start(&self.coordinator, link, place, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
     }

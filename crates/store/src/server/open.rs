@@ -1,9 +1,13 @@
 //! Opening the master of a server: its log, replayed from its disk.
 
 use super::ServerError;
+use crate::agent::Enlisted;
 use crate::backup::{self, ReplayReport};
 use crate::data_dir::Identity;
 use crate::master::{Inbox, Master};
+use crate::member::Member;
+use crate::replicas::{self, Replicas};
+use crate::replication::Replicator;
 use crate::restart;
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
@@ -14,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long the writes of a server that was killed may take to end.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Fewest frames of a file of replicas.
+const LEAST_FRAMES: u32 = 16;
 
 /// What a write has survived when it is acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -44,6 +51,8 @@ pub struct ServerOptions {
     pub data: PathBuf,
     /// What a write has survived when it is acknowledged.
     pub durability: Durability,
+    /// Replicas of the log on other servers, and then it keeps some for them; zero: the log is on a disk of its own.
+    pub copies: u8,
     /// What the data threads do when idle.
     pub idle: Mode,
     /// Cores that the data threads are pinned to: of each node its own, or none at all.
@@ -82,6 +91,7 @@ impl ServerOptions {
             disk: 256 << 20,
             data: data.to_owned(),
             durability: Durability::Sync,
+            copies: 0,
             idle: Mode::Adaptive,
             cores: Vec::new(),
             metrics: None,
@@ -133,6 +143,47 @@ pub(super) fn open(
     let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
     Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
+}
+
+/// A node of a cluster, as files have it.
+pub(super) type FileMember = Member<FileDisk, Replicas<FileDisk>>;
+
+/// Opens a node whose log others keep: an empty log, and what it keeps for others.
+pub(super) fn open_member(
+    options: &ServerOptions,
+    path: &Path,
+    enlisted: Enlisted,
+    inbox: Inbox,
+    begun: Instant,
+) -> Result<FileMember, ServerError> {
+    let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
+    let (memory, disk) = options.divided();
+    let Enlisted { server, cluster } = enlisted;
+    // One hash for all, so that a scan goes on where it was when another has the table.
+    let memory = usize::try_from(memory).expect("64-bit");
+    let config = Config { seed: cluster, ..Config::new(memory, sprat_log::Durability::Tracked) };
+    let copies = usize::from(options.copies);
+    let replicator = Replicator::new(server, copies, config.segment_bytes, super::random());
+    let log = Log::new(config).map_err(|error| failed(&error))?;
+    let (access, durability) = match options.durability {
+        Durability::Sync => (Access::Direct, backup::Durability::Sync),
+        Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
+    };
+    let mut whose = [0; 16];
+    whose[..8].copy_from_slice(&cluster.to_le_bytes());
+    // The file is the data directory's, whatever id its server has in this life.
+    let mut setup = replicas::Options::new(whose, 0, 0);
+    setup.durability = durability;
+    setup.max_frames = u32::try_from(disk / u64::from(setup.frame_bytes)).unwrap_or(u32::MAX);
+    if setup.max_frames < LEAST_FRAMES {
+        let needed = u64::from(LEAST_FRAMES) * u64::from(setup.frame_bytes);
+        let reason = format!("{} MB of disk are too few to keep replicas: give --disk {}M", disk >> 20, needed >> 20);
+        return Err(ServerError::Log(options.of_each(reason)));
+    }
+    let disk = open_disk(path, access).map_err(|error| failed(&error))?;
+    let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
+    tracing::info!("keeps {} replicas of other servers' logs, {} MB", report.replicas, report.bytes >> 20);
+    Ok(Member::new(finish(options, Master::replicated(log, replicator, inbox).clocked(begun))?, replicas))
 }
 
 fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<FileDisk>, ServerError> {

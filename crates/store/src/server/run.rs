@@ -18,12 +18,18 @@ const DRAIN: Duration = Duration::from_secs(2);
 pub(super) struct Stop {
     flag: Arc<AtomicBool>,
     bell: Waker,
+    start: Instant,
 }
 
 impl Stop {
     pub(super) fn stop(&self) {
         self.flag.store(true, Ordering::Release);
         self.bell.ring();
+    }
+
+    /// The time by the node's clock.
+    pub(super) fn now(&self) -> Nanos {
+        Nanos(0) + self.start.elapsed()
     }
 
     /// Has the node look at its inbox.
@@ -44,12 +50,18 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(policy: Policy) -> io::Result<Self> {
         let idle = Idle::new(policy, Nanos(0))?;
-        let stop = Stop { flag: Arc::new(AtomicBool::new(false)), bell: idle.waker() };
-        Ok(Self { idle, stop, start: Instant::now(), began: 0 })
+        let start = Instant::now();
+        let stop = Stop { flag: Arc::new(AtomicBool::new(false)), bell: idle.waker(), start };
+        Ok(Self { idle, stop, start, began: 0 })
     }
 
     pub(super) fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// When the node's clock began.
+    pub(super) fn begun(&self) -> Instant {
+        self.start
     }
 
     fn now(&self) -> Nanos {

@@ -1,6 +1,6 @@
 //! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
 
-use crate::support::{MiniLog, Random, open, options};
+use crate::support::{MiniLog, Random, SEGMENT, open, options};
 use sprat_disk::{Fault, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{AppendError, Durability, FrameCount, MAX_OPEN, OpenError, Operation, Options};
@@ -111,6 +111,28 @@ fn a_full_frame_and_a_full_log_are_refused_without_harm() {
     backup.append(5, 0, [&bytes[..]], true).unwrap();
     assert!(backup.failure().is_none());
     assert_eq!(backup.frame_count(), FrameCount { live: 4, free: 0, max: 4 });
+}
+
+#[test]
+fn the_room_that_is_told_is_there_in_two_commits_and_a_seal() {
+    let control = MemControl::new(1);
+    let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+    let mut len = 0;
+    let mut append = |bytes: usize, sealed: bool| {
+        backup.append(1, u32::try_from(len).unwrap(), [&vec![1; bytes][..]], sealed).unwrap();
+        while backup.submit(Nanos(0)).unwrap() || backup.is_committing() {
+            backup.poll(Nanos(0), |_| ()).unwrap();
+        }
+        len += bytes;
+        (len + backup.room(1), backup.room(1))
+    };
+    // Small commits use up the frame before the segment is full.
+    let most = (0..250).map(|_| append(20, false).0).last().unwrap();
+    assert!(most < SEGMENT as usize - 100);
+    let (_, room) = append(20, false);
+    append(room - 1, false);
+    append(1, false);
+    append(0, true);
 }
 
 #[test]

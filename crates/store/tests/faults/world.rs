@@ -5,7 +5,7 @@ use sprat_log::Config as LogConfig;
 use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
 use sprat_store::backup::Durability;
-use sprat_store::master::{Command, Master, Outbox, inbox};
+use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service};
 use sprat_store::restart::{RestartError, open, set_up};
 use sprat_wire::op::{Answer, Request, Status};
@@ -149,6 +149,6 @@ pub(crate) fn master(control: &MemControl, durability: Durability) -> Result<(Ma
     let disk = control.open().expect("nobody else has it");
     let (log, backup, _) = open(disk, &config, &options, &[TABLE])?;
     let (outbox, inbox) = inbox();
-    assert!(outbox.send(Command::Serve { version: 1, tables: vec![TABLE] }));
+    assert!(outbox.send(Command::Assign(Box::new(Assigned::tables(1, vec![TABLE])))));
     Ok((Master::new(log, Some(backup), inbox), outbox))
 }

@@ -1,0 +1,202 @@
+//! What speaks to the coordinator for a node: enlists, renews the lease, leaves assignments with the master, and tells the
+//! coordinator what the master wants known. Without clock, thread or network: whoever owns those asks what [`Agent::next`]
+//! says, one request at a time, and hands the answer to [`Agent::answered`].
+
+use crate::coordinator::DRIFT;
+use crate::master::{Assigned, Command, Outbox};
+use crate::replication::Member;
+use sprat_net::{Locator, Nanos};
+use sprat_wire::op::{Answer, Assignment, Records, ReplicaId, Request, Status};
+use thiserror::Error;
+
+/// What a server is in its cluster.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Enlisted {
+    /// Its id; zero before it has one.
+    pub server: u32,
+    /// The cluster's; zero before it is known.
+    pub cluster: u64,
+}
+
+/// Why there is nothing more to ask.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum Gone {
+    /// The coordinator has declared this server dead.
+    #[error("the coordinator has declared server {0} dead, and others have what it had: start it again")]
+    Dead(u32),
+    /// The coordinator does not want it.
+    #[error("the coordinator refuses: {0}")]
+    Refused(String),
+    /// An answer that is none.
+    #[error("the coordinator's answer makes no sense")]
+    Nonsense,
+}
+
+/// What the last request was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Asked {
+    Nothing,
+    Enlist,
+    Assignments,
+    Void(u64),
+    Recovered,
+}
+
+/// The agent of a node.
+pub struct Agent {
+    enlisted: Enlisted,
+    copies: u8,
+    locator: String,
+    /// Whether the coordinator that is there now knows this server.
+    known_there: bool,
+    /// Version of the assignments that the master was given.
+    given: u64,
+    asked: Asked,
+    asked_at: Nanos,
+    /// What the master wants told; the coordinator has noted the first so far.
+    voided: u64,
+    report: Option<crate::master::Recovered>,
+}
+
+impl Agent {
+    /// The agent of a node that others reach at `locator`, and that keeps `copies` replicas of its log on others.
+    #[must_use]
+    pub fn new(enlisted: Enlisted, copies: u8, locator: String) -> Self {
+        Self {
+            enlisted,
+            copies,
+            locator,
+            known_there: false,
+            given: 0,
+            asked: Asked::Nothing,
+            asked_at: Nanos(0),
+            voided: 0,
+            report: None,
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn enlisted(&self) -> Enlisted {
+        self.enlisted
+    }
+
+    /// Whether it has enlisted in this life.
+    #[must_use]
+    pub fn has_enlisted(&self) -> bool {
+        self.known_there
+    }
+
+    /// Version of the assignments that the master was given.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Others reach the node there, as is known now that it listens.
+    ///
+    /// # Panics
+    /// When its log is kept by others, which reach it where it enlisted.
+    pub fn moved(&mut self, locator: &str) {
+        if self.locator != locator {
+            assert!(self.copies == 0, "a server with copies stays where it enlisted");
+            locator.clone_into(&mut self.locator);
+            self.known_there = false;
+        }
+    }
+
+    /// What to ask now.
+    pub fn next(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
+        let Self { enlisted: Enlisted { server, cluster }, copies, locator, .. } = self;
+        let (server, cluster) = (*server, *cluster);
+        self.asked_at = now;
+        if !self.known_there {
+            self.asked = Asked::Enlist;
+            return Request::Enlist { server, cluster, copies: *copies, locator };
+        }
+        if outbox.min_open() > self.voided {
+            let segment = outbox.min_open();
+            self.asked = Asked::Void(segment);
+            return Request::Void { server, segment };
+        }
+        if self.report.is_none() {
+            self.report = outbox.take_recovered();
+        }
+        if let Some(report) = &self.report {
+            self.asked = Asked::Recovered;
+            let what = ReplicaId { master: report.gone, segment: report.since };
+            return Request::Recovered { server, what, failure: &report.failure };
+        }
+        self.asked = Asked::Assignments;
+        // What the master has not taken yet is not known to be served.
+        Request::Assignments { server, known: outbox.applied().min(self.given) }
+    }
+
+    /// The coordinator has answered, or, with `None`, has not. Returns whether there is something for the master to look at.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn answered(&mut self, answer: Option<&Answer<'_>>, outbox: &Outbox) -> Result<bool, Gone> {
+        let Some(answer) = answer else { return Ok(false) };
+        let server = self.enlisted.server;
+        match (self.asked, answer.status) {
+            (Asked::Nothing, _) => Err(Gone::Nonsense),
+            (Asked::Enlist, Status::Ok) => {
+                let (_, cluster) = Records::new(answer.body).counter().ok_or(Gone::Nonsense)?;
+                let server = u32::try_from(answer.number).map_err(|_| Gone::Nonsense)?;
+                self.enlisted = Enlisted { server, cluster };
+                (self.known_there, self.given) = (true, 0);
+                Ok(false)
+            }
+            (Asked::Assignments, Status::Ok) => {
+                let assignment = Assignment::parse(answer.body).ok_or(Gone::Nonsense)?;
+                self.assign(answer.number, assignment, outbox)
+            }
+            // A coordinator that has started again knows nothing of servers without a lease.
+            (Asked::Assignments, Status::NotFound) if self.copies == 0 => {
+                self.known_there = false;
+                Ok(false)
+            }
+            (Asked::Assignments, Status::NotFound) | (_, Status::Fenced) => Err(Gone::Dead(server)),
+            (Asked::Void(segment), Status::Ok) => {
+                self.voided = segment;
+                Ok(outbox.send(Command::Voided(segment)))
+            }
+            (Asked::Recovered, _) => {
+                // If it was refused, it was somebody else's by then; if not, the next assignment says so.
+                self.report = None;
+                Ok(false)
+            }
+            (_, status) => {
+                let words = String::from_utf8_lossy(answer.body);
+                Err(Gone::Refused(if words.is_empty() { status.to_string() } else { words.into_owned() }))
+            }
+        }
+    }
+
+    fn assign(&mut self, version: u64, assignment: Assignment, outbox: &Outbox) -> Result<bool, Gone> {
+        let lease = match assignment.lease_micros {
+            0 => Nanos::NEVER,
+            micros => {
+                let lease = std::time::Duration::from_micros(micros);
+                self.asked_at + (lease - lease / DRIFT)
+            }
+        };
+        outbox.set_lease(lease);
+        if version == self.given && assignment.orders.is_empty() && outbox.applied() == version {
+            return Ok(false);
+        }
+        let member = |member: &sprat_wire::op::ServerRecord| {
+            let locator: Locator = member.locator.parse().ok()?;
+            Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
+        };
+        let members = assignment.members.iter().filter_map(member).collect();
+        let Assignment { tables, masters, next_server, orders, .. } = assignment;
+        let assigned = Assigned { version, tables, members, masters, next_server, orders };
+        let sent = outbox.send(Command::Assign(Box::new(assigned)));
+        if sent {
+            self.given = version;
+        }
+        Ok(sent)
+    }
+}

@@ -1,0 +1,274 @@
+//! Group commits: what was appended goes out, what the disk has done comes in.
+
+use super::frames::Place;
+use super::growth::{GROW_FRAMES, Growth, Next};
+use super::reading::MAX_READS;
+use super::retire::MAX_RETIRING_WRITES;
+use super::{Backup, Durability, Failed, Operation, Progress, Replica, SPARE_FRAMES, SYNC_INTERVAL};
+use sprat_disk::{Completion, Disk, Op};
+use sprat_net::Nanos;
+
+/// Most writes of one commit under way at a time.
+const MAX_COMMIT_WRITES: usize = 16;
+/// Others: a sync, a step of growth, a file header.
+const _: () = assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
+
+/// Tickets of operations. The lower half of those for a frame is its number; at most one of a kind is under way for each.
+pub(super) const TICKET_SYNC: u64 = 1;
+pub(super) const TICKET_GROW: u64 = 2;
+pub(super) const TICKET_HEADER: u64 = 3;
+pub(super) const TICKET_RAISE: u64 = 4;
+pub(super) const TICKET_WRITE: u64 = 1 << 32;
+pub(super) const TICKET_RETIRE: u64 = 2 << 32;
+pub(super) const TICKET_READ: u64 = 3 << 32;
+
+/// The kind of a ticket for a frame, and the frame.
+fn of_frame(ticket: u64) -> (u64, u32) {
+    let frame = u32::try_from(ticket & u64::from(u32::MAX)).expect("32 bits");
+    (ticket - u64::from(frame), frame)
+}
+
+impl<D: Disk> Backup<D> {
+    /// Starts a commit of everything appended, unless one is under way; returns whether it did.
+    ///
+    /// # Errors
+    /// [`Failed`], now or earlier.
+    pub fn submit(&mut self, now: Nanos) -> Result<bool, Failed> {
+        self.check()?;
+        if self.is_committing() {
+            return Ok(false);
+        }
+        let mut ready = self.frames.ready();
+        // Segments that have a frame go first, then those that begin, heads after what they may list.
+        for pass in 0..3 {
+            for replica in self.open.iter().filter(|replica| replica.is_staged() && !replica.freed) {
+                let begins = replica.frame.is_none();
+                if pass != usize::from(begins) + usize::from(begins && replica.head) {
+                    continue;
+                }
+                if begins {
+                    // Without a frame it waits for the file to grow, and what is on disk already goes on.
+                    let Some(left) = ready.checked_sub(1) else { break };
+                    ready = left;
+                }
+                self.queue.push_back(replica.segment);
+            }
+        }
+        let any = !self.queue.is_empty();
+        self.advance(now);
+        self.grow();
+        Ok(any)
+    }
+
+    /// Whether a commit is under way.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        !self.queue.is_empty() || self.writing > 0
+    }
+
+    /// Whether nothing is under way and nothing waits to be.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let staged = self.open.iter().any(Replica::is_staged);
+        let busy = self.is_committing() || staged || self.syncing || self.dirty || self.growth.is_some();
+        !busy && !self.incarnations.raising() && self.retiring.is_empty() && self.reading.is_idle()
+    }
+
+    /// Starts as many writes of the commit as may be under way together.
+    fn advance(&mut self, now: Nanos) {
+        while self.writing < MAX_COMMIT_WRITES {
+            let Some(&segment) = self.queue.front() else { return };
+            let index = self.index(segment);
+            let replica = &self.open[index];
+            if replica.head && replica.frame.is_none() {
+                if self.writing > 0 {
+                    return;
+                }
+                if self.dirty || self.syncing {
+                    self.sync(now);
+                    return;
+                }
+            }
+            let frame = match self.open[index].frame {
+                Some(frame) => frame,
+                None => {
+                    let Some(incarnation) = self.take_incarnation() else { return };
+                    let frame = self.frames.assign(segment, incarnation).expect("counted when the commit began");
+                    self.open[index].settle(&self.geometry, frame, incarnation);
+                    frame
+                }
+            };
+            let replica = &mut self.open[index];
+            if replica.head {
+                self.newest = Some((segment, replica.log_end));
+            }
+            self.staged -= replica.staged_bytes();
+            let outgoing = replica.dispatch(&self.geometry);
+            let offset = self.header.frame_offset(frame) + outgoing.offset as u64;
+            let durable = self.durability == Durability::Sync;
+            let op = Op::Write { buffer: outgoing.buffer, len: outgoing.len, offset, durable };
+            self.disk.submit(TICKET_WRITE + u64::from(frame), op);
+            self.queue.pop_front();
+            self.writing += 1;
+        }
+    }
+
+    /// The place of an open segment.
+    fn index(&self, segment: u64) -> usize {
+        self.position(segment).expect("an open segment")
+    }
+
+    /// Begins a sync, unless one is under way.
+    pub(super) fn sync(&mut self, now: Nanos) {
+        if self.syncing {
+            return;
+        }
+        (self.syncing, self.dirty, self.synced_at) = (true, false, now);
+        self.frames.sync_begun();
+        for replica in &mut self.open {
+            replica.syncing = replica.reported;
+        }
+        self.disk.submit(TICKET_SYNC, Op::Sync);
+    }
+
+    /// Begins to grow the file when few frames are ready.
+    pub(super) fn grow(&mut self) {
+        let left = self.max_frames.saturating_sub(self.frames.total);
+        if self.growth.is_some() || self.frames.ready() >= SPARE_FRAMES || left == 0 {
+            return;
+        }
+        let first = self.frames.total;
+        let frames = first..first + left.min(GROW_FRAMES);
+        let bytes = self.header.frame_offset(frames.start)..self.header.frame_offset(frames.end);
+        let (growth, op) = Growth::begin(frames, bytes);
+        self.growth = Some(growth);
+        self.disk.submit(TICKET_GROW, op);
+    }
+
+    /// Takes note of what the disk has done, tells `report` what has become durable, and goes on with
+    /// what is to be done. Makes no system call when there is nothing to do.
+    ///
+    /// # Errors
+    /// [`Failed`], now or earlier. Reads go on nevertheless.
+    pub fn poll(&mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
+        while let Some(completion) = self.disk.poll() {
+            let (kind, frame) = of_frame(completion.ticket);
+            if kind == TICKET_READ {
+                self.has_read(frame, completion);
+            } else if self.failure.is_none()
+                && let Some(progress) = self.complete(completion)?
+            {
+                report(progress);
+            }
+        }
+        self.check()?;
+        let starved = self.frames.ready() == 0 && self.frames.has_freed();
+        if self.dirty && !self.syncing && (now >= self.synced_at + SYNC_INTERVAL || starved) {
+            self.sync(now);
+        }
+        self.advance(now);
+        self.retire();
+        self.grow();
+        self.continue_growth();
+        self.raise();
+        Ok(())
+    }
+
+    /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and whoever writes piece
+    /// upon piece there keeps others out, for the 4 ms after which the kernel sees to it that they get their turn.
+    fn continue_growth(&mut self) {
+        // Two headers under way at once could both be torn.
+        if (!self.is_committing() || self.written_since_growth)
+            && !self.incarnations.raising()
+            && let Some(op) = self.growth_next.take()
+        {
+            self.written_since_growth = false;
+            self.disk.submit(TICKET_GROW, op);
+        }
+    }
+
+    /// One operation is done.
+    pub(super) fn complete(&mut self, completion: Completion) -> Result<Option<Progress>, Failed> {
+        let Completion { ticket, result, buffer } = completion;
+        match ticket {
+            TICKET_SYNC => {
+                result.map_err(|error| self.fail(Operation::Sync, 0, error))?;
+                self.syncing = false;
+                self.frames.sync_done();
+                for replica in &mut self.open {
+                    replica.durable = replica.durable.max(replica.syncing);
+                }
+                Ok(None)
+            }
+            TICKET_GROW => {
+                let growth = self.growth.as_mut().expect("growing");
+                if let Err(error) = result {
+                    let offset = growth.offset();
+                    return Err(self.fail(Operation::Grow, offset, error));
+                }
+                match growth.advance(buffer) {
+                    Next::Do(op) => self.growth_next = Some(op),
+                    Next::Header(frames) => {
+                        self.header.frames = frames;
+                        self.header.incarnation += 1;
+                        self.growth_next = Some(self.header_write());
+                    }
+                    Next::Ready(frames) => {
+                        self.frames.add(frames);
+                        self.growth = None;
+                    }
+                }
+                Ok(None)
+            }
+            TICKET_HEADER => {
+                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
+                Ok(None)
+            }
+            TICKET_RAISE => {
+                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
+                self.incarnations.raised();
+                Ok(None)
+            }
+            _ => {
+                let (kind, frame) = of_frame(ticket);
+                if let Err(error) = result {
+                    return Err(self.fail(Operation::Write, self.header.frame_offset(frame), error));
+                }
+                let buffer = buffer.expect("a write returns its buffer");
+                if kind == TICKET_RETIRE {
+                    self.retired(frame, buffer);
+                    return Ok(None);
+                }
+                self.pool.give(buffer);
+                self.writing -= 1;
+                self.written_since_growth = true;
+                Ok(self.written(frame))
+            }
+        }
+    }
+
+    /// The write of an open segment is done.
+    fn written(&mut self, frame: u32) -> Option<Progress> {
+        let settled = self.durability == Durability::Sync;
+        self.dirty |= !settled;
+        let index = self.open.iter().position(|replica| replica.frame == Some(frame)).expect("it was being written");
+        let replica = &mut self.open[index];
+        let (up_to, sealed) = replica.in_flight.take().expect("a write was under way");
+        if replica.freed {
+            let incarnation = replica.incarnation;
+            self.open.remove(index);
+            self.give_up(Place { frame, incarnation });
+            return None;
+        }
+        replica.reported = up_to;
+        if settled {
+            replica.durable = up_to;
+        }
+        let framed = u32::try_from(replica.position()).expect("within a frame");
+        let (segment, incarnation) = (replica.segment, replica.incarnation);
+        if sealed {
+            self.open.remove(index);
+        }
+        Some(Progress { segment, up_to, framed, incarnation, sealed })
+    }
+}

@@ -1,0 +1,105 @@
+//! A replica that has been read, unframed as far as it is asked for.
+
+use super::stored::{Damage, Stored};
+use super::walk::Wanted;
+use sprat_disk::AlignedBuf;
+use sprat_wire::frame::{CHUNK_HEADER_BYTES, Seal};
+
+/// A run of log bytes in a frame.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Where in the log it begins.
+    log: usize,
+    /// Where in the frame.
+    frame: usize,
+    len: usize,
+}
+
+/// What a replica holds. Chunks are checked when somebody wants their bytes, so that a whole segment is never checked in
+/// one turn of a node.
+#[derive(Debug)]
+pub struct Contents {
+    buffer: AlignedBuf,
+    wanted: Wanted,
+    /// Bytes of log that must be there.
+    len: usize,
+    file: String,
+    /// Where the frame begins in the file.
+    offset: u64,
+    stored: Stored,
+    /// What was checked so far: its end in the frame, and in the log.
+    position: usize,
+    log_end: usize,
+    extents: Vec<Extent>,
+}
+
+impl Contents {
+    pub(super) fn new(buffer: AlignedBuf, wanted: Wanted, stored: &Stored, file: String, offset: u64) -> Self {
+        let (len, stored) = (stored.len as usize, stored.clone());
+        Self { buffer, wanted, len, file, offset, stored, position: 0, log_end: 0, extents: Vec::new() }
+    }
+
+    /// Bytes of log in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends the log's bytes from `offset` on to `out`, `most` of them at most, and returns whether others follow.
+    ///
+    /// # Errors
+    /// [`Damage`], when those bytes or some before them are not what was written. `out` is as before then.
+    pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
+        let end = self.len.min(offset.saturating_add(most));
+        self.check(end)?;
+        let first = self.extents.partition_point(|extent| extent.log + extent.len <= offset);
+        let mut at = offset;
+        for extent in &self.extents[first..] {
+            if at >= end {
+                break;
+            }
+            let skip = at - extent.log;
+            let len = (extent.len - skip).min(end - at);
+            out.extend_from_slice(&self.buffer[extent.frame + skip..][..len]);
+            at += len;
+        }
+        Ok(end < self.len)
+    }
+
+    /// Checks chunks until `end` bytes of log are.
+    fn check(&mut self, end: usize) -> Result<(), Damage> {
+        let frame = &self.buffer[..self.stored.framed as usize];
+        while self.log_end < end {
+            let bad = match self.wanted.step(&frame[self.position..], self.log_end) {
+                Ok((header, payload)) if header.seal != Seal::Cut => {
+                    self.position += CHUNK_HEADER_BYTES;
+                    let extent = Extent { log: self.log_end, frame: self.position, len: payload.len() };
+                    self.extents.push(extent);
+                    self.position += payload.len();
+                    self.log_end += payload.len();
+                    continue;
+                }
+                Ok(_) => "a cut, which no replica has".to_owned(),
+                Err((bad, _)) => bad.to_string(),
+            };
+            return Err(Damage {
+                file: self.file.clone(),
+                offset: self.offset + self.position as u64,
+                replica: Some(self.stored.replica),
+                expected: format!("{} B of the segment, going on at byte {}", self.len, self.log_end),
+                found: bad,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_buffer(self) -> AlignedBuf {
+        self.buffer
+    }
+}

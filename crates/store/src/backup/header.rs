@@ -1,0 +1,68 @@
+//! The file's header, and the end of a file's use in order.
+
+use super::commit::TICKET_HEADER;
+use super::owner::Owner;
+use super::{Backup, Failed, Operation, Progress};
+use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
+use sprat_net::Nanos;
+use sprat_wire::frame::FILE_HEADERS;
+
+impl<D: Disk> Backup<D> {
+    /// Commits what was appended, waits for the disk, and notes in the file that it was closed in order: the
+    /// next start then takes every damage for damage, with no doubt about the last commit. Blocks.
+    ///
+    /// # Errors
+    /// [`Failed`], now or earlier.
+    pub fn close(mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
+        loop {
+            self.submit(now)?;
+            self.poll(now, &mut report)?;
+            if self.dirty {
+                self.sync(now);
+            }
+            if self.is_idle() {
+                break;
+            }
+            self.wait()?;
+        }
+        self.header.clean = match self.owner {
+            Owner::Log => self.newest,
+            Owner::Replicas => Some((u64::from(self.incarnations.first()), 0)),
+        };
+        self.header.frames = self.frames.total;
+        self.header.incarnation += 1;
+        self.write_header()
+    }
+
+    pub(super) fn wait(&mut self) -> Result<(), Failed> {
+        self.disk.wait().map_err(|error| self.fail(Operation::Wait, 0, error))
+    }
+
+    /// Writes the file header, durably. Blocks; nothing else may be under way.
+    pub(super) fn write_header(&mut self) -> Result<(), Failed> {
+        let write = self.header_write();
+        self.block_on(write)
+    }
+
+    /// A durable write of the file header over its older copy.
+    pub(super) fn header_write(&self) -> Op {
+        let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        buffer.copy_from_slice(&self.header.encode());
+        let copy = u64::from(self.header.incarnation) % FILE_HEADERS as u64;
+        let (len, offset) = (buffer.len(), copy * BLOCK_BYTES as u64);
+        Op::Write { buffer, len, offset, durable: true }
+    }
+
+    /// Does one operation of opening or closing; nothing else may be under way.
+    pub(super) fn block_on(&mut self, op: Op) -> Result<(), Failed> {
+        self.disk.submit(TICKET_HEADER, op);
+        loop {
+            self.wait()?;
+            if let Some(completion) = self.disk.poll() {
+                assert!(completion.ticket == TICKET_HEADER, "nothing else is under way");
+                self.complete(completion)?;
+                return Ok(());
+            }
+        }
+    }
+}

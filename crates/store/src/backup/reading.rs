@@ -1,0 +1,99 @@
+//! Reading replicas while the file is open.
+
+use super::commit::TICKET_READ;
+use super::contents::Contents;
+use super::owner::Owner;
+use super::walk::Wanted;
+use super::{Backup, Replica, Stored};
+use sprat_disk::{AlignedBuf, BLOCK_BYTES, Completion, Disk, Op};
+use std::collections::VecDeque;
+use std::io;
+
+/// Most replicas being read at a time.
+pub const MAX_READS: usize = 8;
+
+/// A replica has been read, or could not be.
+#[derive(Debug)]
+pub struct FrameRead {
+    /// Its word.
+    pub segment: u64,
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// Its bytes, nothing of them checked yet; else what the operating system said.
+    pub result: io::Result<Contents>,
+}
+
+/// A read under way.
+struct Read {
+    frame: u32,
+    stored: Stored,
+}
+
+/// Reads under way, and those that are done.
+#[derive(Default)]
+pub(super) struct Reading {
+    /// At most [`MAX_READS`], done ones included.
+    under_way: Vec<Read>,
+    done: VecDeque<FrameRead>,
+    /// A buffer for the next one.
+    spare: Option<AlignedBuf>,
+}
+
+impl Reading {
+    /// Whether a frame is being read.
+    pub(super) fn reads(&self, frame: u32) -> bool {
+        self.under_way.iter().any(|read| read.frame == frame)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+}
+
+impl<D: Disk> Backup<D> {
+    /// Begins to read a replica that nothing is appended to any more, as [`take_read`](Self::take_read) then tells. False when
+    /// [`MAX_READS`] are being read, or it is.
+    ///
+    /// # Panics
+    /// When it has no frame or is being written, or the file is a log: the owner lost track.
+    pub fn read(&mut self, stored: &Stored) -> bool {
+        let frame = self.frames.of(stored.replica.word()).expect("the replica has a frame").frame;
+        // A disk that has failed never ends what it was at.
+        let pending = |open: &Replica| open.frame == Some(frame) && (open.in_flight.is_some() || open.is_staged());
+        let writing = self.failure.is_none() && self.open.iter().any(pending);
+        assert!(self.owner == Owner::Replicas && !writing, "{} is being written", stored.replica);
+        if self.reading.under_way.len() + self.reading.done.len() >= MAX_READS || self.reading.reads(frame) {
+            return false;
+        }
+        let len = (stored.framed as usize).next_multiple_of(BLOCK_BYTES);
+        let mut buffer = self.reading.spare.take().unwrap_or_else(|| AlignedBuf::zeroed(self.geometry.frame_bytes));
+        buffer.grow(len);
+        self.reading.under_way.push(Read { frame, stored: stored.clone() });
+        let offset = self.header.frame_offset(frame);
+        self.disk.submit(TICKET_READ + u64::from(frame), Op::Read { buffer, len, wanted: len, offset });
+        true
+    }
+
+    /// A frame has been read.
+    pub(super) fn has_read(&mut self, frame: u32, completion: Completion) {
+        let at = self.reading.under_way.iter().position(|read| read.frame == frame).expect("it was being read");
+        let Read { stored, .. } = self.reading.under_way.swap_remove(at);
+        let buffer = completion.buffer.expect("a read returns its buffer");
+        let (segment, incarnation) = (stored.replica.word(), stored.incarnation);
+        let wanted =
+            Wanted { seed: self.geometry.seed, segment, incarnation, segment_bytes: self.geometry.segment_bytes };
+        let offset = self.header.frame_offset(frame);
+        let result = completion.result.map(|()| Contents::new(buffer, wanted, &stored, self.disk.name(), offset));
+        self.reading.done.push_back(FrameRead { segment, incarnation, result });
+    }
+
+    /// The next replica that has been read.
+    pub fn take_read(&mut self) -> Option<FrameRead> {
+        self.reading.done.pop_front()
+    }
+
+    /// Takes back what a replica was read into, for the next one.
+    pub fn give_back(&mut self, contents: Contents) {
+        self.reading.spare = Some(contents.into_buffer());
+    }
+}

@@ -1,0 +1,125 @@
+//! Frames that are given up.
+//!
+//! One of the log's is free as soon as a durable head no longer lists its segment: nobody looks for it at a start. Of replicas
+//! whatever is there counts at a start, so a frame of theirs is marked first: its last block says up to which incarnation what is
+//! in it is free. Only when that is on the medium may the frame be written again.
+
+use super::commit::TICKET_RETIRE;
+use super::frames::Place;
+use super::owner::Owner;
+use super::{Backup, Durability};
+use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
+use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FREED, Seal, Seed};
+use std::collections::VecDeque;
+
+/// Most marks being written at a time.
+pub(super) const MAX_RETIRING_WRITES: usize = 4;
+
+/// A mark lies in its block twice, in so many bytes each: a flipped bit does not bring back what was freed. When two ends of it
+/// are there, of a write that was torn, either is right.
+const MARK_BYTES: usize = BLOCK_BYTES / 2;
+
+/// Frames on their way to be free.
+#[derive(Default)]
+pub(super) struct Retiring {
+    /// Those whose turn has not come, with what their marks are to say.
+    queue: VecDeque<Place>,
+    /// Marks being written.
+    writing: usize,
+    /// Buffers of earlier ones, at most [`MAX_RETIRING_WRITES`].
+    buffers: Vec<AlignedBuf>,
+}
+
+impl Retiring {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.writing == 0
+    }
+}
+
+impl<D: Disk> Backup<D> {
+    /// Takes back a frame that is nobody's any more, and is not being written.
+    pub(super) fn give_up(&mut self, place: Place) {
+        match self.owner {
+            Owner::Log => self.set_free(place.frame),
+            Owner::Replicas => {
+                self.retiring.queue.push_back(place);
+                self.retire();
+            }
+        }
+    }
+
+    fn set_free(&mut self, frame: u32) {
+        let settled = self.durability == Durability::Sync;
+        self.dirty |= !settled;
+        self.frames.give(frame, settled);
+    }
+
+    /// Begins to mark frames, but for those that are being read.
+    pub(super) fn retire(&mut self) {
+        while self.retiring.writing < MAX_RETIRING_WRITES && self.failure.is_none() {
+            let Some(at) = self.retiring.queue.iter().position(|place| !self.reading.reads(place.frame)) else {
+                return;
+            };
+            let Place { frame, incarnation } = self.retiring.queue.remove(at).expect("just found");
+            let write = self.mark(frame, incarnation);
+            self.retiring.writing += 1;
+            self.disk.submit(TICKET_RETIRE + u64::from(frame), write);
+        }
+    }
+
+    /// A mark is written.
+    pub(super) fn retired(&mut self, frame: u32, buffer: AlignedBuf) {
+        self.retiring.writing -= 1;
+        self.retiring.buffers.push(buffer);
+        self.set_free(frame);
+    }
+
+    /// The write that marks as free what a frame holds up to `incarnation`.
+    pub(super) fn mark(&mut self, frame: u32, incarnation: u32) -> Op {
+        let mut buffer = self.retiring.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK_BYTES));
+        let header = ChunkHeader {
+            segment: FREED,
+            incarnation,
+            offset: 0,
+            length: 0,
+            durable: 0,
+            head: false,
+            seal: Seal::Sealed,
+            buffered: false,
+        };
+        let crc = ChunkHeader::payload_seed(self.geometry.seed, header.segment, header.incarnation, header.offset);
+        for copy in buffer.chunks_exact_mut(MARK_BYTES) {
+            copy[..CHUNK_HEADER_BYTES].copy_from_slice(&header.encode(self.geometry.seed, crc));
+        }
+        let durable = self.durability == Durability::Sync;
+        let offset = self.header.frame_offset(frame) + self.geometry.frame_bytes as u64;
+        Op::Write { buffer, len: BLOCK_BYTES, offset, durable }
+    }
+    /// The write that empties a frame's first block.
+    pub(super) fn erase(&self, frame: u32) -> Op {
+        let durable = self.durability == Durability::Sync;
+        let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        Op::Write { buffer, len: BLOCK_BYTES, offset: self.header.frame_offset(frame), durable }
+    }
+}
+
+/// What the last block of a frame says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Mark {
+    /// Whoever has this incarnation or a lower one is free; zero: nobody.
+    Freed(u32),
+    /// Nothing that makes sense, and it is not empty.
+    Damaged,
+}
+
+impl Mark {
+    pub(super) fn parse(seed: Seed, block: &[u8]) -> Self {
+        let copies = block.chunks_exact(MARK_BYTES).filter_map(|copy| ChunkHeader::parse(seed, copy).ok());
+        let marks = copies.map(|chunk| chunk.header).filter(|header| header.segment == FREED);
+        match marks.map(|header| header.incarnation).max() {
+            Some(incarnation) => Self::Freed(incarnation),
+            None if block.iter().all(|byte| *byte == 0) => Self::Freed(0),
+            None => Self::Damaged,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a file of replicas holds: all its frames are looked over, and each stands for itself.
+
+use super::frames::Place;
+use super::open::{Current, OpenError};
+use super::owner::Owner;
+use super::retire::Mark;
+use super::survey::Source;
+use super::walk::{End, Wanted};
+use sprat_disk::{AlignedBuf, BLOCK_BYTES, ReadAt};
+use sprat_wire::frame::{Chunk, ChunkHeader, find_chunks};
+use sprat_wire::op::ReplicaId;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+
+/// A replica that is on disk.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Stored {
+    /// Which.
+    pub replica: ReplicaId,
+    /// Its incarnation in this file.
+    pub incarnation: u32,
+    /// Bytes of log in it.
+    pub len: u32,
+    /// Whether it is a head (else a survivor).
+    pub head: bool,
+    /// Bytes of its frame that they take.
+    pub framed: u32,
+    /// Whether its master has ended it.
+    pub sealed: bool,
+    /// Whether its master may have been told that it has more.
+    pub unsure: bool,
+}
+
+/// Bytes of a replica that were on disk are not what was written.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "{file} is damaged at offset {offset} ({}): expected {expected}, found {found}; other servers have replicas of it",
+    replica.map_or_else(|| "an unknown replica".to_owned(), |replica| replica.to_string())
+)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where, bytes from its beginning.
+    pub offset: u64,
+    /// The replica there, as far as what is left tells.
+    pub replica: Option<ReplicaId>,
+    /// What should be there.
+    pub expected: String,
+    /// What is.
+    pub found: String,
+}
+
+/// A write that a crash left unfinished; under `Sync` nobody was told of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Torn {
+    /// The replica; `None` when not even its name could be read.
+    pub replica: Option<ReplicaId>,
+    /// Where in the file, bytes.
+    pub offset: u64,
+    /// Where the replica's log ends now, bytes: at zero it never began.
+    pub len: u32,
+    /// What was found there.
+    pub found: String,
+}
+
+/// What was found on opening a file of replicas.
+#[derive(Clone, Debug, Default)]
+pub struct StoredReport {
+    /// Replicas that are whole as far as is known, by their words.
+    pub stored: Vec<Stored>,
+    /// Those that are not. Each keeps its frame until it is freed, if it has a name.
+    pub damaged: Vec<Damage>,
+    /// Ends that were cut, and beginnings that were dropped.
+    pub torn: Vec<Torn>,
+    /// Replicas of which a later one was found; their frames are free now.
+    pub outdated: u64,
+    /// One of the two copies of the file header was damaged; it has been written anew.
+    pub header_repaired: bool,
+    /// Whether the file was closed in order.
+    pub clean: bool,
+    /// Wall-clock time from the first read to the last.
+    pub elapsed: Duration,
+}
+
+/// What one frame holds.
+enum Holds {
+    /// Nothing, and says so.
+    Nothing,
+    /// Nothing that ever counted.
+    Beginning(Torn),
+    Replica(Stored, Option<Torn>),
+    Damaged(Damage, u32),
+}
+
+/// What was seen in a frame, and what is wrong with its mark.
+type Seen = (Holds, Option<Damage>);
+
+/// Which frame holds which replica, and which hold none.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) live: BTreeMap<u64, Place>,
+    pub(super) free: Vec<u32>,
+    /// Those that are to be marked before they are free.
+    pub(super) unmarked: Vec<u32>,
+}
+
+impl<R: ReadAt> Source<R> {
+    /// Looks over all frames, on `threads` threads.
+    pub(super) fn survey_replicas(
+        &self,
+        current: &Current,
+        threads: usize,
+        report: &mut StoredReport,
+    ) -> Result<Places, OpenError> {
+        let next = AtomicU32::new(0);
+        let look = || {
+            let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
+            let mut found = Vec::new();
+            loop {
+                let frame = next.fetch_add(1, Ordering::Relaxed);
+                if frame >= self.frames {
+                    return Ok(found);
+                }
+                found.push((frame, self.examine(frame, current, &mut buffer)?));
+            }
+        };
+        let mut all: Vec<(u32, Seen)> = Vec::new();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
+            for thread in threads {
+                let found: Result<_, OpenError> = thread.join().expect("looking over frames does not panic");
+                all.extend(found?);
+            }
+            Ok::<_, OpenError>(())
+        })?;
+        all.sort_unstable_by_key(|(frame, _)| *frame);
+        Ok(place(all, report))
+    }
+
+    /// Looks into one frame.
+    fn examine(&self, frame: u32, current: &Current, buffer: &mut AlignedBuf) -> Result<Seen, OpenError> {
+        let chunk_bytes = Owner::Replicas.chunk_bytes(self.header.frame_bytes);
+        let seed = self.header.seed();
+        self.read_at(frame, chunk_bytes, BLOCK_BYTES, buffer)?;
+        let mark = Mark::parse(seed, &buffer[..BLOCK_BYTES]);
+        let freed = if let Mark::Freed(incarnation) = mark { incarnation } else { 0 };
+        self.read(frame, BLOCK_BYTES, buffer)?;
+        let header = match ChunkHeader::parse(seed, &buffer[..BLOCK_BYTES]) {
+            Ok(Chunk { header, .. }) if header.incarnation <= freed => return Ok((Holds::Nothing, None)),
+            Ok(Chunk { header, .. }) if header.offset == 0 => Some(header),
+            _ => None,
+        };
+        self.read(frame, chunk_bytes, buffer)?;
+        let bytes = &buffer[..chunk_bytes];
+        let holds = match header {
+            Some(header) => self.examine_named(frame, bytes, &header, current),
+            None => self.examine_unnamed_replica(frame, bytes, freed, current.header.clean.is_some()),
+        };
+        let damage = (mark == Mark::Damaged).then(|| Damage {
+            file: self.name.clone(),
+            offset: self.header.frame_offset(frame) + chunk_bytes as u64,
+            replica: None,
+            expected: "the mark of what is free in the frame; a replica that was freed may be back".to_owned(),
+            found: "no valid chunk header".to_owned(),
+        });
+        Ok((holds, damage))
+    }
+
+    /// A frame that begins as a replica does.
+    fn examine_named(&self, frame: u32, bytes: &[u8], first: &ChunkHeader, current: &Current) -> Holds {
+        let replica = ReplicaId::of_word(first.segment);
+        let wanted = Wanted {
+            seed: self.header.seed(),
+            segment: first.segment,
+            incarnation: first.incarnation,
+            segment_bytes: self.header.segment_bytes as usize,
+        };
+        let mut head = false;
+        let walked = wanted.walk_with(bytes, |header, _| head |= header.head);
+        let (sealed, found) = match walked.end {
+            End::Sealed => (true, None),
+            End::Open => (false, None),
+            End::Torn(bad) => (false, Some(bad.to_string())),
+        };
+        let offset = self.header.frame_offset(frame) + walked.position as u64;
+        let len = u32::try_from(walked.log_end).expect("within a segment");
+        // In a life that was closed in order nothing was left unfinished.
+        let finished = current.header.clean.is_some_and(|(life, _)| u64::from(first.incarnation) >= life);
+        if !sealed {
+            let witness = wanted.witness(bytes, walked.position, walked.log_end);
+            let expected = match witness {
+                Some((_, durable)) => Some(format!("{durable} B of it, going on at byte {len}")),
+                None if finished && (found.is_some() || wanted.goes_on(bytes, walked.position)) => {
+                    Some(format!("more of it behind byte {len}, for the file was closed in order"))
+                }
+                None => None,
+            };
+            if let Some(expected) = expected {
+                let found = found.unwrap_or_else(|| "nothing".to_owned());
+                let damage = Damage { file: self.name.clone(), offset, replica: Some(replica), expected, found };
+                return Holds::Damaged(damage, first.incarnation);
+            }
+        }
+        let torn = found.map(|found| Torn { replica: Some(replica), offset, len, found });
+        if len == 0 && !sealed {
+            let nothing = || Torn { replica: Some(replica), offset, len, found: "nothing".to_owned() };
+            return Holds::Beginning(torn.unwrap_or_else(nothing));
+        }
+        let framed = u32::try_from(walked.position).expect("within a frame");
+        let unsure = first.buffered && !sealed && !finished;
+        let incarnation = first.incarnation;
+        Holds::Replica(Stored { replica, incarnation, len, head, framed, sealed, unsure }, torn)
+    }
+
+    /// A frame that begins as no replica does: empty, begun by a write that was torn, or damaged.
+    fn examine_unnamed_replica(&self, frame: u32, bytes: &[u8], freed: u32, clean: bool) -> Holds {
+        let offset = self.header.frame_offset(frame);
+        let chunks = find_chunks(self.header.seed(), bytes).map(|(_, chunk)| chunk.header);
+        let newest = chunks.filter(|header| header.incarnation > freed).max_by_key(|header| {
+            // Of one replica, the chunk that vouches for the most.
+            (header.incarnation, header.durable)
+        });
+        if newest.is_none() && bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0) {
+            return Holds::Nothing;
+        }
+        let replica = newest.map(|header| ReplicaId::of_word(header.segment));
+        let found = "no valid chunk header".to_owned();
+        let expected = match newest {
+            Some(header) if header.durable > 0 => format!("the first of {} B of it", header.durable),
+            _ if clean => "nothing, or a replica's first chunk, for the file was closed in order".to_owned(),
+            _ => return Holds::Beginning(Torn { replica, offset, len: 0, found }),
+        };
+        let damage = Damage { file: self.name.clone(), offset, replica, expected, found };
+        Holds::Damaged(damage, newest.map_or(0, |header| header.incarnation))
+    }
+}
+
+/// Puts together what frames hold: of two of one name the later counts.
+fn place(all: Vec<(u32, Seen)>, report: &mut StoredReport) -> Places {
+    let mut places = Places::default();
+    let mut named: BTreeMap<u64, (u32, u32, Holds)> = BTreeMap::new();
+    for (frame, (holds, bad_mark)) in all {
+        report.damaged.extend(bad_mark);
+        let (word, incarnation) = match &holds {
+            Holds::Nothing => {
+                places.free.push(frame);
+                continue;
+            }
+            Holds::Beginning(torn) => {
+                report.torn.push(torn.clone());
+                places.unmarked.push(frame);
+                continue;
+            }
+            Holds::Replica(stored, _) => (stored.replica.word(), stored.incarnation),
+            Holds::Damaged(Damage { replica: Some(replica), .. }, incarnation) => (replica.word(), *incarnation),
+            Holds::Damaged(damage, _) => {
+                report.damaged.push(damage.clone());
+                places.unmarked.push(frame);
+                continue;
+            }
+        };
+        match named.entry(word) {
+            Entry::Vacant(vacant) => {
+                vacant.insert((incarnation, frame, holds));
+            }
+            Entry::Occupied(mut there) => {
+                let outdated =
+                    if there.get().0 < incarnation { there.insert((incarnation, frame, holds)).1 } else { frame };
+                report.outdated += 1;
+                places.unmarked.push(outdated);
+            }
+        }
+    }
+    for (word, (incarnation, frame, holds)) in named {
+        places.live.insert(word, Place { frame, incarnation });
+        match holds {
+            Holds::Replica(stored, torn) => {
+                report.stored.push(stored);
+                report.torn.extend(torn);
+            }
+            Holds::Damaged(damage, _) => report.damaged.push(damage),
+            Holds::Nothing | Holds::Beginning(_) => unreachable!("they have no name"),
+        }
+    }
+    places
+}

@@ -1,0 +1,211 @@
+//! Who lives, for how long each server may answer, and who brings back what the others had.
+//!
+//! A server whose log is kept by others holds a lease: it may serve its tables for [`LEASE`] from when it asked, by its own
+//! clock, and is taken for gone when that is over by the coordinator's, counted from the answer. [`DRIFT`] is what clocks
+//! may run apart.
+
+use super::catalog::{Catalog, Refusal};
+use super::metadata::Metadata;
+use sprat_net::Nanos;
+use sprat_wire::op::{Assignment, RecoveryOrder, ServerRecord};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// For how long a server may serve without having heard from the coordinator.
+pub const LEASE: Duration = Duration::from_millis(400);
+
+/// How often a server asks, so that its lease goes on.
+pub const RENEWAL: Duration = Duration::from_millis(100);
+
+/// Clocks run apart by at most one part in this many.
+pub const DRIFT: u32 = 1000;
+
+/// How long a server that has just enlisted, or whose coordinator has just started, may take to ask.
+pub const FIRST_QUESTION: Duration = Duration::from_secs(5);
+
+/// How long a server without a lease may be silent and still be given tables.
+pub const ALIVE: Duration = Duration::from_secs(2);
+
+/// What is known of a server since this coordinator started.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Nanos,
+    /// Version of the assignments it serves.
+    applied: u64,
+    /// When it is gone, if nothing is heard of it.
+    gone_at: Nanos,
+}
+
+/// Tables that somebody brings back.
+struct Task {
+    gone: u32,
+    by: u32,
+    tables: Vec<(u32, u64)>,
+    failure: Option<String>,
+}
+
+/// All servers, as far as this coordinator has heard of them.
+#[derive(Default)]
+pub(super) struct Members {
+    heard: BTreeMap<u32, Heard>,
+    tasks: Vec<Task>,
+    /// Version of the map in which a server last took tables over.
+    moved: BTreeMap<u32, u64>,
+}
+
+impl Members {
+    /// A server has enlisted.
+    pub(super) fn enlisted(&mut self, now: Nanos, server: u32) {
+        self.heard.insert(server, Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION });
+    }
+
+    /// A server asks, which serves version `applied`; false if it has not enlisted with this coordinator.
+    pub(super) fn asks<M: Metadata>(&mut self, now: Nanos, server: u32, applied: u64, catalog: &Catalog<M>) -> bool {
+        let leased = catalog.server(server).is_some_and(|known| known.copies > 0 && !known.dead);
+        match self.heard.get_mut(&server) {
+            Some(heard) => (heard.at, heard.applied) = (now, applied),
+            // It had its lease from the coordinator before.
+            None if leased => {
+                self.heard.insert(server, Heard { at: now, applied, gone_at: now + FIRST_QUESTION });
+            }
+            None => return false,
+        }
+        leased || catalog.server(server).is_some_and(|known| known.copies == 0)
+    }
+
+    /// Whether a server serves this version, or a later one.
+    pub(super) fn has_applied(&self, server: u32, version: u64) -> bool {
+        self.heard.get(&server).is_some_and(|heard| heard.applied >= version)
+    }
+
+    /// Whether a server serves its tables, as far as known: not if it is dead, or has yet to hear what it took over.
+    pub(super) fn serves<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
+        match catalog.server(server) {
+            Some(known) if known.copies > 0 => {
+                !known.dead && self.has_applied(server, self.moved.get(&server).copied().unwrap_or(1))
+            }
+            _ => true,
+        }
+    }
+
+    /// Time since a server was heard of.
+    pub(super) fn silence(&self, now: Nanos, server: u32) -> Option<Duration> {
+        self.heard.get(&server).map(|heard| now.since(heard.at))
+    }
+
+    /// Servers that may be given tables.
+    pub(super) fn alive<M: Metadata>(&self, now: Nanos, catalog: &Catalog<M>) -> Vec<u32> {
+        let lives = |(&id, heard): (&u32, &Heard)| {
+            let known = catalog.server(id).filter(|known| !known.dead)?;
+            let lives = if known.copies > 0 { heard.gone_at > now } else { now.since(heard.at) < ALIVE };
+            (lives && now.since(heard.at) < ALIVE).then_some(id)
+        };
+        self.heard.iter().filter_map(lives).collect()
+    }
+
+    /// What a server is told; its lease goes on.
+    pub(super) fn assignment<M: Metadata>(&mut self, now: Nanos, server: u32, catalog: &Catalog<M>) -> Assignment {
+        let leased = catalog.server(server).filter(|known| known.copies > 0);
+        if leased.is_some()
+            && let Some(heard) = self.heard.get_mut(&server)
+        {
+            heard.gone_at = now + LEASE + LEASE / DRIFT;
+        }
+        let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);
+        let member =
+            |(id, known): (u32, &super::Known)| ServerRecord { id, silent_ms: 0, locator: known.locator.clone() };
+        let order = |task: &Task| RecoveryOrder {
+            master: task.gone,
+            min_open: catalog.server(task.gone).map_or(0, |known| known.min_open),
+            tables: task.tables.clone(),
+        };
+        Assignment {
+            tables: catalog.tables_of(server).iter().map(|owned| owned.id).collect(),
+            lease_micros: if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 },
+            min_open: leased.map_or(0, |known| known.min_open),
+            members: replicating().filter(|(_, known)| !known.dead).map(member).collect(),
+            masters: replicating().map(|(id, _)| id).collect(),
+            next_server: catalog.next_server(),
+            orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
+        }
+    }
+
+    /// Declares dead whose lease is over, and has others bring back what the dead had.
+    pub(super) fn poll<M: Metadata>(&mut self, now: Nanos, catalog: &mut Catalog<M>) {
+        let leased: Vec<u32> =
+            catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead).map(|(id, _)| id).collect();
+        for &id in &leased {
+            let fresh = Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION };
+            let heard = self.heard.entry(id).or_insert(fresh);
+            if heard.gone_at <= now {
+                tracing::warn!("server {id} is gone: its lease is over");
+                if let Err(refusal) = catalog.bury(id) {
+                    tracing::error!("cannot note that server {id} is gone: {refusal:?}");
+                }
+            }
+        }
+        let lives = |id: u32| catalog.server(id).is_some_and(|known| !known.dead);
+        self.tasks.retain(|task| lives(task.by) && catalog.server(task.gone).is_some());
+        self.moved.retain(|&server, _| lives(server));
+        let gone: Vec<u32> = catalog.servers().filter(|(_, known)| known.dead).map(|(id, _)| id).collect();
+        let candidates = self.alive(now, catalog);
+        let candidates: Vec<u32> =
+            candidates.into_iter().filter(|&id| catalog.server(id).is_some_and(|known| known.copies > 0)).collect();
+        for gone in gone {
+            self.distribute(gone, &candidates, catalog);
+        }
+    }
+
+    /// Gives the tables of a server that is gone to others to bring back, as far as nobody does yet.
+    fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
+        let taken = |id: u32| {
+            let tasks = self.tasks.iter().filter(|task| task.gone == gone);
+            tasks.flat_map(|task| &task.tables).any(|&(table, _)| table == id)
+        };
+        // One task each for a server that is gone: by both of them it is named.
+        let is_free = |by: &u32| self.tasks.iter().all(|task| task.gone != gone || task.by != *by);
+        let candidates: Vec<u32> = candidates.iter().copied().filter(is_free).collect();
+        let open: Vec<_> = catalog.tables_of(gone).into_iter().filter(|owned| !taken(owned.id)).collect();
+        for (at, &by) in candidates.iter().enumerate().take(open.len()) {
+            let share = open.iter().skip(at).step_by(candidates.len());
+            let tables = share.map(|owned| (owned.id, owned.since)).collect();
+            self.tasks.push(Task { gone, by, tables, failure: None });
+        }
+    }
+
+    /// A server has brought back what it was told to, or cannot.
+    ///
+    /// # Errors
+    /// When that is, or has become, no task of its, in words; or the [`Refusal`] of the catalog.
+    pub(super) fn recovered<M: Metadata>(
+        &mut self,
+        by: u32,
+        (gone, since): (u32, u64),
+        failure: &str,
+        catalog: &mut Catalog<M>,
+    ) -> Result<(), Refusal> {
+        let at = self.tasks.iter().position(|task| task.gone == gone && task.by == by);
+        let at = at.ok_or(Refusal::Limit("nobody asked this server to bring that back"))?;
+        if !failure.is_empty() {
+            tracing::warn!("server {by} cannot bring back tables of server {gone}: {failure}");
+            self.tasks[at].failure = Some(failure.to_owned());
+            return Ok(());
+        }
+        let tables: Vec<u32> = self.tasks[at].tables.iter().map(|&(table, _)| table).collect();
+        catalog.take_over(gone, &tables, by, since)?;
+        self.tasks.remove(at);
+        self.moved.insert(by, catalog.version());
+        Ok(())
+    }
+
+    /// Why tables of servers that are gone cannot be brought back: the server, and what its last attempt came to.
+    pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
+    }
+
+    /// When [`poll`](Self::poll) has something to do.
+    pub(super) fn next_deadline<M: Metadata>(&self, catalog: &Catalog<M>) -> Option<Nanos> {
+        let leased = catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead);
+        leased.map(|(id, _)| self.heard.get(&id).map_or(Nanos(0), |heard| heard.gone_at)).min()
+    }
+}

@@ -1,0 +1,146 @@
+//! What makes a log durable: nothing, a disk of the node's own, or the backups of a cluster.
+
+use super::pace::Pace;
+use crate::backup::{AppendError, Backup, Failed};
+use crate::node::Caller;
+use crate::replication::Replicator;
+use sprat_disk::Disk;
+use sprat_log::Log;
+use sprat_net::Nanos;
+use std::os::fd::BorrowedFd;
+
+/// See the module.
+pub(super) enum Durable<D: Disk> {
+    /// What is in memory is as durable as it gets.
+    Nothing,
+    /// A disk, and the pace of its commits.
+    Disk(Box<Backup<D>>, Pace),
+    /// Other servers.
+    Servers(Box<Replicator>),
+}
+
+impl<D: Disk> Durable<D> {
+    /// Whether what is written has to become durable at all.
+    #[inline]
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// A write has come that waits.
+    #[inline]
+    pub(super) fn arrived(&mut self) {
+        if let Self::Disk(_, pace) = self {
+            pace.arrived();
+        }
+    }
+
+    /// Whether the head's replicas can take an entry of `len` bytes: many small commits fill a frame before 8 MB of log
+    /// are in it.
+    #[inline]
+    pub(super) fn has_room(&self, log: &Log, len: usize) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Disk(backup, _) => {
+                let (segment, unsubmitted) = log.head_pending();
+                backup.room(segment) >= unsubmitted + len
+            }
+            Self::Servers(replicator) => replicator.room(log) >= len,
+        }
+    }
+
+    /// Hands to the disk what it has not got yet, and takes note of what it has done; returns whether there was
+    /// anything.
+    ///
+    /// # Errors
+    /// Why nothing more will become durable.
+    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log) -> Result<bool, String> {
+        match self {
+            Self::Nothing => Ok(false),
+            Self::Disk(backup, pace) => commit(backup, pace, now, log),
+            Self::Servers(replicator) if replicator.is_fenced() => {
+                Err("this server was declared dead, and others recover what it had: start it again".to_owned())
+            }
+            Self::Servers(_) => Ok(false),
+        }
+    }
+
+    /// Sends to backups what they have not got yet.
+    #[inline]
+    pub(super) fn call(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
+        if let Self::Servers(replicator) = self {
+            replicator.call(now, log, caller);
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do although nothing has happened.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let Self::Disk(backup, pace) = self else { return None };
+        let deadline = backup.next_deadline();
+        Some(pace.deadline().map_or(deadline, |held| held.min(deadline)))
+    }
+
+    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        let Self::Disk(backup, _) = self else { return None };
+        backup.poll_fd()
+    }
+
+    /// Counters by name.
+    pub(super) fn counters(&self) -> [(&'static str, u64); 2] {
+        match self {
+            Self::Nothing => [("disk_frames_live", 0), ("disk_frames_max", 0)],
+            Self::Disk(backup, _) => {
+                let frames = backup.frame_count();
+                [("disk_frames_live", frames.live.into()), ("disk_frames_max", frames.max.into())]
+            }
+            Self::Servers(replicator) => {
+                let counts = replicator.counts();
+                [("replica_writes_total", counts.writes), ("replicas_replaced_total", counts.replaced)]
+            }
+        }
+    }
+
+    /// Makes durable what is not yet, and closes the log in order, where that is the node's own to do. Blocks.
+    pub(super) fn close(self, now: Nanos, log: &mut Log) -> Result<(), Failed> {
+        let Self::Disk(mut backup, _) = self else { return Ok(()) };
+        match hand_over(&mut backup, log) {
+            Err(AppendError::Failed(failed)) => return Err(failed),
+            // Of the rest nobody was told that it is durable.
+            Ok(()) | Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => {}
+        }
+        backup.close(now, |_| {})
+    }
+}
+
+fn commit<D: Disk>(backup: &mut Backup<D>, pace: &mut Pace, now: Nanos, log: &mut Log) -> Result<bool, String> {
+    let mut progressed = false;
+    let progress = |progress: crate::backup::Progress| {
+        log.mark_durable(progress.segment, progress.up_to as usize, progress.sealed);
+        progressed = true;
+    };
+    backup.poll(now, progress).map_err(|failed| failed.to_string())?;
+    match hand_over(backup, log) {
+        Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {} // the rest when the disk has made room
+        Err(error) => return Err(error.to_string()),
+    }
+    for segment in log.take_reclaimable() {
+        backup.free(segment);
+    }
+    if !backup.is_committing() {
+        pace.ended(now);
+        if pace.may_begin(now) && backup.submit(now).map_err(|failed| failed.to_string())? {
+            pace.begun(now);
+        }
+    }
+    Ok(progressed)
+}
+
+/// Hands over all that a backup takes.
+fn hand_over<D: Disk>(backup: &mut Backup<D>, log: &mut Log) -> Result<(), AppendError> {
+    while let Some(pending) = log.next_pending() {
+        let (segment, up_to, sealed) = (pending.segment, pending.offset + pending.len, pending.sealed);
+        let offset = u32::try_from(pending.offset).expect("segments are 8 MB");
+        backup.append(segment, offset, pending.slices().iter().copied(), sealed)?;
+        log.mark_submitted(segment, up_to, sealed);
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a master brings back of servers that are gone.
+
+use super::inbox::{Inbox, Recovered};
+use crate::node::Caller;
+use crate::recovery::{Failure, Recovery};
+use crate::replication::Member;
+use sprat_log::Log;
+use sprat_net::Nanos;
+use sprat_rpc::{CallFailure, CallId};
+use sprat_wire::op::RecoveryOrder;
+use std::time::Duration;
+
+/// When to try again what could not be brought back.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// One of them.
+struct Task {
+    order: RecoveryOrder,
+    /// `None` between two attempts.
+    recovery: Option<Recovery>,
+    /// The segment of the log here from which on what it writes lies; zero before it has begun.
+    since: u64,
+    retry_at: Nanos,
+    /// It is done, and the coordinator was told.
+    told: bool,
+}
+
+/// All that are under way.
+#[derive(Default)]
+pub(super) struct Recoveries {
+    tasks: Vec<Task>,
+    members: Vec<Member>,
+}
+
+impl Recoveries {
+    /// These are to be under way, with these backups.
+    pub(super) fn assign(&mut self, orders: Vec<RecoveryOrder>, members: &[Member]) {
+        let before = std::mem::take(&mut self.tasks);
+        for order in orders {
+            let same = |task: &&Task| task.order.master == order.master && overlap(&task.order, &order);
+            // What an earlier attempt has written is not written again, and lies where that began.
+            let since = before.iter().filter(same).map(|task| task.since).filter(|&since| since > 0).min().unwrap_or(0);
+            self.tasks.push(Task { order, recovery: None, since, retry_at: Nanos(0), told: false });
+        }
+        for task in before {
+            if let Some(same) = self.tasks.iter_mut().find(|other| other.order == task.order) {
+                // If it was told, that did not reach this coordinator, or one before it: it is told again.
+                *same = Task { told: false, ..task };
+            }
+        }
+        self.members = members.to_vec();
+    }
+
+    /// How they stand, in words.
+    pub(super) fn describe(&self) -> String {
+        let task = |task: &Task| {
+            let stands = task.recovery.as_ref().map_or("between attempts".to_owned(), Recovery::describe);
+            format!("server {}'s tables {:?}: {stands}", task.order.master, task.order.tables)
+        };
+        self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether a table is being brought back.
+    pub(super) fn concern(&self, table: u32) -> bool {
+        self.tasks.iter().any(|task| task.order.tables.binary_search_by_key(&table, |&(id, _)| id).is_ok())
+    }
+
+    /// Goes on with what is under way; returns whether there was anything to do.
+    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
+        let mut worked = false;
+        for task in &mut self.tasks {
+            let Some(recovery) = &mut task.recovery else {
+                // What was here of a table long ago has to be gone first.
+                let is_free = task.order.tables.iter().all(|&(table, _)| !log.is_dropped(table));
+                if is_free && task.retry_at <= now {
+                    if task.since == 0 {
+                        task.since = log.head_pending().0;
+                    }
+                    task.recovery = Some(Recovery::new(task.order.clone(), &self.members));
+                    worked = true;
+                }
+                continue;
+            };
+            worked |= recovery.work(log);
+            let Some(outcome) = recovery.outcome().filter(|_| !task.told) else { continue };
+            worked = true;
+            let (gone, since) = (task.order.master, task.since);
+            match outcome {
+                Ok(report) => {
+                    tracing::info!("tables of server {gone} are here: {report:?}");
+                    task.told = true;
+                    inbox.recovered(Recovered { gone, since, failure: String::new() });
+                }
+                Err(failure) => {
+                    let failure = tell(failure);
+                    (task.recovery, task.retry_at) = (None, now + RETRY);
+                    inbox.recovered(Recovered { gone, since, failure });
+                }
+            }
+        }
+        worked
+    }
+
+    pub(super) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        self.tasks.iter_mut().filter_map(|task| task.recovery.as_mut()).for_each(|recovery| recovery.call(now, caller));
+    }
+
+    /// A call has ended; returns whether it was one of these. One of an attempt that was given up is nobody's.
+    pub(super) fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
+        let mut recoveries = self.tasks.iter_mut().filter_map(|task| task.recovery.as_mut());
+        recoveries.any(|recovery| recovery.completed(call, result))
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.tasks.iter().filter(|task| task.recovery.is_none()).map(|task| task.retry_at).min()
+    }
+}
+
+/// Whether both are about a table.
+fn overlap(one: &RecoveryOrder, other: &RecoveryOrder) -> bool {
+    one.tables.iter().any(|(table, _)| other.tables.binary_search_by_key(table, |&(id, _)| id).is_ok())
+}
+
+/// A failure in words that fit into a request.
+fn tell(failure: &Failure) -> String {
+    let mut words = failure.to_string();
+    words.truncate(sprat_wire::MAX_TABLE_NAME);
+    words
+}

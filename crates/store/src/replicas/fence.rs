@@ -1,0 +1,185 @@
+//! Masters that nothing is taken from any more.
+
+use super::{BUSY_MICROS, FENCE, Kept, Replicas};
+use crate::answers::answer;
+use crate::backup::AppendError;
+use sprat_disk::Disk;
+use sprat_net::Nanos;
+use sprat_rpc::{Outcome, Repeat, RequestId};
+use sprat_wire::MAX_SEGMENT_ID;
+use sprat_wire::op::{ReplicaId, Status, push_replica};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Frames that replicas leave to fences: so many masters can be fenced when replicas have taken all others. Further fences would
+/// be kept in memory alone.
+pub const FENCE_FRAMES: u32 = 2;
+
+/// Most fenced masters remembered. Ids are never used again, so beyond that those are forgotten that have nothing here.
+const MAX_FENCES: usize = 65_536;
+
+/// Most fences that wait for the disk at a time.
+const MAX_WAITING: usize = 1024;
+
+/// Where a fence is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fence {
+    /// In memory; it is to be written down as soon as that can be.
+    Unwritten,
+    /// On its way to the disk.
+    Written,
+    /// On disk.
+    Durable,
+    /// In memory: there is nothing to guard, or no way to write it down.
+    Memory,
+}
+
+/// Fenced masters.
+#[derive(Default)]
+pub(super) struct Fences {
+    masters: BTreeMap<u32, Fence>,
+    /// Requests that wait for their fence to be durable.
+    waiting: VecDeque<(RequestId, u32)>,
+    /// How many are [`Fence::Unwritten`].
+    unwritten: usize,
+}
+
+impl Fences {
+    pub(super) fn contains(&self, master: u32) -> bool {
+        self.masters.contains_key(&master)
+    }
+
+    pub(super) fn masters(&self) -> impl Iterator<Item = u32> + '_ {
+        self.masters.keys().copied()
+    }
+
+    /// One was on disk.
+    pub(super) fn found(&mut self, master: u32) {
+        self.masters.insert(master, Fence::Durable);
+    }
+
+    /// The disk has one.
+    pub(super) fn written(&mut self, master: u32) {
+        if let Some(fence) = self.masters.get_mut(&master) {
+            *fence = Fence::Durable;
+        }
+    }
+}
+
+fn word(master: u32) -> u64 {
+    ReplicaId { master, segment: FENCE }.word()
+}
+
+impl<D: Disk> Replicas<D> {
+    /// Replicas of a master, damaged ones too.
+    pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Kept)> {
+        let last = ReplicaId { master, segment: MAX_SEGMENT_ID }.word();
+        self.kept.range(word(master)..=last).map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
+    }
+
+    pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
+        if self.fences.waiting.len() >= MAX_WAITING {
+            self.counts.turned_away += 1;
+            return Outcome::Retry(BUSY_MICROS);
+        }
+        if !self.fences.contains(master) {
+            self.forget_a_fence();
+            if self.fences.masters.len() >= MAX_FENCES {
+                return self.refuse("too many masters are being recovered at once");
+            }
+            let guards = self.of_master(master).next().is_some();
+            let fence = if guards && self.failure().is_none() { Fence::Unwritten } else { Fence::Memory };
+            self.fences.masters.insert(master, fence);
+            self.fences.unwritten += usize::from(fence == Fence::Unwritten);
+        }
+        if matches!(self.fences.masters[&master], Fence::Unwritten | Fence::Written) {
+            self.fences.waiting.push_back((id, master));
+            self.write_fences(now);
+            return Outcome::Pending;
+        }
+        self.tell(master)
+    }
+
+    /// All that is here of a master, as an answer.
+    fn tell(&mut self, master: u32) -> Outcome<u32> {
+        let records: Vec<_> = self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect();
+        let count = u32::try_from(records.len()).expect("fewer than MAX_FRAMES");
+        let body = self.bodies.make(|out| records.iter().for_each(|record| push_replica(out, record)));
+        match body {
+            Some(body) => Outcome::Reply(answer(Status::Ok, false, count, 0, Repeat::Reexecute).with_body(body)),
+            None => Outcome::Retry(BUSY_MICROS),
+        }
+    }
+
+    /// Hands fences to the disk that are not there yet.
+    pub(super) fn write_fences(&mut self, now: Nanos) {
+        if self.fences.unwritten == 0 {
+            return;
+        }
+        for (&master, fence) in &mut self.fences.masters {
+            if *fence != Fence::Unwritten {
+                continue;
+            }
+            *fence = match self.backup.append(word(master), 0, [], true) {
+                Ok(()) => Fence::Written,
+                Err(AppendError::Behind) => continue, // until something that is open has ended
+                Err(error) => {
+                    tracing::warn!("the fence of server {master} is kept in memory only: {error}");
+                    Fence::Memory
+                }
+            };
+            self.fences.unwritten -= 1;
+        }
+        self.flush_by(now);
+    }
+
+    /// Answers those whose fence is as durable as it will be; returns whether there were any.
+    pub(super) fn answer_fences(&mut self) -> bool {
+        if self.fences.waiting.is_empty() {
+            return false;
+        }
+        let failed = self.failure().is_some();
+        let before = self.fences.waiting.len();
+        for (id, master) in std::mem::take(&mut self.fences.waiting) {
+            let fence = self.fences.masters.get(&master).copied().unwrap_or(Fence::Memory);
+            if matches!(fence, Fence::Unwritten | Fence::Written) && !failed {
+                self.fences.waiting.push_back((id, master));
+            } else {
+                let told = self.tell(master);
+                self.ready.push_back((id, told));
+            }
+        }
+        self.fences.waiting.len() < before
+    }
+
+    /// The last replica of a master is gone: its fence need not survive a restart any more.
+    pub(super) fn end_fence(&mut self, master: u32) {
+        let Some(fence) = self.fences.masters.get_mut(&master) else { return };
+        self.fences.unwritten -= usize::from(*fence == Fence::Unwritten);
+        *fence = Fence::Memory;
+        self.backup.free(word(master));
+    }
+
+    /// Forgets fences that were on disk for masters of whom nothing is here.
+    pub(super) fn drop_idle_fences(&mut self) {
+        let idle: Vec<u32> = self.fences.masters().filter(|master| self.of_master(*master).next().is_none()).collect();
+        for master in idle {
+            self.end_fence(master);
+            self.fences.masters.remove(&master);
+        }
+    }
+
+    /// Makes room for another fence when there are too many.
+    fn forget_a_fence(&mut self) {
+        if self.fences.masters.len() < MAX_FENCES {
+            return;
+        }
+        let idle = self
+            .fences
+            .masters
+            .iter()
+            .find(|(master, fence)| **fence == Fence::Memory && self.of_master(**master).next().is_none());
+        if let Some(master) = idle.map(|(master, _)| *master) {
+            self.fences.masters.remove(&master);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is told of a file of replicas: on opening it, and while it is used.
+
+use super::{Damage, Replicas, Torn};
+use crate::backup::StoredReport;
+use sprat_disk::Disk;
+use sprat_net::Figure;
+use std::time::Duration;
+
+/// What was found on opening a file of replicas. Everything that was left out is in it.
+#[derive(Clone, Debug, Default)]
+pub struct OpenReport {
+    /// Replicas that can be read.
+    pub replicas: u64,
+    /// Bytes of log in them.
+    pub bytes: u64,
+    /// Those of them that are not sealed and may lack acknowledged bytes.
+    pub unsure: u64,
+    /// Replicas that are not what was written.
+    pub damaged: Vec<Damage>,
+    /// Writes that a crash left unfinished: ends that were cut, and beginnings that were dropped.
+    pub torn: Vec<Torn>,
+    /// Masters that are fenced.
+    pub fenced: Vec<u32>,
+    /// Replicas of which a later one was found, and which were given up.
+    pub outdated: u64,
+    /// One of the two copies of the file header was damaged; it has been written anew.
+    pub header_repaired: bool,
+    /// Whether the file was closed in order.
+    pub clean: bool,
+    /// Wall-clock time that reading took.
+    pub elapsed: Duration,
+}
+
+impl OpenReport {
+    pub(super) fn new<D: Disk>(found: StoredReport, replicas: &Replicas<D>) -> Self {
+        let whole = || found.stored.iter().filter(|stored| stored.replica.segment != super::FENCE);
+        Self {
+            replicas: whole().count() as u64,
+            bytes: whole().map(|stored| u64::from(stored.len)).sum(),
+            unsure: whole().filter(|stored| stored.unsure).count() as u64,
+            fenced: replicas.fences.masters().collect(),
+            outdated: found.outdated,
+            header_repaired: found.header_repaired,
+            clean: found.clean,
+            elapsed: found.elapsed,
+            damaged: found.damaged,
+            torn: found.torn,
+        }
+    }
+}
+
+/// What has happened since the start.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) writes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) read_bytes: u64,
+    pub(super) freed: u64,
+    pub(super) damaged: u64,
+    pub(super) failed_reads: u64,
+    pub(super) fenced_writes: u64,
+    pub(super) not_found: u64,
+    pub(super) refused: u64,
+    pub(super) malformed: u64,
+    pub(super) turned_away: u64,
+    /// The disk has refused something.
+    pub(super) stopped: bool,
+}
+
+impl<D: Disk> Replicas<D> {
+    /// Its counters.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figure> {
+        let frames = self.backup.frame_count();
+        let Counts { writes, written_bytes, read_bytes, freed, damaged, failed_reads, .. } = self.counts;
+        let Counts { fenced_writes, not_found, refused, malformed, turned_away, .. } = self.counts;
+        let figures = [
+            ("replicas", self.kept.len() as u64),
+            ("replicas_open", self.backup.unsealed() as u64),
+            ("replicas_freed_total", freed),
+            ("replicas_damaged_total", damaged),
+            ("replica_writes_total", writes),
+            ("replica_written_bytes_total", written_bytes),
+            ("replica_read_bytes_total", read_bytes),
+            ("replica_reads_failed_total", failed_reads),
+            ("replica_writes_waiting", self.waiting.len() as u64),
+            ("replica_reads_waiting", self.reads.len() as u64),
+            ("replica_staged_bytes", self.backup.staged_bytes() as u64),
+            ("replica_writes_fenced_total", fenced_writes),
+            ("replica_writes_astray_total", not_found),
+            ("replica_requests_refused_total", refused),
+            ("replica_requests_malformed_total", malformed),
+            ("replica_requests_turned_away_total", turned_away),
+            ("replica_writes_stopped", u64::from(self.failure().is_some())),
+            ("replica_frames_live", u64::from(frames.live)),
+            ("replica_frames_max", u64::from(frames.max)),
+            ("masters_fenced", self.fences.masters().count() as u64),
+        ];
+        figures.into_iter().map(|(name, value)| Figure::new(name, value)).collect()
+    }
+}

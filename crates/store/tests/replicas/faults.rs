@@ -1,0 +1,121 @@
+//! Disks that refuse: nothing more is acknowledged, and what the disk has is still read.
+
+use crate::support::{bytes_of, id, open};
+use sprat_disk::{Fault, Latency, MemControl};
+use sprat_store::replicas::{Durability, OpenError, Replicas};
+use sprat_wire::op::{BackupRequest, Status};
+
+#[test]
+fn a_disk_that_fails_ends_writing_and_not_reading() {
+    for fault in [Fault::Io, Fault::NoSpace] {
+        let control = MemControl::new(1);
+        control.set_latency(Latency { base: 20_000, durable: 20_000, jitter: 0 });
+        let (mut world, _) = open(&control, Durability::Sync);
+        let (a, b) = (id(3, 1), id(3, 2));
+        world.put(a, 0..900, true);
+        world.put(b, 0..500, false);
+        control.fail(0, fault);
+        let failing = world.begin_write(b, 500..900, false);
+        let told = world.wait(failing);
+        assert!(told.status == Status::Refused && told.text().contains("memory"), "{told:?}");
+        let told = world.write(id(4, 1), 0..10, false);
+        assert!(told.status == Status::Refused && told.text().contains("refused until"), "{told:?}");
+        assert_eq!(world.figure("replica_writes_stopped"), 1);
+        assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
+        // What the disk has of an open one can be had; the end is not where it seemed to be.
+        let records = world.fence(3);
+        assert_eq!(records.len(), 2);
+        let told = world.read(b).unwrap_err();
+        assert!(told.status == Status::Refused && told.text().contains("500 B of 900 are on disk"), "{told:?}");
+        drop(world);
+        control.kill();
+        control.spare();
+        let (mut world, report) = open(&control, Durability::Sync);
+        assert_eq!(report.damaged, []);
+        let len = usize::try_from(report.bytes).unwrap() - 900;
+        assert!(len == 500 || len == 900);
+        assert_eq!(world.read(b).unwrap(), bytes_of(b, len));
+        world.put(id(4, 1), 0..10, false);
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_refused_and_can_be_asked_again() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    let a = id(3, 1);
+    world.put(a, 0..900, true);
+    control.fail(0, Fault::Io);
+    let told = world.read(a).unwrap_err();
+    assert!(told.status == Status::Refused && told.text().contains("cannot read segment 1 of server 3"), "{told:?}");
+    assert_eq!(world.figure("replica_reads_failed_total"), 1);
+    assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
+    world.put(id(4, 1), 0..10, true);
+}
+
+#[test]
+fn a_read_that_hangs_holds_up_nobody_else() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    for segment in 1..=20 {
+        world.put(id(3, segment), 0..900, true);
+    }
+    control.fail(0, Fault::Hang);
+    let hangs = world.begin(BackupRequest::Read { replica: id(3, 1), offset: 0 });
+    for _ in 0..10 {
+        world.turn();
+    }
+    for segment in 2..=20 {
+        assert_eq!(world.read(id(3, segment)).unwrap(), bytes_of(id(3, segment), 900));
+    }
+    assert_eq!(world.take(hangs), None);
+    // Its frame is not written while it may be read.
+    world.free(id(3, 1));
+    assert_eq!(world.wait(hangs).status, Status::NotFound);
+    world.put(id(4, 1), 0..10, true);
+}
+
+#[test]
+fn a_disk_without_room_opens_for_reading() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    let a = id(3, 1);
+    world.put(a, 0..900, true);
+    world.put(id(3, 2), 0..900, true);
+    drop(world);
+    control.kill();
+    control.set_capacity(control.contents().len() as u64);
+    let (mut world, report) = open(&control, Durability::Sync);
+    assert_eq!(report.replicas, 2);
+    assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
+    assert_eq!(world.fence(3).len(), 2);
+}
+
+#[test]
+fn another_kind_of_file_or_another_servers_is_refused() {
+    let control = MemControl::new(1);
+    let (world, _) = open(&control, Durability::Sync);
+    drop(world);
+    let options = crate::support::options(Durability::Sync);
+    let other = sprat_store::replicas::Options { server: 6, ..options.clone() };
+    let error = Replicas::open(control.open().unwrap(), &other).err().unwrap();
+    assert!(matches!(error, OpenError::Foreign { field: "server", .. }), "{error}");
+    assert!(error.to_string().contains("not this server's file of replicas: its server differs"), "{error}");
+    let as_log = sprat_store::backup::Backup::open(
+        control.open().unwrap(),
+        &options,
+        |_, _| 0,
+        |_| std::ops::ControlFlow::Continue(()),
+    );
+    assert!(matches!(as_log, Err(OpenError::Foreign { field: "server", .. })));
+    let log = MemControl::new(2);
+    let opened = sprat_store::backup::Backup::open(
+        log.open().unwrap(),
+        &options,
+        |_, _| 0,
+        |_| std::ops::ControlFlow::Continue(()),
+    );
+    drop(opened.ok().unwrap());
+    let error = Replicas::open(log.open().unwrap(), &options).err().unwrap();
+    assert!(matches!(error, OpenError::Foreign { field: "server", .. }), "{error}");
+}

@@ -1,0 +1,279 @@
+//! A node that keeps replicas, and one who asks it, in virtual time.
+
+use sprat_disk::{Disk, MemControl, MemDisk};
+use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
+use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_store::node::Node;
+use sprat_store::replicas::{Durability, OpenReport, Options, Replicas};
+use sprat_wire::op::{Answer, BackupRequest, Records, ReplicaId, ReplicaRecord, Request, Status};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use zerocopy::IntoBytes as _;
+
+/// Small segments and tight frames: everything that happens at the ends happens often.
+pub(crate) const SEGMENT: u32 = 16 << 10;
+pub(crate) const FRAME: u32 = 20 << 10;
+
+/// How far a turn moves the clock.
+pub(crate) const STEP: Duration = Duration::from_micros(50);
+
+/// Turns after which an answer will not come any more.
+const MANY_TURNS: usize = 20_000;
+
+/// A fixed sequence of numbers (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+pub(crate) fn options(durability: Durability) -> Options {
+    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 24) }
+}
+
+pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
+    ReplicaId { master, segment }
+}
+
+/// The bytes of a segment: told from those of all others, and the same whoever asks.
+pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
+    let mut random = Random(replica.word());
+    let mut bytes: Vec<u8> =
+        std::iter::repeat_with(|| random.next().to_le_bytes()).take(len / 8 + 1).flatten().collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// An answer, copied.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) status: Status,
+    pub(crate) more: bool,
+    pub(crate) number: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Told {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn records(&self) -> Vec<ReplicaRecord> {
+        let mut records = Records::new(&self.body);
+        let list = std::iter::from_fn(|| records.replica()).collect();
+        assert!(records.is_done(), "only replicas");
+        list
+    }
+}
+
+/// What the calls came to.
+#[derive(Default)]
+struct Ended {
+    results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,
+}
+
+impl Handler for Ended {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
+        panic!("nobody asks this one");
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
+        let twice = self.results.insert(call, result.map(Response::into_vec));
+        assert!(twice.is_none(), "a call ended twice");
+    }
+}
+
+/// A node that keeps replicas, and one who asks it.
+pub(crate) struct World<D: Disk> {
+    hub: Hub,
+    node: Node<Mem, Replicas<D>>,
+    driver: Mem,
+    endpoint: Endpoint<()>,
+    ended: Ended,
+    session: SessionId,
+    disk: Option<MemControl>,
+    pub(crate) now: Nanos,
+}
+
+fn address(last: u8) -> SocketAddr {
+    ([10, 0, 0, last], 1).into()
+}
+
+/// Opens what is on a disk in memory.
+pub(crate) fn open(control: &MemControl, durability: Durability) -> (World<MemDisk>, OpenReport) {
+    open_with(control, &options(durability))
+}
+
+pub(crate) fn open_with(control: &MemControl, options: &Options) -> (World<MemDisk>, OpenReport) {
+    let (replicas, report) = Replicas::open(control.open().expect("closed"), options).unwrap();
+    (World::new(replicas, Some(control.clone())), report)
+}
+
+impl<D: Disk> World<D> {
+    pub(crate) fn new(replicas: Replicas<D>, disk: Option<MemControl>) -> Self {
+        let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
+        let port = |last| hub.port(address(last)).expect("free");
+        let node = Node::new(port(1), replicas, &Config::default(), 1);
+        let mut driver = port(2);
+        let mut endpoint = Endpoint::new(&Config { slots: 64, ..Config::default() }, 2);
+        let now = Nanos(disk.as_ref().map_or(0, MemControl::now));
+        let session = endpoint.connect(now, address(1), driver.tx()).expect("the first");
+        Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now }
+    }
+
+    /// Lets a little time pass.
+    pub(crate) fn turn(&mut self) {
+        self.pass(STEP);
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        let now = self.now;
+        self.hub.deliver_until(now);
+        if let Some(disk) = &self.disk {
+            disk.set_now(now.0);
+        }
+        self.node.turn(now).expect("a network in memory");
+        self.hub.deliver_until(now);
+        let Self { driver, endpoint, ended, .. } = self;
+        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+        endpoint.poll(now, ended, driver.tx());
+        endpoint.flush(driver.tx());
+    }
+
+    /// When the node has something to do.
+    pub(crate) fn next_deadline(&self) -> Nanos {
+        self.node.next_deadline()
+    }
+
+    /// Begins a call.
+    pub(crate) fn begin(&mut self, request: BackupRequest<'_>) -> CallId {
+        let (header, key, value) = Request::Backup(request).parts();
+        self.begin_raw(&[header.as_bytes(), key, value].concat())
+    }
+
+    pub(crate) fn begin_raw(&mut self, payload: &[u8]) -> CallId {
+        let deadline = self.now + Duration::from_secs(3600);
+        loop {
+            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx()) {
+                Ok(call) => return call,
+                Err(_) => self.turn(), // every slot is taken
+            }
+        }
+    }
+
+    /// The answer to a call, if it has come.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Told> {
+        let bytes = self.ended.results.remove(&call)?.expect("the node lives");
+        let answer = Answer::parse(&bytes).expect("an answer");
+        let Answer { status, more, number, body, .. } = answer;
+        Some(Told { status, more, number, body: body.to_vec() })
+    }
+
+    /// The answer to a call, which must come.
+    #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "a real disk takes real time")]
+    pub(crate) fn wait(&mut self, call: CallId) -> Told {
+        for _ in 0..MANY_TURNS {
+            if let Some(told) = self.take(call) {
+                return told;
+            }
+            if self.disk.is_none() {
+                std::thread::sleep(STEP);
+            }
+            self.turn();
+        }
+        panic!("no answer");
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: BackupRequest<'_>) -> Told {
+        let call = self.begin(request);
+        self.wait(call)
+    }
+
+    /// Writes a part of a segment, and its seal if that is said.
+    #[track_caller]
+    pub(crate) fn write(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> Told {
+        let call = self.begin_write(replica, part, sealed);
+        self.wait(call)
+    }
+
+    pub(crate) fn begin_write(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> CallId {
+        let bytes = bytes_of(replica, part.end);
+        let offset = u32::try_from(part.start).unwrap();
+        self.begin(BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &bytes[part.start..] })
+    }
+
+    /// Writes what must be taken.
+    #[track_caller]
+    pub(crate) fn put(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> u64 {
+        let told = self.write(replica, part, sealed);
+        assert_eq!(told.status, Status::Ok, "{}", told.text());
+        told.number
+    }
+
+    /// Fences a master; what there is of it.
+    #[track_caller]
+    pub(crate) fn fence(&mut self, master: u32) -> Vec<ReplicaRecord> {
+        let told = self.ask(BackupRequest::Fence { master });
+        assert_eq!(told.status, Status::Ok, "{}", told.text());
+        told.records()
+    }
+
+    #[track_caller]
+    pub(crate) fn free(&mut self, replica: ReplicaId) {
+        assert_eq!(self.ask(BackupRequest::Free { replica }).status, Status::Ok);
+    }
+
+    /// Reads all of a replica; else what the refusal says.
+    #[track_caller]
+    pub(crate) fn read(&mut self, replica: ReplicaId) -> Result<Vec<u8>, Told> {
+        let mut all = Vec::new();
+        loop {
+            let offset = u32::try_from(all.len()).unwrap();
+            let told = self.ask(BackupRequest::Read { replica, offset });
+            if told.status != Status::Ok {
+                return Err(told);
+            }
+            all.extend_from_slice(&told.body);
+            if !told.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A counter.
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        let figures: Vec<Figure> = self.node.service().figures();
+        figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+    }
+
+    pub(crate) fn close(self) {
+        let now = self.now;
+        self.node.into_service().close(now).expect("the disk works");
+    }
+}

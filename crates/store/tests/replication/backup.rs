@@ -1,0 +1,115 @@
+//! A backup as the protocol has it, in memory.
+
+use sprat_net::Nanos;
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, Reply, RequestId, Response};
+use sprat_store::node::Service;
+use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answer};
+use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
+
+/// What a replica of a head can hold: less than a segment, as when many small writes fill a frame. What the cleaner writes
+/// comes in large pieces.
+pub(crate) const ROOM: usize = 400_000;
+
+/// One replica.
+#[derive(Clone, Default)]
+pub(crate) struct Kept {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) sealed: bool,
+    /// It was begun in this life.
+    pub(crate) appendable: bool,
+    /// It was made in place of another.
+    pub(crate) anew: bool,
+}
+
+/// What a backup keeps, through its lives.
+#[derive(Clone, Default)]
+pub(crate) struct Backup {
+    pub(crate) kept: BTreeMap<u64, Kept>,
+}
+
+impl Backup {
+    /// It has restarted: nothing is appended to any more.
+    pub(crate) fn restart(mut self) -> Self {
+        self.kept.values_mut().for_each(|kept| kept.appendable = false);
+        self
+    }
+
+    pub(crate) fn records(&self) -> Vec<ReplicaRecord> {
+        let record = |(&segment, kept): (&u64, &Kept)| ReplicaRecord {
+            segment,
+            len: u32::try_from(kept.bytes.len()).unwrap(),
+            head: !kept.anew && crate::world::is_head(&kept.bytes),
+            sealed: kept.sealed,
+            unsure: false,
+        };
+        self.kept.iter().map(record).collect()
+    }
+
+    fn write(&mut self, segment: u64, offset: usize, sealed: bool, bytes: &[u8]) -> (Status, u64) {
+        if offset == 0 && self.kept.get(&segment).is_none_or(|kept| !kept.appendable) {
+            self.kept.insert(segment, Kept { appendable: true, ..Kept::default() });
+        }
+        let Some(kept) = self.kept.get_mut(&segment).filter(|kept| kept.appendable && kept.bytes.len() >= offset)
+        else {
+            return (Status::NotFound, 0);
+        };
+        let known = (kept.bytes.len() - offset).min(bytes.len());
+        assert_eq!(kept.bytes[offset..offset + known], bytes[..known], "a segment has the same bytes for ever");
+        assert!(!kept.sealed || known == bytes.len(), "nothing follows a seal");
+        kept.bytes.extend_from_slice(&bytes[known..]);
+        kept.sealed |= sealed;
+        let room = if crate::world::is_head(&kept.bytes) { ROOM } else { crate::world::SEGMENT_BYTES };
+        assert!(kept.bytes.len() <= room, "more than was offered");
+        (Status::Ok, (room - kept.bytes.len()) as u64)
+    }
+}
+
+impl Handler for Backup {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
+        let Ok(Request::Backup(request)) = Request::parse(payload) else { panic!("a request to a backup") };
+        let (status, number) = match request {
+            BackupRequest::Write { replica, offset, sealed, anew, bytes } => {
+                let before =
+                    self.kept.get(&replica.segment).filter(|kept| kept.appendable).map(|kept| kept.bytes.len());
+                let written = self.write(replica.segment, offset as usize, sealed, bytes);
+                if let Some(kept) = self.kept.get_mut(&replica.segment)
+                    && before.is_none_or(|before| before < kept.bytes.len())
+                {
+                    kept.anew = anew;
+                }
+                written
+            }
+            BackupRequest::Free { replica } => {
+                self.kept.remove(&replica.segment);
+                (Status::Ok, 0)
+            }
+            BackupRequest::Fence { .. } | BackupRequest::Read { .. } => unreachable!("the test looks by itself"),
+        };
+        Outcome::Reply(Reply::new(encode_answer(status, false, 0, number).as_bytes(), Repeat::Retain))
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
+}
+
+impl Service for Backup {
+    fn poll(&mut self, _: Nanos) -> bool {
+        false
+    }
+
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<()>)> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
+}

@@ -1,0 +1,126 @@
+//! A client that writes one thing after another, and knows what it was told.
+
+use sprat_net::Nanos;
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_store::node::{Caller, Service};
+use sprat_wire::op::{Answer, Condition, Request, Status};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Keys that it writes.
+pub(crate) const KEYS: u64 = 40;
+
+/// What it may find of a key: the last that was acknowledged, or what it tried since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// Number of the write acknowledged last (odd ones remove), 0 for none.
+    pub(crate) acknowledged: u64,
+    /// Numbers of writes that may have been executed since.
+    pub(crate) perhaps: Vec<u64>,
+}
+
+/// The client.
+pub(crate) struct Client {
+    master: SocketAddr,
+    session: Option<SessionId>,
+    under_way: Option<(CallId, u64, u64)>,
+    next: u64,
+    pub(crate) known: BTreeMap<u64, Known>,
+    pub(crate) acknowledged: u64,
+    chance: u64,
+}
+
+/// The value of a write: long enough that segments fill.
+pub(crate) fn value(number: u64) -> Vec<u8> {
+    let len = 8 + usize::try_from(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 49).unwrap();
+    let mut value = vec![u8::try_from(number % 251).unwrap(); len];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// Whether a write removes.
+pub(crate) fn removes(number: u64) -> bool {
+    number % 8 == 7
+}
+
+impl Client {
+    pub(crate) fn new(master: SocketAddr, seed: u64) -> Self {
+        let (known, chance) = (BTreeMap::new(), seed | 1);
+        Self { master, session: None, under_way: None, next: 1, known, acknowledged: 0, chance }
+    }
+
+    fn answered(&mut self, key: u64, number: u64, status: Option<Status>) {
+        let known = self.known.get_mut(&key).unwrap();
+        match status {
+            Some(Status::Ok) => {
+                *known = Known { acknowledged: number, perhaps: Vec::new() };
+                self.acknowledged += 1;
+            }
+            // There was nothing to remove: that is what is known now.
+            Some(Status::NotFound) => *known = Known { acknowledged: number, perhaps: Vec::new() },
+            Some(_) => {
+                known.perhaps.pop();
+            }
+            None => {}
+        }
+    }
+}
+
+impl Handler for Client {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
+        Outcome::Retry(1000)
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
+        let Some((under_way, key, number)) = self.under_way.take() else { panic!("nothing was asked") };
+        assert_eq!(under_way, call);
+        let status = result.ok().and_then(|answer| Answer::parse(&answer).map(|answer| answer.status));
+        self.answered(key, number, status);
+    }
+}
+
+impl Service for Client {
+    fn poll(&mut self, _: Nanos) -> bool {
+        false
+    }
+
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<()>)> {
+        None
+    }
+
+    fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        if self.under_way.is_some() {
+            return;
+        }
+        let session = *self.session.get_or_insert_with(|| caller.connect(self.master).unwrap());
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (key, number) = ((self.chance >> 33) % KEYS, self.next);
+        self.next += 1;
+        let (name, value) = (key.to_le_bytes(), value(number));
+        let (key_bytes, condition) = (&name[..], Condition::None);
+        let request = if removes(number) {
+            Request::Remove { table: 1, key: key_bytes, condition }
+        } else {
+            Request::Write { table: 1, key: key_bytes, value: &value, condition }
+        };
+        let (header, key_bytes, value) = request.parts();
+        let parts = [header.as_bytes(), key_bytes, value];
+        let call = caller.call(session, &parts, now + Duration::from_millis(2500)).unwrap();
+        self.known.entry(key).or_default().perhaps.push(number);
+        self.under_way = Some((call, key, number));
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
+}

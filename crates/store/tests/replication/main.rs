@@ -1,0 +1,80 @@
+//! A master whose log is kept by backups that come and go: whatever is left of them, either everything that was
+//! acknowledged is found, or it is known that something is missing.
+//!
+//! The backups are models: what they promise, and no more. The real ones have tests of their own.
+
+mod backup;
+mod client;
+mod world;
+
+use proptest::prelude::*;
+use sprat_store::recovery::{Inventory, Lost};
+use sprat_wire::op::ReplicaRecord;
+use world::{Verdict, World};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Fewer backups than copies are gone when the master dies: nothing is lost.
+    #[test]
+    fn what_was_acknowledged_is_found(seed: u64, copies in 1usize..4, more in 0usize..3) {
+        let mut world = World::new(seed, copies, copies + more);
+        world.run(400);
+        world.crash_some();
+        world.run(seed % 60);
+        let acknowledged = world.acknowledged();
+        match world.recover_without(copies - 1) {
+            Verdict::Found => {}
+            Verdict::Missing(what) => prop_assert!(false, "of {acknowledged} writes: {what}"),
+            Verdict::Known(lost) => prop_assert!(false, "said to be lost, of {acknowledged}: {lost}"),
+        }
+    }
+
+    /// However many are gone: what is missing is known to be.
+    #[test]
+    fn loss_is_known(seed: u64, copies in 1usize..4, more in 0usize..3, gone in 1usize..5) {
+        let mut world = World::new(seed, copies, copies + more);
+        world.run(400);
+        world.crash_some();
+        world.run(seed % 60);
+        if let Verdict::Missing(what) = world.recover_without(gone.min(copies + more - 1)) {
+            prop_assert!(false, "{what}");
+        }
+    }
+}
+
+#[test]
+fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
+    let mut replaced = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, 5);
+        world.run(600);
+        world.calm();
+        let before = world.acknowledged();
+        world.run(100);
+        assert!(world.acknowledged() > before + 20, "seed {seed}: writes go on");
+        replaced += world.replaced();
+    }
+    assert!(replaced > 20, "replicas were made anew: {replaced}");
+}
+
+#[test]
+fn fewer_backups_than_copies_acknowledge_nothing() {
+    let mut world = World::new(1, 3, 2);
+    world.run(300);
+    assert_eq!(world.acknowledged(), 0);
+}
+
+/// What was sent so far of a replica that is being made anew says nothing: others may have been acknowledged more.
+#[test]
+fn a_replica_that_is_being_made_anew_does_not_count() {
+    let record = |segment, len, head, sealed| ReplicaRecord { segment, len, head, sealed, unsure: false };
+    let plan = |before: ReplicaRecord| {
+        let mut inventory = Inventory::default();
+        inventory.add(1, [before, record(2, 60, true, false)]);
+        inventory.plan(&[1, 2], 60, 1)
+    };
+    assert!(plan(record(1, 500, true, false)).is_ok(), "it was there from the beginning");
+    assert_eq!(plan(record(1, 500, false, false)), Err(Lost::Segment { segment: 1, head: 2 }));
+    assert!(plan(record(1, 500, false, true)).is_ok());
+}

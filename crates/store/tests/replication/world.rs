@@ -1,0 +1,262 @@
+//! A master, its backups and a client on a network in memory, in virtual time.
+
+use crate::backup::{Backup, ROOM};
+use crate::client::{Client, removes, value};
+use sprat_disk::MemDisk;
+use sprat_log::{Config, Durability, Log};
+use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};
+use sprat_rpc::Config as RpcConfig;
+use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::node::{Node, Service};
+use sprat_store::recovery::{Inventory, Lost, Plan};
+use sprat_store::replication::{Member, Replicator};
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a turn takes at least.
+const STEP: Duration = Duration::from_micros(5);
+
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: usize = 512 << 10;
+
+/// Server id of the master.
+const MASTER: u32 = 100;
+
+/// What came of recovery.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// All is there.
+    Found,
+    /// Something is missing, and nobody knew.
+    Missing(String),
+    /// Something is missing, as was said.
+    Known(Lost),
+}
+
+enum Life {
+    Up(Box<Node<AnyDriver, Backup>>),
+    Down(Backup, Nanos),
+}
+
+pub(crate) struct World {
+    random: u64,
+    hub: Hub,
+    now: Nanos,
+    master: Node<AnyDriver, Master<MemDisk>>,
+    outbox: Outbox,
+    client: Node<AnyDriver, Client>,
+    backups: Vec<Life>,
+    /// What the coordinator has noted, and what it is about to note.
+    min_open: u64,
+    noting: Option<(u64, Nanos)>,
+    faults: bool,
+}
+
+fn address(host: usize) -> SocketAddr {
+    ([10, 0, 0, 1], 1000 + u16::try_from(host).unwrap()).into()
+}
+
+/// Server id of a backup.
+fn id(at: usize) -> u32 {
+    u32::try_from(at).unwrap() + 1
+}
+
+fn header_of(bytes: &[u8]) -> Option<(SegmentHeader, usize)> {
+    let entry = Entry::parse(bytes).ok().filter(|entry| entry.kind == Kind::Segment)?;
+    Some((SegmentHeader::parse(entry.value)?, entry.encoded_len()))
+}
+
+pub(crate) fn is_head(bytes: &[u8]) -> bool {
+    header_of(bytes).is_some_and(|(header, _)| header.role == Role::Head)
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, copies: usize, backups: usize) -> Self {
+        let hub = Hub::new(HubOptions::default());
+        let mut weather = seed | 1;
+        hub.set_policy(move |_| {
+            let draw = draw(&mut weather, 1000);
+            if draw < 3 { Fate::Drop } else { Fate::Deliver(Duration::from_nanos(2_000 + draw * 10)) }
+        });
+        let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::new(sprat_log::MIN_MEMORY, Durability::Tracked) };
+        let mut replicator = Replicator::new(MASTER, copies, ROOM, seed);
+        let members: Vec<_> = (0..backups).map(|at| Member { server: id(at), address: address(at) }).collect();
+        replicator.set_members(&members);
+        let (outbox, commands) = inbox();
+        assert!(outbox.send(Command::Assign(Box::new(Assigned { members, ..Assigned::tables(1, vec![1]) }))));
+        let master = Master::replicated(Log::new(config).unwrap(), replicator, commands);
+        let node = |host| AnyDriver::from(hub.port(address(host)).unwrap());
+        let master = Node::new(node(MASTER as usize), master, &RpcConfig::default(), seed);
+        let client = Client::new(address(MASTER as usize), seed);
+        let client = Node::new(node(200), client, &RpcConfig::default(), seed + 1);
+        let up = |at| Life::Up(Box::new(Node::new(node(at), Backup::default(), &RpcConfig::default(), seed + 2)));
+        let backups = (0..backups).map(up).collect();
+        let (now, random) = (Nanos(0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        Self { random, hub, now, master, outbox, client, backups, min_open: 0, noting: None, faults: true }
+    }
+
+    /// Goes on for so many milliseconds.
+    pub(crate) fn run(&mut self, millis: u64) {
+        let until = self.now + Duration::from_millis(millis);
+        while self.now < until {
+            self.hub.deliver_until(self.now);
+            if self.faults {
+                self.befall();
+            }
+            self.coordinate();
+            let mut next = until.min(self.hub.next_delivery().unwrap_or(until));
+            let mut worked = self.master.turn(self.now).unwrap() || self.master.service_mut().work_idle();
+            worked |= self.client.turn(self.now).unwrap();
+            for backup in &mut self.backups {
+                match backup {
+                    Life::Up(node) => {
+                        worked |= node.turn(self.now).unwrap();
+                        next = next.min(node.next_deadline());
+                    }
+                    Life::Down(_, up) => next = next.min(*up),
+                }
+            }
+            next = next.min(self.master.next_deadline()).min(self.client.next_deadline());
+            next = next.min(self.noting.map_or(until, |(_, at)| at)).min(self.now + Duration::from_millis(1));
+            self.now = if worked { self.now + STEP } else { next.max(self.now + STEP) };
+        }
+    }
+
+    /// No more faults; everybody is up.
+    pub(crate) fn calm(&mut self) {
+        self.faults = false;
+        let until = self.now;
+        self.backups.iter_mut().for_each(|backup| {
+            if let Life::Down(_, up) = backup {
+                *up = until;
+            }
+        });
+        (0..self.backups.len()).for_each(|at| self.start(at));
+        self.run(3000);
+    }
+
+    fn start(&mut self, at: usize) {
+        if let Life::Down(backup, up) = &self.backups[at]
+            && *up <= self.now
+        {
+            let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
+            let backup = backup.clone().restart();
+            self.backups[at] = Life::Up(Box::new(Node::new(driver, backup, &RpcConfig::default(), self.now.0)));
+        }
+    }
+
+    /// A backup goes down now and then, and comes up again.
+    fn befall(&mut self) {
+        (0..self.backups.len()).for_each(|at| self.start(at));
+        if draw(&mut self.random, 2000) == 0 {
+            self.crash_some();
+        }
+    }
+
+    /// A backup goes down.
+    pub(crate) fn crash_some(&mut self) {
+        let at = usize::try_from(draw(&mut self.random, self.backups.len() as u64)).unwrap();
+        if let Life::Up(node) = &self.backups[at] {
+            let kept = node.service().clone();
+            let down = Duration::from_micros(draw(&mut self.random, 20_000));
+            self.backups[at] = Life::Down(kept, self.now + down);
+        }
+    }
+
+    /// What a coordinator does for the master.
+    fn coordinate(&mut self) {
+        match self.noting {
+            Some((segment, at)) if at <= self.now => {
+                self.noting = None;
+                self.min_open = self.min_open.max(segment);
+                assert!(self.outbox.send(Command::Voided(segment)));
+            }
+            Some(_) => {}
+            None if self.outbox.min_open() > self.min_open => {
+                let takes = Duration::from_micros(draw(&mut self.random, 20_000));
+                self.noting = Some((self.outbox.min_open(), self.now + takes));
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.client.service().acknowledged
+    }
+
+    pub(crate) fn replaced(&self) -> u64 {
+        self.master.service().replicator().unwrap().counts().replaced
+    }
+
+    /// The master dies, and so many backups, chosen by lot, are gone for good; the others come up again.
+    pub(crate) fn recover_without(&mut self, gone: usize) -> Verdict {
+        let mut left: Vec<usize> = (0..self.backups.len()).collect();
+        for _ in 0..gone {
+            let at = usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap();
+            left.remove(at);
+        }
+        let kept: BTreeMap<u32, &Backup> = left
+            .iter()
+            .map(|&at| match &self.backups[at] {
+                Life::Up(node) => (id(at), node.service()),
+                Life::Down(backup, _) => (id(at), backup),
+            })
+            .collect();
+        let mut inventory = Inventory::default();
+        kept.iter().for_each(|(&server, backup)| inventory.add(server, backup.records()));
+        if self.min_open == 0 {
+            // Nobody was told anything.
+            return if self.acknowledged() == 0 { Verdict::Found } else { Verdict::Missing("a log".into()) };
+        }
+        let Some(newest) = inventory.newest_head() else { return Verdict::Known(Lost::Everything) };
+        let bytes = &kept[&newest.servers[0]].kept[&newest.segment].bytes;
+        let (header, len) = header_of(bytes).unwrap();
+        match inventory.plan(&header.digest, len, self.min_open) {
+            Ok(plan) => self.compare(&plan, &kept),
+            Err(lost) => Verdict::Known(lost),
+        }
+    }
+
+    /// Holds what is in the replicas against what the client was told.
+    fn compare(&self, plan: &Plan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
+        // Newest version of each key, and whether it is a removal.
+        let mut found: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
+        for source in &plan.sources {
+            for server in &source.servers {
+                let mut rest = &kept[server].kept[&source.segment].bytes[..source.len as usize];
+                while !rest.is_empty() {
+                    let entry = Entry::parse_checked(rest).expect("whole entries");
+                    rest = &rest[entry.encoded_len()..];
+                    if entry.kind == Kind::Segment {
+                        continue;
+                    }
+                    let key = u64::from_le_bytes(entry.key.try_into().unwrap());
+                    let value = (entry.kind == Kind::Object).then(|| entry.value.to_vec());
+                    let known = found.entry(key).or_insert((0, None));
+                    // A tombstone has its object's version.
+                    if entry.version > known.0 || entry.version == known.0 && value.is_none() {
+                        *known = (entry.version, value);
+                    }
+                }
+            }
+        }
+        for (key, known) in &self.client.service().known {
+            let is = found.get(key).and_then(|(_, value)| value.clone());
+            let fits = |number: u64| if number == 0 || removes(number) { None } else { Some(value(number)) } == is;
+            if !fits(known.acknowledged) && !known.perhaps.iter().any(|&number| fits(number)) {
+                let is = is.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()));
+                return Verdict::Missing(format!("key {key} has {is:?}, {known:?}"));
+            }
+        }
+        Verdict::Found
+    }
+}
+
+fn draw(state: &mut u64, below: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % below
+}
