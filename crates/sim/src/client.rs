@@ -62,6 +62,20 @@ pub enum Errand {
     Scan(u32),
 }
 
+impl Errand {
+    /// Those by which a history ends: a table's objects are read, written once more, and read again.
+    pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
+        let names = move || (0..keys).map(move |key| Name { table, key });
+        let read = move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
+        let write = |name: Name| {
+            let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
+            let value = Value::Text { id, len: MIN_TEXT };
+            Self::Call(name, Action::Write { value, condition: Condition::None })
+        };
+        read().chain(names().map(write)).chain(read())
+    }
+}
+
 /// A client of the simulated cluster.
 pub struct Client {
     core: Core,

@@ -144,6 +144,8 @@ pub struct Weather {
     jitter: u64,
     /// Clients cut off.
     pub cut: BTreeSet<SocketAddr>,
+    /// Ways, from one to another, on which everything is lost.
+    pub ways: BTreeSet<(SocketAddr, SocketAddr)>,
     /// Frames lost, cut off ones included.
     pub lost: u64,
     /// Frames.
@@ -162,6 +164,7 @@ impl Weather {
             delay: 0,
             jitter: 0,
             cut: BTreeSet::new(),
+            ways: BTreeSet::new(),
             lost: 0,
             frames: 0,
             digest: 0,
@@ -193,8 +196,10 @@ impl Weather {
     fn fate(&mut self, flight: &Flight<'_>) -> Fate {
         self.frames += 1;
         self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
-        if self.cut.contains(&flight.from) || self.cut.contains(&flight.to) || self.random.chance(self.loss, 1_000_000)
-        {
+        let cut = self.cut.contains(&flight.from)
+            || self.cut.contains(&flight.to)
+            || self.ways.contains(&(flight.from, flight.to));
+        if cut || self.random.chance(self.loss, 1_000_000) {
             self.lost += 1;
             return Fate::Drop;
         }

@@ -198,6 +198,15 @@ pub struct History {
 }
 
 impl History {
+    /// The first call, of those from number `first` on, of which nobody knows how it ended, or that read nothing.
+    pub fn unanswered(&self, first: usize) -> Option<&Operation> {
+        self.operations[first..].iter().find(|call| match call.told {
+            Told::Unknown => true,
+            Told::NotDone => call.action == Action::Read,
+            _ => false,
+        })
+    }
+
     /// Numbers a moment.
     pub fn moment(&mut self) -> u64 {
         self.moments += 1;

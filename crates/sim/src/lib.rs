@@ -11,10 +11,12 @@
 //! - [`faults`]: what goes wrong, and when.
 //! - [`history`]: what was asked and what was told.
 //! - [`check`]: whether that can be: linearizable key by key, versions and scans included.
+//! - [`cluster`]: all of that for a coordinator and servers that keep replicas for each other.
 //! - [`seeds`]: many histories, on several threads.
 
 pub mod check;
 pub mod client;
+pub mod cluster;
 pub mod faults;
 pub mod history;
 mod random;
@@ -27,7 +29,7 @@ pub mod world;
 
 pub use random::Random;
 pub use report::{Failure, Summary};
-pub use seeds::run_seeds;
+pub use seeds::{Run, run_seeds};
 pub use settings::Settings;
 pub use trace::Trace;
 pub use world::{World, run};

@@ -1,7 +1,11 @@
 //! What comes out of histories.
 
+use crate::trace::Trace;
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::AddAssign;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What happened in some histories.
@@ -85,6 +89,29 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Runs a history and tells of it. What is asserted within the store is one more check: a panic is a failure.
+pub(crate) fn of_seed(
+    seed: u64,
+    cluster: bool,
+    run: impl FnOnce(Rc<RefCell<Trace>>) -> Result<Summary, String>,
+) -> Result<(Summary, Trace), Box<Failure>> {
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    let shared = Rc::clone(&trace);
+    let result = catch_unwind(AssertUnwindSafe(move || run(shared)));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without a word")))
+    });
+    let trace = trace.borrow().clone();
+    match result {
+        Ok(mut summary) => {
+            summary.hash = trace.hash();
+            Ok((summary, trace))
+        }
+        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec(), cluster })),
+    }
+}
+
 /// A history that cannot be, or that ended badly.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -94,12 +121,15 @@ pub struct Failure {
     pub what: String,
     /// Everything that happened, a line each.
     pub trace: Vec<String>,
+    /// Whether it is of a cluster.
+    pub cluster: bool,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, what, .. } = self;
-        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim --seed {seed} --verbose")
+        let Self { seed, what, cluster, .. } = self;
+        let cluster = if *cluster { "--cluster " } else { "" };
+        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim {cluster}--seed {seed} --verbose")
     }
 }
 

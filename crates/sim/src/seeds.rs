@@ -1,7 +1,7 @@
 //! Many histories, on several threads.
 
 use crate::report::{Failure, Summary};
-use crate::world::run;
+use crate::trace::Trace;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,12 +16,20 @@ struct Outcome {
     failures: Vec<Failure>,
 }
 
-/// Runs the histories of `seeds` on `threads` threads; `progress` is told, now and then and from any of them, how many are done.
+/// What runs the history of a seed: [`crate::run`], or [`crate::cluster::run`].
+pub type Run = fn(u64) -> Result<(Summary, Trace), Box<Failure>>;
+
+/// Runs the histories of `seeds` by `run` on `threads` threads; `progress` is told, now and then and from any of them, how many are done.
 /// Returns what happened, and the failures by seed; after some, it stops early.
 ///
 /// # Panics
 /// When `progress` does.
-pub fn run_seeds(seeds: Range<u64>, threads: usize, progress: impl Fn(u64) + Sync) -> (Summary, Vec<Failure>) {
+pub fn run_seeds(
+    run: Run,
+    seeds: Range<u64>,
+    threads: usize,
+    progress: impl Fn(u64) + Sync,
+) -> (Summary, Vec<Failure>) {
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
     let outcome = Mutex::new(Outcome::default());

@@ -5,7 +5,7 @@ use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config;
 use sprat_net::{AnyDriver, Hub, Nanos};
 use sprat_store::backup::{Options, ReplayReport};
-use sprat_store::master::{Command, Master, Outbox, inbox};
+use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service as _};
 use sprat_store::restart;
 use std::net::SocketAddr;
@@ -192,7 +192,7 @@ impl Server {
         }
         self.clean = false;
         let (outbox, inbox) = inbox();
-        let sent = outbox.send(Command::Serve { version, tables: tables.to_vec() });
+        let sent = outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
         assert!(sent, "an inbox begins empty");
         self.outbox = Some(outbox);
         let until = Nanos(self.control.now()).max(now);
@@ -204,7 +204,7 @@ impl Server {
     /// Tells the master which tables there are.
     pub fn assign(&mut self, version: u64, tables: &[u32]) {
         if let Some(outbox) = &self.outbox {
-            let sent = outbox.send(Command::Serve { version, tables: tables.to_vec() });
+            let sent = outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
             assert!(sent, "few tables are made");
             self.wake = Nanos(0);
         }

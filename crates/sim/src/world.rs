@@ -3,9 +3,9 @@
 use crate::check;
 use crate::client::{Client, Errand, Shared, TRANSPORT};
 use crate::faults::{self, Fault, Weather};
-use crate::history::{Action, History, MIN_TEXT, Name, Operation, Told, Value};
+use crate::history::{Action, History, Name, Told, Value};
 use crate::random::Random;
-use crate::report::{Failure, Summary};
+use crate::report::{Failure, Summary, of_seed};
 use crate::server::{self, Server, Start};
 use crate::settings::Settings;
 use crate::trace::Trace;
@@ -14,7 +14,6 @@ use sprat_wire::op::{Condition, TableRecord};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -80,22 +79,7 @@ pub struct World {
 /// # Errors
 /// What is wrong with it.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    let trace = Rc::new(RefCell::new(Trace::default()));
-    let shared = Rc::clone(&trace);
-    // What is asserted within the store is one more check.
-    let result = catch_unwind(AssertUnwindSafe(move || World::new(seed, shared).finish()));
-    let result = result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", text.unwrap_or("without a word")))
-    });
-    let trace = trace.borrow().clone();
-    match result {
-        Ok(mut summary) => {
-            summary.hash = trace.hash();
-            Ok((summary, trace))
-        }
-        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec() })),
-    }
+    of_seed(seed, false, |trace| World::new(seed, trace).finish())
 }
 
 fn address(host: u64) -> SocketAddr {
@@ -467,12 +451,7 @@ impl World {
                 self.clients[0].send(errands, LAST_PATIENCE);
             }
             Phase::Last(first) if self.clients.iter().all(Client::is_done) => {
-                let unanswered = |call: &&Operation| match call.told {
-                    Told::Unknown => true,
-                    Told::NotDone => call.action == Action::Read,
-                    _ => false,
-                };
-                if let Some(call) = self.history.operations[first..].iter().find(unanswered) {
+                if let Some(call) = self.history.unanswered(first) {
                     return Err(format!("undisturbed, and yet without an answer: {call}"));
                 }
                 self.server.log().expect("it serves").check_invariants();
@@ -487,15 +466,7 @@ impl World {
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands: Vec<_> = self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();
         for table in self.tables.iter().map(|table| table.id) {
-            let names = || (0..self.settings.keys).map(|key| Name { table, key });
-            let read = || names().map(|name| Errand::Call(name, Action::Read)).chain([Errand::Scan(table)]);
-            errands.extend(read());
-            errands.extend(names().map(|name| {
-                let id = u64::MAX - (u64::from(table) << 16) - u64::from(name.key);
-                let value = Value::Text { id, len: MIN_TEXT };
-                Errand::Call(name, Action::Write { value, condition: Condition::None })
-            }));
-            errands.extend(read());
+            errands.extend(Errand::last(table, self.settings.keys));
         }
         errands
     }

@@ -1,0 +1,83 @@
+//! What befalls a cluster, and when.
+
+use super::settings::Settings;
+use crate::random::Random;
+use sprat_net::Nanos;
+use std::time::Duration;
+
+/// Something that goes wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// A server's process ends, or its power fails, and it begins again after so long.
+    Crash {
+        /// Which.
+        server: usize,
+        /// How long it stays down.
+        down: Duration,
+        /// Only the process: the kernel still writes what it has.
+        process: bool,
+    },
+    /// A server stands still for so long, as under SIGSTOP: it does not know that time has passed.
+    Pause(usize, Duration),
+    /// Frames from some servers to others are lost for so long; and those the other way, if `both`.
+    Cut {
+        /// Whose.
+        from: Vec<usize>,
+        /// Both ways.
+        both: bool,
+        /// Those servers are cut off from the coordinator too.
+        coordinator: bool,
+        /// How long.
+        lasts: Duration,
+    },
+    /// The coordinator's process ends, and another begins after so long.
+    CrashCoordinator(Duration),
+    /// The network is like this from now on.
+    Weather {
+        /// Frames lost, of a million.
+        loss: u64,
+        /// Frames that come twice, of a million.
+        twice: u64,
+        /// Shortest way, nanoseconds.
+        delay: u64,
+        /// At most this much longer, nanoseconds.
+        jitter: u64,
+    },
+}
+
+/// The faults of a history by when they come, earliest first.
+pub(super) fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
+    let span = u64::try_from(settings.work.span.as_nanos()).expect("seconds");
+    let mut faults: Vec<_> =
+        (0..settings.faults).map(|_| (Nanos(random.below(span)), draw(settings, random))).collect();
+    // Never a history without a crash.
+    let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
+    faults.push((Nanos(random.between(span / 4, span)), crash(server, random)));
+    faults.sort_by_key(|&(at, _)| at);
+    faults
+}
+
+fn crash(server: usize, random: &mut Random) -> Fault {
+    Fault::Crash { server, down: random.micros(1_000, 1_500_000), process: random.chance(1, 2) }
+}
+
+fn draw(settings: &Settings, random: &mut Random) -> Fault {
+    let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
+    match random.below(20) {
+        0..8 => crash(server, random),
+        8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
+        11..15 => Fault::Cut {
+            from: (0..settings.servers).filter(|_| random.chance(1, 3)).collect(),
+            both: random.chance(1, 2),
+            coordinator: random.chance(1, 2),
+            lasts: random.micros(1_000, 1_500_000),
+        },
+        15 | 16 => Fault::CrashCoordinator(random.micros(1_000, 500_000)),
+        _ => Fault::Weather {
+            loss: random.below(20_000) * random.below(3),
+            twice: random.below(20_000) * random.below(3),
+            delay: random.between(2_000, 100_000),
+            jitter: random.between(1, 300_000),
+        },
+    }
+}

@@ -1,0 +1,14 @@
+//! Whole clusters: a coordinator, servers that keep replicas for each other, and clients; servers that crash, stand still,
+//! or are cut off, and clocks that run apart.
+
+mod faults;
+mod server;
+mod settings;
+mod world;
+
+/// Replicas of each log.
+pub const COPIES: u8 = 2;
+
+pub use faults::Fault;
+pub use settings::Settings;
+pub use world::{World, run};

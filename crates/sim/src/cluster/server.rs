@@ -1,0 +1,271 @@
+//! A server of a cluster: its agent and its node, their lives, and a clock of its own.
+
+use super::settings::Settings;
+use crate::client::TRANSPORT;
+use crate::server::HASH_SEED;
+use sprat_client::Core;
+use sprat_disk::{MemControl, MemDisk};
+use sprat_log::{Config, Durability, Log};
+use sprat_net::{AnyDriver, Hub, Locator, Nanos};
+use sprat_store::agent::{Agent, Enlisted, Gone};
+use sprat_store::master::{Master, Outbox, inbox};
+use sprat_store::member::Member;
+use sprat_store::node::{Node, Service as _};
+use sprat_store::replicas::{Options, Replicas};
+use sprat_store::replication::Replicator;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long the agent waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time that a turn takes when there was something to do, and a piece of idle work.
+const TURN: Duration = Duration::from_micros(2);
+const IDLE_WORK: Duration = Duration::from_micros(20);
+
+type ServerNode = Node<AnyDriver, Member<MemDisk, Replicas<MemDisk>>>;
+
+/// What runs.
+struct Process {
+    core: Core,
+    agent: Agent,
+    outbox: Outbox,
+    asking: bool,
+    /// Once it has enlisted.
+    node: Option<Box<ServerNode>>,
+    wake: Nanos,
+}
+
+/// A server, through its lives.
+pub(super) struct Server {
+    /// Where its node and its agent are.
+    address: SocketAddr,
+    control: SocketAddr,
+    hub: Hub,
+    coordinator: Locator,
+    /// Its disk.
+    disk: MemControl,
+    options: Options,
+    enlisted: Enlisted,
+    process: Option<Process>,
+    /// When it starts again, and until when it stands still, by the world's clock.
+    pub(super) up_at: Nanos,
+    pub(super) paused_until: Nanos,
+    /// Parts in a million that its clock is ahead.
+    drift: i64,
+    seed: u64,
+}
+
+impl Server {
+    /// One that never ran.
+    pub(super) fn new(
+        settings: &Settings,
+        hub: &Hub,
+        addresses: (SocketAddr, SocketAddr),
+        coordinator: &Locator,
+        (drift, seed): (i64, u64),
+    ) -> Self {
+        let (address, control) = addresses;
+        let mut options = Options::new([1; 16], 1, 1000);
+        options.segment_bytes = u32::try_from(settings.segment_bytes).expect("small");
+        options.frame_bytes = (options.segment_bytes + options.segment_bytes / 8).next_multiple_of(4096);
+        options.threads = 1;
+        let disk = MemControl::new(seed);
+        disk.set_latency(settings.work.latency);
+        Self {
+            address,
+            control,
+            hub: hub.clone(),
+            coordinator: coordinator.clone(),
+            disk,
+            options,
+            enlisted: Enlisted::default(),
+            process: None,
+            up_at: Nanos(0),
+            paused_until: Nanos(0),
+            drift,
+            seed,
+        }
+    }
+
+    /// The time by its own clock.
+    fn local(&self, now: Nanos) -> Nanos {
+        let ahead = i128::from(now.0) * i128::from(self.drift) / 1_000_000;
+        Nanos(u64::try_from(i128::from(now.0) + ahead).expect("a clock that goes on"))
+    }
+
+    /// When its clock shows so much, by the world's; a little later at most.
+    fn global(&self, local: Nanos) -> Nanos {
+        if local == Nanos::NEVER {
+            return local;
+        }
+        let behind = i128::from(local.0) * 1_000_000 / i128::from(1_000_000 + self.drift);
+        Nanos(u64::try_from(behind).expect("a clock that goes on") + 1)
+    }
+
+    /// Whether its process runs.
+    pub(super) fn is_up(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether it serves what the coordinator has it serve.
+    pub(super) fn serves(&self, version: u64) -> bool {
+        self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
+    }
+
+    /// Its id, if it has enlisted.
+    pub(super) fn id(&self) -> u32 {
+        self.enlisted.server
+    }
+
+    /// Its node.
+    pub(super) fn node(&self) -> Option<&ServerNode> {
+        self.process.as_ref()?.node.as_deref()
+    }
+
+    /// How it stands.
+    pub(super) fn describe(&self, now: Nanos) -> String {
+        let Some(process) = &self.process else { return format!("down until {}", self.up_at.0) };
+        let Process { agent, outbox, asking, node, wake, .. } = process;
+        let wake = self.global(*wake);
+        format!(
+            "id {}, {:?}, node {}, asking {asking}, applied {}, given {}, wake {:?}, paused {}, now {}",
+            self.enlisted.server,
+            agent.enlisted(),
+            node.as_ref().map_or("none".to_owned(), |node| node.service().master().describe()),
+            outbox.applied(),
+            agent.given(),
+            wake.0,
+            self.paused_until.0,
+            now.0
+        )
+    }
+
+    /// What it brings back, in words.
+    pub(super) fn recoveries(&self) -> Option<String> {
+        let words = self.node()?.service().master().describe();
+        words.contains("s tables").then(|| format!("    at {}: {}", self.enlisted.server, words))
+    }
+
+    /// Ends it without warning. `process`: the kernel lives on, and writes what it has.
+    pub(super) fn crash(&mut self, up_at: Nanos, process: bool) {
+        self.process = None;
+        if process {
+            self.disk.kill();
+        } else {
+            self.disk.crash();
+        }
+        self.up_at = up_at;
+    }
+
+    fn start(&mut self, now: Nanos) {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let driver = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
+        let core = Core::over(vec![(TRANSPORT, driver)], &self.coordinator, self.seed).expect("the transport is there");
+        let locator = format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
+        let agent = Agent::new(self.enlisted, super::COPIES, locator);
+        // Replaced by the master's, when there is one.
+        let (outbox, _) = inbox();
+        self.process = Some(Process { core, agent, outbox, asking: false, node: None, wake: now });
+    }
+
+    /// Its node begins: an empty log, and what its disk keeps for others.
+    fn begin(&mut self, settings: &Settings, server: u32) -> Box<ServerNode> {
+        let config = Config {
+            seed: HASH_SEED,
+            segment_bytes: settings.segment_bytes,
+            ..Config::new(settings.memory, Durability::Tracked)
+        };
+        let replicator = Replicator::new(server, usize::from(super::COPIES), settings.segment_bytes, self.seed);
+        let (outbox, commands) = inbox();
+        // It serves nothing before it is told to, and not for longer than it is told.
+        outbox.set_lease(Nanos(0));
+        let master = Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
+        let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
+        let disk = self.disk.open().expect("whoever had it open is gone");
+        let (replicas, _) = Replicas::open(disk, &self.options).expect("a disk that only forgets what was not synced");
+        let member = Member::new(master, replicas);
+        self.process.as_mut().expect("it runs").outbox = outbox;
+        Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed))
+    }
+
+    /// When it has something to do although nothing arrives.
+    pub(super) fn wake(&self) -> Nanos {
+        let Some(process) = &self.process else { return self.up_at };
+        let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };
+        let agent = if process.asking { process.core.next_deadline() } else { Nanos(0) };
+        self.global(node.min(agent)).min(self.disk_due()).max(self.paused_until)
+    }
+
+    fn disk_due(&self) -> Nanos {
+        self.disk.next_due().map_or(Nanos::NEVER, Nanos)
+    }
+
+    /// One turn of agent and node; returns why it ended, if it did.
+    pub(super) fn step(&mut self, now: Nanos, settings: &Settings) -> Option<Gone> {
+        if now < self.paused_until {
+            return None;
+        }
+        if self.process.is_none() {
+            if now < self.up_at {
+                return None;
+            }
+            self.start(now);
+        }
+        self.disk.set_now(now.0);
+        let local = self.local(now);
+        if let Some(gone) = self.ask(local) {
+            return Some(gone);
+        }
+        let process = self.process.as_mut().expect("it runs");
+        let enlisted = process.agent.enlisted();
+        if process.node.is_none() && process.agent.has_enlisted() {
+            self.enlisted = enlisted;
+            let node = self.begin(settings, enlisted.server);
+            let process = self.process.as_mut().expect("it runs");
+            (process.node, process.wake) = (Some(node), local);
+        }
+        let waiting = self.hub.waiting(self.address) > 0 || self.disk_due() <= now;
+        let process = self.process.as_mut().expect("it runs");
+        if let Some(node) = &mut process.node
+            && (local >= process.wake || waiting)
+        {
+            let worked = node.turn(local).expect("a port in memory does not fail");
+            process.wake = if worked {
+                local + TURN
+            } else if node.service_mut().work_idle() {
+                local + IDLE_WORK
+            } else {
+                node.next_deadline()
+            };
+        }
+        None
+    }
+
+    /// The agent's part.
+    fn ask(&mut self, local: Nanos) -> Option<Gone> {
+        let Process { core, agent, outbox, asking, node, wake } = self.process.as_mut().expect("it runs");
+        let mut gone = None;
+        let mut left = false;
+        if *asking {
+            let polled = core.poll(local, &mut |_, answer| {
+                *asking = false;
+                match agent.answered(answer.ok().as_ref(), outbox) {
+                    Ok(worked) => left |= worked,
+                    Err(end) => gone = Some(end),
+                }
+            });
+            polled.expect("a port in memory does not fail");
+        }
+        if left {
+            *wake = local; // the master's bell
+        }
+        // It asks for assignments when there is a master to have them.
+        if gone.is_none() && !*asking && (node.is_some() || !agent.has_enlisted()) {
+            let request = agent.next(local, outbox);
+            *asking = core.submit(local, 0, &request, local + PATIENCE).is_ok();
+            core.flush();
+        }
+        gone
+    }
+}

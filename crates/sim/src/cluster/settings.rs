@@ -1,0 +1,49 @@
+//! What a cluster's history is like, drawn from its seed.
+
+use crate::random::Random;
+use crate::settings::Settings as Work;
+use sprat_net::HubOptions;
+use sprat_wire::SEGLET_BYTES;
+
+/// The fixed parts of a history.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Servers.
+    pub servers: usize,
+    /// Memory of each log, bytes.
+    pub memory: usize,
+    /// Bytes of a segment.
+    pub segment_bytes: usize,
+    /// Most that a server's clock is ahead or behind, parts in a million.
+    pub drift: u64,
+    /// Faults.
+    pub faults: u64,
+    /// What clients do.
+    pub work: Work,
+}
+
+impl Settings {
+    /// Those of a seed.
+    pub fn draw(random: &mut Random) -> Self {
+        let work = Work::draw(random);
+        let seglets = usize::try_from(random.between(5, 8)).expect("small");
+        Self {
+            servers: usize::try_from(random.between(u64::from(super::COPIES) + 1, u64::from(super::COPIES) + 4))
+                .expect("few"),
+            memory: 4 << 20,
+            segment_bytes: seglets * SEGLET_BYTES,
+            drift: random.below(1_000_000 / u64::from(sprat_store::coordinator::DRIFT)),
+            faults: random.between(4, 12),
+            work: Work {
+                ballast: 0,
+                span: random.micros(1_000_000, 5_000_000),
+                operations: random.between(200, 500),
+                tables: usize::try_from(random.between(1, 4)).expect("few"),
+                longest_value: work.longest_value.min(64 << 10),
+                usual_value: work.usual_value.min(16 << 10),
+                network: HubOptions { reliable: false, ..work.network },
+                ..work
+            },
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The loop of a cluster: time, network, coordinator, servers, clients and faults, in a fixed order.
+
+use super::faults::{self, Fault};
+use super::server::Server;
+use super::settings::Settings;
+use crate::check;
+use crate::client::{Client, Errand, Shared, TRANSPORT};
+use crate::faults::{Weather, policy};
+use crate::history::{History, Told};
+use crate::random::Random;
+use crate::report::{Failure, Summary, of_seed};
+use crate::server::HASH_SEED;
+use crate::trace::Trace;
+use sprat_net::{AnyDriver, Hub, Locator, Nanos};
+use sprat_store::coordinator::{Catalog, Coordinator, Metadata, MetadataError, MetadataMemory};
+use sprat_store::node::Node;
+use sprat_wire::op::TableRecord;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Least time between two turns of the loop.
+const STEP: Duration = Duration::from_micros(1);
+
+/// Virtual time after which a history counts as stuck.
+const STUCK: Nanos = Nanos(180_000_000_000);
+
+/// How patient the last, undisturbed calls are.
+const LAST_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How old clients' maps are at most.
+const MAP_AGE: u64 = 300_000_000;
+
+/// How far a history has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Servers enlist, and tables are made.
+    Begin,
+    /// Work and faults.
+    Work,
+    /// Everything is healed; every table comes back.
+    Heal,
+    /// Everything is read, written once more, and read again; from this call on.
+    Last(usize),
+}
+
+/// Metadata that outlive a coordinator.
+#[derive(Clone, Default)]
+struct Durable(Rc<RefCell<MetadataMemory>>);
+
+impl Metadata for Durable {
+    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
+        self.0.borrow().load()
+    }
+
+    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
+        self.0.borrow_mut().apply(changes)
+    }
+}
+
+type CoordinatorNode = Node<AnyDriver, Coordinator<Durable>>;
+
+/// A cluster, its clients, and what befalls them.
+pub struct World {
+    settings: Settings,
+    trace: Rc<RefCell<Trace>>,
+    random: Random,
+    now: Nanos,
+    hub: Hub,
+    weather: Rc<RefCell<Weather>>,
+    metadata: Durable,
+    coordinator: Option<Box<CoordinatorNode>>,
+    coordinator_up_at: Nanos,
+    /// Of the map, as last noted.
+    version: u64,
+    servers: Vec<Server>,
+    clients: Vec<Client>,
+    /// Who makes the tables.
+    maker: sprat_client::Core,
+    makes: usize,
+    making: bool,
+    /// Tables as clients know them, and when they look again.
+    tables: Vec<TableRecord>,
+    look_at: Nanos,
+    faults: VecDeque<(Nanos, Fault)>,
+    cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
+    history: History,
+    nonsense: Option<String>,
+    phase: Phase,
+    summary: Summary,
+}
+
+/// Runs the history of a seed and checks it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
+    of_seed(seed, true, |trace| World::new(seed, trace).finish())
+}
+
+/// Where the coordinator is, the makers of tables, servers' nodes and agents, and clients.
+const COORDINATOR: u16 = 1;
+const MAKER: u16 = 2;
+const NODES: u16 = 100;
+const AGENTS: u16 = 200;
+const CLIENTS: u16 = 300;
+
+fn address(host: u16) -> SocketAddr {
+    ([10, 0, 0, 1], host).into()
+}
+
+fn place(from: u16, index: usize) -> SocketAddr {
+    address(from + u16::try_from(index).expect("few"))
+}
+
+impl World {
+    /// The world of a seed at its beginning.
+    ///
+    /// # Panics
+    /// When settings do not fit together.
+    #[must_use]
+    pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings::draw(&mut random);
+        trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
+        let weather = Rc::new(RefCell::new(Weather::new(&mut random, false)));
+        let hub = Hub::new(settings.work.network);
+        hub.set_policy(policy(&weather));
+        let at = address(COORDINATOR);
+        let coordinator: Locator =
+            format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
+        let drift = i64::try_from(settings.drift).expect("small");
+        let mut server = |index| {
+            let addresses = (place(NODES, index), place(AGENTS, index));
+            let clock = (drift * (i64::try_from(random.below(3)).expect("small") - 1), random.draw());
+            Server::new(&settings, &hub, addresses, &coordinator, clock)
+        };
+        let servers = (0..settings.servers).map(&mut server).collect();
+        let client = |index| {
+            let life = index as u64 + 1;
+            Client::new(&hub, index, place(CLIENTS, index), life, &coordinator, &mut random)
+        };
+        let clients = (0..settings.work.clients).map(client).collect();
+        let driver = AnyDriver::from(hub.port(address(MAKER)).expect("a free port"));
+        let maker = sprat_client::Core::over(vec![(TRANSPORT, driver)], &coordinator, random.draw());
+        let faults = faults::plan(&settings, &mut random).into();
+        Self {
+            settings,
+            trace,
+            random,
+            now: Nanos(0),
+            hub,
+            weather,
+            metadata: Durable::default(),
+            coordinator: None,
+            coordinator_up_at: Nanos(0),
+            version: 0,
+            servers,
+            clients,
+            maker: maker.expect("the transport is there"),
+            makes: 0,
+            making: false,
+            tables: Vec::new(),
+            look_at: Nanos::NEVER,
+            faults,
+            cuts: Vec::new(),
+            history: History::default(),
+            nonsense: None,
+            phase: Phase::Begin,
+            summary: Summary { histories: 1, ..Summary::default() },
+        }
+    }
+
+    fn note(&self, what: std::fmt::Arguments<'_>) {
+        self.trace.borrow_mut().note(self.now, what);
+    }
+
+    /// Runs to the end, and checks what was told.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn finish(mut self) -> Result<Summary, String> {
+        while !self.turn()? {
+            self.advance()?;
+        }
+        let checked =
+            check::check(&self.history, HASH_SEED, self.settings.work.keys).map_err(|wrong| wrong.to_string())?;
+        let weather = self.weather.borrow();
+        self.trace.borrow_mut().count(weather.digest);
+        let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        Ok(Summary {
+            operations: self.history.operations.len() as u64,
+            told: told as u64,
+            pages: self.history.pages.len() as u64,
+            frames: weather.frames,
+            frames_lost: weather.lost,
+            undecided: checked.undecided,
+            time: self.now.since(Nanos(0)),
+            ..self.summary
+        })
+    }
+
+    /// Does what is due now; returns whether the history is at its end.
+    fn turn(&mut self) -> Result<bool, String> {
+        self.hub.deliver_until(self.now);
+        while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
+            let (_, fault) = self.faults.pop_front().expect("just seen");
+            self.befall(fault);
+        }
+        self.mend();
+        self.coordinate()?;
+        for index in 0..self.servers.len() {
+            if let Some(gone) = self.servers[index].step(self.now, &self.settings) {
+                self.note(format_args!("server {index} ends: {gone}"));
+                let up_at = self.now + self.random.micros(1_000, 100_000);
+                self.servers[index].crash(up_at, true);
+                self.summary.stops += 1;
+            }
+        }
+        self.make_tables();
+        self.look();
+        let Self { settings, history, tables, nonsense, now, .. } = self;
+        if let Some(first) = tables.first().cloned() {
+            let mut trace = self.trace.borrow_mut();
+            let work = &settings.work;
+            let mut shared = Shared { settings: work, history, trace: &mut trace, ballast: &first, tables, nonsense };
+            for (index, client) in self.clients.iter_mut().enumerate() {
+                if client.wake(work) <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
+                    client.step(*now, &mut shared);
+                }
+            }
+        }
+        match self.nonsense.take() {
+            Some(nonsense) => Err(nonsense),
+            None => Ok(self.next_phase()?),
+        }
+    }
+
+    /// Moves time on to what is due next.
+    fn advance(&mut self) -> Result<(), String> {
+        let servers = self.servers.iter().map(Server::wake);
+        let clients = self.clients.iter().filter(|_| !self.tables.is_empty());
+        let clients = clients.map(|client| client.wake(&self.settings.work));
+        let coordinator = self.coordinator.as_ref().map_or(self.coordinator_up_at, |node| node.next_deadline());
+        let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
+        let others = [self.hub.next_delivery(), fault, Some(self.look_at), Some(coordinator)];
+        let maker = if self.making { self.maker.next_deadline() } else { Nanos::NEVER };
+        let next = servers
+            .chain(clients)
+            .chain(others.into_iter().flatten())
+            .chain(self.cuts.iter().map(|&(until, _)| until))
+            .fold(maker, Nanos::min);
+        if next == Nanos::NEVER || next > STUCK {
+            self.describe();
+            return Err(format!("nothing goes on any more in phase {:?}", self.phase));
+        }
+        self.now = next.max(self.now + STEP);
+        Ok(())
+    }
+
+    /// Notes how things stand.
+    fn describe(&self) {
+        if let Some(coordinator) = &self.coordinator {
+            let service = coordinator.service();
+            let catalog = service.catalog();
+            self.note(format_args!("coordinator: version {}", catalog.version()));
+            catalog.servers().for_each(|(id, known)| self.note(format_args!("server {id}: {known:?}")));
+            catalog.tables().for_each(|table| self.note(format_args!("{table:?}")));
+            service
+                .failures()
+                .for_each(|(id, why)| self.note(format_args!("server {id} cannot be brought back: {why}")));
+        }
+        for (index, server) in self.servers.iter().enumerate() {
+            self.note(format_args!("server {index}: {}", server.describe(self.now)));
+        }
+    }
+
+    /// The coordinator's turn.
+    fn coordinate(&mut self) -> Result<(), String> {
+        if self.coordinator.is_none() && self.now >= self.coordinator_up_at {
+            let catalog = Catalog::open(self.metadata.clone(), 1)?;
+            let driver = AnyDriver::from(self.hub.port(address(COORDINATOR)).expect("the one before is gone"));
+            let node = Node::new(driver, Coordinator::new(catalog), &sprat_rpc::Config::default(), self.random.draw());
+            self.coordinator = Some(Box::new(node));
+        }
+        let waiting = self.hub.waiting(address(COORDINATOR)) > 0;
+        if let Some(node) = &mut self.coordinator
+            && (waiting || node.next_deadline() <= self.now)
+        {
+            node.turn(self.now).expect("a port in memory does not fail");
+            let catalog = node.service().catalog();
+            if catalog.version() != self.version {
+                self.version = catalog.version();
+                let servers: Vec<_> = catalog
+                    .servers()
+                    .map(|(id, known)| format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open))
+                    .collect();
+                let tables: Vec<_> =
+                    catalog.tables().map(|table| format!("{} at {}", table.id, table.server)).collect();
+                let (version, servers, tables) = (self.version, servers.join(", "), tables.join(", "));
+                self.note(format_args!("map {version}: servers {servers}; tables {tables}"));
+                for server in self.servers.iter().filter_map(Server::recoveries) {
+                    self.note(format_args!("{server}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the coordinator make the next table.
+    fn make_tables(&mut self) {
+        let Self { maker, makes, making, now, .. } = self;
+        if *making {
+            let polled = maker.poll(*now, &mut |_, answer| {
+                *making = false;
+                *makes += usize::from(answer.is_ok_and(|answer| answer.status == sprat_wire::op::Status::Ok));
+            });
+            polled.expect("a port in memory does not fail");
+        }
+        let enlisted = self.servers.iter().all(|server| server.id() != 0);
+        if self.phase == Phase::Begin && enlisted && !self.making && self.makes < self.settings.work.tables {
+            let name = format!("table {}", self.makes);
+            let request = sprat_wire::op::Request::CreateTable { name: &name };
+            let begun = self.maker.submit(self.now, 0, &request, self.now + Duration::from_secs(10));
+            self.making = begun.is_ok();
+            self.maker.flush();
+        }
+    }
+
+    /// Clients learn where tables are, now and then.
+    fn look(&mut self) {
+        if self.now < self.look_at {
+            return;
+        }
+        self.look_at = self.now + Duration::from_nanos(self.random.below(MAP_AGE));
+        if let Some(coordinator) = &self.coordinator {
+            self.tables = coordinator.service().catalog().tables().collect();
+        }
+    }
+
+    fn befall(&mut self, fault: Fault) {
+        self.note(format_args!("{fault:?}"));
+        match fault {
+            Fault::Crash { server, down, process } => {
+                self.servers[server].crash(self.now + down, process);
+                self.summary.crashes += 1;
+            }
+            Fault::Pause(server, lasts) => {
+                let server = &mut self.servers[server];
+                server.paused_until = server.paused_until.max(self.now + lasts);
+            }
+            Fault::Cut { from, both, coordinator, lasts } => {
+                let hosts = |index: usize| [place(NODES, index), place(AGENTS, index)];
+                let is_in = |index: &usize| from.contains(index);
+                let ours: Vec<_> = (0..self.servers.len()).filter(is_in).flat_map(hosts).collect();
+                let others = (0..self.servers.len()).filter(|index| !is_in(index)).flat_map(hosts);
+                let others: Vec<_> = others.chain(coordinator.then(|| address(COORDINATOR))).collect();
+                let pairs = ours.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
+                let pairs: Vec<_> = pairs
+                    .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))])
+                    .flatten()
+                    .collect();
+                self.weather.borrow_mut().ways.extend(&pairs);
+                self.cuts.push((self.now + lasts, pairs));
+            }
+            Fault::CrashCoordinator(down) => {
+                self.coordinator = None;
+                self.coordinator_up_at = self.now + down;
+            }
+            Fault::Weather { loss, twice, delay, jitter } => {
+                self.weather.borrow_mut().set(loss, twice, delay, jitter);
+            }
+        }
+    }
+
+    /// Ends what was cut for a while.
+    fn mend(&mut self) {
+        let (now, before) = (self.now, self.cuts.len());
+        self.cuts.retain(|&(until, _)| until > now);
+        if self.cuts.len() < before {
+            let mut weather = self.weather.borrow_mut();
+            weather.ways = self.cuts.iter().flat_map(|(_, pairs)| pairs).copied().collect();
+        }
+    }
+
+    /// Goes on to the next phase when this one is over; returns whether that was the last.
+    fn next_phase(&mut self) -> Result<bool, String> {
+        let idle = self.clients.iter().all(Client::is_done);
+        match self.phase {
+            Phase::Begin if self.makes == self.settings.work.tables => {
+                self.phase = Phase::Work;
+                self.look_at = self.now;
+                self.look();
+                let offset = self.now.since(Nanos(0));
+                self.faults.iter_mut().for_each(|(at, _)| *at = *at + offset);
+                let calls = self.settings.work.operations / self.clients.len() as u64;
+                for client in &mut self.clients {
+                    client.work(calls, self.now + self.random.micros(0, 10_000));
+                }
+            }
+            Phase::Work if self.faults.is_empty() && idle => {
+                self.weather.borrow_mut().clear(false);
+                self.weather.borrow_mut().ways.clear();
+                self.cuts.clear();
+                for server in &mut self.servers {
+                    server.paused_until = server.paused_until.min(self.now);
+                    server.up_at = server.up_at.min(self.now);
+                }
+                self.coordinator_up_at = self.coordinator_up_at.min(self.now);
+                self.note(format_args!("healed"));
+                self.phase = Phase::Heal;
+            }
+            Phase::Heal if self.all_serve() => {
+                self.note(format_args!("all tables are served"));
+                self.phase = Phase::Last(self.history.operations.len());
+                self.look_at = self.now;
+                self.look();
+                let errands = self.last_errands();
+                self.clients[0].send(errands, LAST_PATIENCE);
+            }
+            Phase::Last(first) if idle => {
+                if let Some(call) = self.history.unanswered(first) {
+                    return Err(format!("undisturbed, and yet without an answer: {call}"));
+                }
+                for node in self.servers.iter().filter_map(Server::node) {
+                    node.service().master().log().check_invariants();
+                }
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Whether every table has a server that lives and knows of it.
+    fn all_serve(&self) -> bool {
+        let Some(coordinator) = &self.coordinator else { return false };
+        let catalog = coordinator.service().catalog();
+        let version = catalog.version();
+        let lives = |id: u32| {
+            let known = catalog.server(id).is_some_and(|known| !known.dead);
+            known && self.servers.iter().any(|server| server.is_up() && server.id() == id && server.serves(version))
+        };
+        catalog.tables().all(|table| lives(table.server))
+    }
+
+    /// Reads everything, writes everything once more, and reads it again.
+    fn last_errands(&self) -> Vec<Errand> {
+        let mut errands = Vec::new();
+        for table in self.tables.iter().map(|table| table.id) {
+            errands.extend(Errand::last(table, self.settings.work.keys));
+        }
+        errands
+    }
+}

@@ -1,0 +1,40 @@
+//! Histories of whole clusters.
+
+use sprat_sim::{cluster, run_seeds};
+
+/// Histories that every test run goes through; `sprat sim --cluster` goes through more.
+const SEEDS: u64 = 100;
+
+/// Seeds that found something once; what they say changes when the simulator does.
+const KEPT: [u64; 4] = [12, 36, 78, 106];
+
+#[test]
+fn histories_of_clusters_can_be() {
+    let (summary, failures) = run_seeds(cluster::run, 0..SEEDS, 2, |_| {});
+    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failures.len(), told.join("\n"));
+    // A simulator that does nothing finds nothing.
+    assert!(summary.told * 3 > summary.operations * 2, "most calls end");
+    assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
+    assert!(summary.stops > SEEDS / 4, "servers are declared dead and live: {summary}");
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    for seed in 0..3 {
+        let (first, diary) = cluster::run(seed).unwrap();
+        let (second, again) = cluster::run(seed).unwrap();
+        let differs = diary.lines().iter().zip(again.lines()).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!((first, diary.hash()), (second, again.hash()), "seed {seed}");
+    }
+}
+
+/// Two tasks of one server were taken for one; what had been brought back was said to begin later than it did; replicas
+/// of a server that is gone were waited for; a roll was never told to the coordinator.
+#[test]
+fn seeds_that_found_something() {
+    for seed in KEPT {
+        cluster::run(seed).unwrap();
+    }
+}
