@@ -36,9 +36,10 @@ pub(crate) fn exception(error: &copy::Error) -> PyErr {
         copy::Error::Changed { .. } => Changed::new_err(text),
         copy::Error::Corrupt { .. } => Corrupt::new_err(text),
         copy::Error::Place(PlaceError::Exists(_)) => Exists::new_err(text),
-        copy::Error::Sink(_) | copy::Error::Place(PlaceError::Io { .. }) | copy::Error::File { .. } => {
-            DestinationError::new_err(text)
-        }
+        copy::Error::Refused { .. }
+        | copy::Error::Sink(_)
+        | copy::Error::Place(PlaceError::Io { .. })
+        | copy::Error::File { .. } => DestinationError::new_err(text),
         // Only who raised something in a callback, or pressed Ctrl-C, stops a copy; and what was raised is told instead.
         copy::Error::Cancelled => Error::new_err(text),
     }

@@ -1,5 +1,6 @@
 """What sprat.flow promises, against servers that the Rust test beside this file starts."""
 
+import faulthandler
 import filecmp
 import inspect
 import os
@@ -18,6 +19,11 @@ SECOND = os.environ["SPRAT_TEST_SECOND"]
 SLOW = os.environ["SPRAT_TEST_SLOW"]
 CLOSED = os.environ["SPRAT_TEST_CLOSED"]
 SOURCE = os.environ["SPRAT_TEST_SOURCE"]
+
+# Shells have what they run in the background ignore Ctrl-C, and Python leaves that so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# Far more than all of it takes; then it says where it stands, and ends.
+faulthandler.dump_traceback_later(120, exit=True)
 
 
 class Flow(unittest.TestCase):

@@ -131,6 +131,13 @@ pub fn verified_length(range: &Range<u64>) -> u64 {
     length + count(length) * VALUE_BYTES
 }
 
+/// The length of a file whose verified form has `bytes`. None: no file's has.
+#[must_use]
+pub fn length_of_verified(bytes: u64) -> Option<u64> {
+    let length = bytes - (bytes.div_ceil(GROUP_BYTES + VALUE_BYTES) * VALUE_BYTES).min(bytes);
+    (verified_length(&(0..length)) == bytes).then_some(length)
+}
+
 /// The length of the values of the part `range` of a file, which begins where a group does.
 ///
 /// # Panics

@@ -10,4 +10,5 @@ pub mod file;
 pub mod group;
 pub mod http;
 pub mod journal;
+mod partial;
 pub mod share;

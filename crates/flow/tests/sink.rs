@@ -39,7 +39,7 @@ fn written(access: Access, length: u64, told: bool, order: &[u64], sync_every: u
         durable.extend(more);
     }
     let when = UNIX_EPOCH + Duration::from_secs(77);
-    let attributes = Attributes { mode: Some(0o4755), modified: Some(when) };
+    let attributes = Attributes { mode: Some(0o4755), modified: Some(when), ..Attributes::default() };
     prop_assert!(sink.finish(length, &attributes).unwrap().is_none());
     durable.extend(sink.take_durable());
     prop_assert_eq!(&durable, &begun, "after the end all of it is durable");

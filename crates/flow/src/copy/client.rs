@@ -8,6 +8,7 @@ use super::http::answer::{Answer, Asked, Form, Start, judge};
 use super::http::head::Head;
 use super::http::{Fault, Trust, Wire, connect, fault};
 use crate::group::{VALUES, VERIFIED};
+use crate::http::XATTRS;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -124,6 +125,9 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
             let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
             field(condition, validator);
         }
+    }
+    if asked.xattrs {
+        field(XATTRS, "1");
     }
     if asked.fresh {
         field("Cache-Control", "no-cache");

@@ -27,6 +27,16 @@ pub enum Error {
         /// What the server said.
         status: u16,
     },
+    /// The server does not take what is sent to it.
+    #[error("{target_name}: the server does not take it ({status}): {why}")]
+    Refused {
+        /// The destination.
+        target_name: String,
+        /// What the server said.
+        status: u16,
+        /// And in words.
+        why: String,
+    },
     /// Nobody there, or not for long enough.
     #[error("{source_name}: {why}; the same command goes on from here, --retries tries longer")]
     Unreachable {

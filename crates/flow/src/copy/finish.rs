@@ -1,10 +1,10 @@
 //! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
 
 use super::options::Sums;
-use super::shared::{State, bytes_of};
 use super::{Copy, Error, Event, Outcome, Progress, Served};
 use crate::file::Attributes;
 use crate::group::{self, Value};
+use crate::partial::{Partial, bytes_of};
 use ring::digest::{Context, SHA256};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Ready<'a> {
 
 impl Ready<'_> {
     /// Gives the whole file its name.
-    pub(super) fn publish(self, state: &mut State, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+    pub(super) fn publish(self, state: &mut Partial, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let values: Vec<Value> = state.values.values().copied().collect();
         let blake3 = group::root(&values);
         self.hold_against_sums(state, &blake3)?;
@@ -43,7 +43,7 @@ impl Ready<'_> {
     }
 
     /// Keeps what has arrived, if it is of use.
-    pub(super) fn keep(self, state: &mut State) {
+    pub(super) fn keep(self, state: &mut Partial) {
         if self.copy.is_for_nowhere() {
             return;
         }
@@ -56,7 +56,7 @@ impl Ready<'_> {
     }
 
     /// Holds the file against the sums that it must have. One that has others is another file: nothing of it is kept.
-    fn hold_against_sums(&self, state: &mut State, blake3: &Value) -> Result<(), Error> {
+    fn hold_against_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
         let Sums { sha256, .. } = self.copy.options.sums;
         let sha256 = match sha256 {
             Some(_) if self.copy.is_for_nowhere() => {
@@ -70,7 +70,7 @@ impl Ready<'_> {
         })
     }
 
-    fn sha256(&self, state: &mut State) -> Result<[u8; 32], Error> {
+    fn sha256(&self, state: &mut Partial) -> Result<[u8; 32], Error> {
         state.sink.flush()?;
         let Some(mut buffer) = state.sink.buffer()? else { unreachable!("all streams have ended") };
         let mut context = Context::new(&SHA256);
@@ -90,7 +90,7 @@ impl Ready<'_> {
 /// Makes a whole file durable, with its attributes, and gives it its name.
 pub(super) fn finish(
     copy: &Copy,
-    state: &mut State,
+    state: &mut Partial,
     length: u64,
     attributes: Attributes,
     tell: &mut dyn FnMut(&Event),
@@ -98,7 +98,10 @@ pub(super) fn finish(
     let mode = attributes.mode.filter(|_| copy.options.preserve);
     let refused = state.sink.finish(length, &Attributes { mode, ..attributes })?;
     if let Some(error) = refused {
-        tell(&Event::Note(format!("{}: time or permissions cannot be set: {error}", copy.target().display())));
+        tell(&Event::Note(format!(
+            "{}: time, permissions or extended attributes cannot be set: {error}",
+            copy.target().display()
+        )));
     }
     if !copy.is_for_nowhere() {
         copy.place.publish(copy.options.force)?;

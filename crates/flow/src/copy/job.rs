@@ -6,24 +6,26 @@ use super::finish::Ready;
 use super::host::{Host, Source};
 use super::http::Trust;
 use super::http::answer::{Asked, Form};
+use super::http::head::Head;
 use super::lane::{Lane, backoff};
 use super::options::{MAX_STREAMS, Options};
 use super::plan::Plan;
 use super::resume::{Wanted, take_up};
-use super::shared::{Shared, bytes_of};
+use super::shared::Shared;
 use super::sources::Sources;
 use super::{Address, Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
-use crate::file::{Attributes, Place, PlaceError};
+use crate::file::{Attributes, Place, PlaceError, Xattrs};
 use crate::group;
+use crate::partial::bytes_of;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a file that changes meanwhile is begun anew.
-const MAX_RESTARTS: u32 = 3;
+pub(super) const MAX_RESTARTS: u32 = 3;
 
 /// Most events that wait to be told.
-const MAX_EVENTS: usize = 64;
+pub(super) const MAX_EVENTS: usize = 64;
 
 /// Failures one after the other after which the first of several hosts leaves it to the next to say what the file is.
 const FEW_RETRIES: u32 = 3;
@@ -256,7 +258,7 @@ impl<'a> Job<'a> {
         tell: &mut dyn FnMut(&Event),
     ) -> Result<Found, Trouble> {
         let form = (!self.copy.options.verify).then_some(Form::Plain);
-        let asked = Asked { head_only, form, ..Asked::default() };
+        let asked = Asked { head_only, form, xattrs: self.copy.options.xattrs, ..Asked::default() };
         let mut failures = 0;
         loop {
             match self.client.ask_around(address, &asked, &self.copy.cancel) {
@@ -268,7 +270,8 @@ impl<'a> Job<'a> {
                             "does not have the verified form that sprat:// insists on; ask it by http:// or https://";
                         return Err(Error::Protocol { source_name: address.to_string(), why: why.to_owned() }.into());
                     }
-                    let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed() };
+                    let xattrs = self.xattrs(&reply.head, tell);
+                    let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed(), xattrs };
                     let source = Source { address, verified, validator };
                     return Ok(Found { source, attributes, reply, has_body: !head_only });
                 }
@@ -284,6 +287,22 @@ impl<'a> Job<'a> {
                 Err(trouble) => return Err(trouble),
             }
         }
+    }
+
+    /// The extended attributes that a file gets, and what is to be said of them.
+    fn xattrs(&self, head: &Head, tell: &mut dyn FnMut(&Event)) -> Xattrs {
+        if !self.copy.options.xattrs {
+            return Xattrs::default();
+        }
+        let Some(told) = &head.xattrs else {
+            tell(&Event::Note("the server tells no extended attributes; `sprat share --xattrs` does".to_owned()));
+            return Xattrs::default();
+        };
+        if told.left_out() > 0 {
+            let left_out = told.left_out();
+            tell(&Event::Note(format!("{left_out} extended attributes find no room in an answer, and are left out")));
+        }
+        told.clone()
     }
 
     /// The streams, and the telling meanwhile.

@@ -9,9 +9,10 @@ use super::host::{Host, MAX_WRONG, Source};
 use super::http::answer::{Asked, Start};
 use super::http::{Body, Fault, Wire, fault};
 use super::plan::{GROUP_ATTEMPTS, Turn};
-use super::shared::{Shared, bytes_of};
+use super::shared::Shared;
 use super::vouch::values_of;
 use crate::group::{GROUP_BYTES, Summing};
+use crate::partial::bytes_of;
 use sprat_pace::path::Path;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -139,6 +140,7 @@ impl Lane<'_> {
             None => {
                 let asked = Asked {
                     head_only: false,
+                    xattrs: false,
                     range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
                     length: Some(length),
                     validator: source.validator.clone(),

@@ -5,10 +5,10 @@ use super::finish::Ready;
 use super::job::unchanged;
 use super::plan::{Plan, Turn};
 use super::resume::{Wanted, take_up};
-use super::shared::{State, bytes_of};
 use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
-use crate::file::{Attributes, Source, SourceError};
+use crate::file::{Attributes, Source, SourceError, Xattrs};
 use crate::group::{self, GROUP_BYTES};
+use crate::partial::{Partial, bytes_of};
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -58,7 +58,8 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
     // A file that changed while it was read is not one that ever was.
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
-    let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok() };
+    let xattrs = if copy.options.xattrs { Xattrs::of(&file).map_err(failed)? } else { Xattrs::default() };
+    let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok(), xattrs };
     let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
     let ready = Ready { copy, source_name, verified: false, attributes, length, progress, sources };
     match copied {
@@ -76,7 +77,7 @@ fn groups(
     copy: &Copy,
     mut source: Source,
     run: Range<u64>,
-    state: &mut State,
+    state: &mut Partial,
     progress: &mut Progress,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<(), Trouble> {
@@ -110,7 +111,7 @@ fn groups(
 }
 
 /// The groups that are not there, in runs.
-fn missing(state: &State, count: u64) -> Vec<Range<u64>> {
+fn missing(state: &Partial, count: u64) -> Vec<Range<u64>> {
     let mut plan = Plan::new(count, &state.values, 1);
     let mut runs = Vec::new();
     while let Turn::Run(run) = plan.take(0, Duration::ZERO) {

@@ -29,6 +29,7 @@ mod look;
 mod options;
 pub mod plan;
 mod resume;
+mod send;
 mod shared;
 mod sources;
 mod tree;
@@ -40,6 +41,7 @@ pub use cancel::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options, Sums};
+pub use send::{Upload, UploadTree};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;

@@ -3,6 +3,7 @@
 use super::Error;
 use crate::file::MAX_BUFFERS;
 use crate::group::Value;
+use sprat_pace::Pace;
 use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,9 +44,13 @@ pub struct Options {
     pub verify: bool,
     /// Whether the file gets the permissions that the source tells.
     pub preserve: bool,
+    /// Whether it gets the extended attributes of the user's (`user.*`) too.
+    pub xattrs: bool,
     /// Bytes between two syncs of the file, each of which makes what it covers safe from an interruption; 0: as many as are best for
     /// the way that it is written.
     pub sync_bytes: u64,
+    /// How fast what is sent leaves, each connection for itself.
+    pub pace: Pace,
     /// Bytes a second at most.
     pub limit: Option<u64>,
     /// What the file must be.
@@ -79,7 +84,9 @@ impl Default for Options {
             check: false,
             verify: true,
             preserve: false,
+            xattrs: false,
             sync_bytes: 0,
+            pace: Pace::Auto,
             limit: None,
             sums: Sums::default(),
             token: None,

@@ -5,16 +5,14 @@ use super::client::Client;
 use super::error::Trouble;
 use super::host::Source;
 use super::options::buffers;
-use super::shared::{State, bytes_of};
 use super::vouch::differing;
 use super::{Copy, Error, Event};
 use crate::file::{PlaceError, Sink};
-use crate::group::{self, Value};
+use crate::group::Value;
 use crate::journal::{Identity, Journal, boot};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use crate::partial::{Partial, part_id};
 use sprat_disk::Access;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// What a journal is held against.
 pub(super) struct Wanted<'a> {
@@ -36,10 +34,10 @@ pub(super) fn take_up(
     fresh: bool,
     wanted: Wanted<'_>,
     tell: &mut dyn FnMut(&Event),
-) -> Result<State, Trouble> {
+) -> Result<Partial, Trouble> {
     let Copy { place, options, .. } = copy;
     let (length, buffers) = (wanted.length, buffers(wanted.lanes));
-    let empty = |sink, journal| State { sink, journal, values: BTreeMap::new(), journal_failed: None };
+    let empty = Partial::new;
     if copy.is_for_nowhere() {
         return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
     }
@@ -94,7 +92,7 @@ pub(super) fn take_up(
             }
         };
         if let Some(values) = values {
-            let mut state = State { values, ..empty(sink, journal) };
+            let mut state = Partial { values, ..empty(sink, journal) };
             if !same_boot || options.check {
                 reread(copy, &mut state, length, tell)?;
             }
@@ -139,30 +137,11 @@ fn told_same(same: usize, all: usize) -> String {
 }
 
 /// Reads what is there, and keeps what is right.
-fn reread(copy: &Copy, state: &mut State, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
-    let bytes = state.values.keys().map(|group| bytes_of(length, *group)).sum();
-    tell(&Event::Checking { bytes });
-    let mut wrong: Vec<u64> = Vec::new();
-    let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
-    for (index, value) in &state.values {
-        if copy.cancel.is_asked() {
-            return Err(Error::Cancelled.into());
-        }
-        let len = usize::try_from(bytes_of(length, *index)).expect("a group is in memory");
-        state.sink.read(*index, &mut buffer, len)?;
-        if group::value(length, *index, &buffer[..len]) != *value {
-            wrong.push(*index);
-        }
-    }
-    state.sink.recycle(buffer);
-    for index in &wrong {
-        state.values.remove(index);
-    }
-    if !wrong.is_empty() {
-        tell(&Event::Note(format!(
-            "{} of the groups that were here are not what they were: fetched again",
-            wrong.len()
-        )));
+fn reread(copy: &Copy, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+    tell(&Event::Checking { bytes: state.bytes(length) });
+    let wrong = state.check(length, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
+    if wrong > 0 {
+        tell(&Event::Note(format!("{wrong} of the groups that were here are not what they were: fetched again")));
     }
     Ok(())
 }
@@ -188,12 +167,4 @@ fn differs(had: &Identity, has: &Identity) -> Option<String> {
 /// Whether what the journal tells of may be part of a file that goes by another name or state.
 fn may_be_same(had: &Identity, has: &Identity) -> bool {
     had.part == has.part && had.length == has.length && !has.validator.is_empty()
-}
-
-/// What tells a part from another file that has come to its name: inode, and when that was made.
-fn part_id(path: &Path) -> String {
-    match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
-        Ok(stat) => format!("{}.{}.{}", stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
-        Err(errno) => format!("unknown ({errno})"),
-    }
 }

@@ -4,11 +4,9 @@ use super::cancel::Cancel;
 use super::error::{Error, Trouble};
 use super::plan::{Plan, Turn};
 use super::{Event, Progress};
-use crate::file::Sink;
-use crate::group::{Value, range};
-use crate::journal::Journal;
+use crate::group::Value;
+use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Shared {
     /// Bytes of the file.
     pub(crate) length: u64,
-    state: Mutex<State>,
+    state: Mutex<Partial>,
     plan: Mutex<Plan>,
     pub(crate) counters: Counters,
     /// Streams that have not ended.
@@ -29,15 +27,6 @@ pub(crate) struct Shared {
     pub(crate) stop: Cancel,
     events: SyncSender<Event>,
     failure: Mutex<Option<Trouble>>,
-}
-
-/// What has arrived.
-pub(crate) struct State {
-    pub(crate) sink: Sink,
-    pub(crate) journal: Option<Journal>,
-    pub(crate) values: BTreeMap<u64, Value>,
-    /// Why the journal could not be written any more: told once.
-    pub(crate) journal_failed: Option<String>,
 }
 
 /// What is counted, across all streams.
@@ -83,7 +72,7 @@ impl Shared {
     pub(crate) fn new(
         length: u64,
         before: Progress,
-        state: State,
+        state: Partial,
         plan: Plan,
         limit: Option<u64>,
         stop: Cancel,
@@ -177,49 +166,28 @@ impl Shared {
     }
 
     /// What arrived, and why the rest did not.
-    pub(crate) fn into_parts(self) -> (State, Counters, Option<Trouble>) {
+    pub(crate) fn into_parts(self) -> (Partial, Counters, Option<Trouble>) {
         let inner = |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (state, self.counters, inner(self.failure))
     }
 }
 
-impl State {
-    /// Writes groups down that have become durable. A journal that cannot be written costs time after an interruption, no more.
-    pub(crate) fn write_down(&mut self) {
-        let durable = self.sink.take_durable();
-        let Some(journal) = self.journal.as_mut().filter(|_| !durable.is_empty()) else { return };
-        let groups = durable.into_iter().filter_map(|group| Some((group, *self.values.get(&group)?))).collect();
-        if let Err(error) = journal.append(&groups) {
-            self.journal = None;
-            self.journal_failed = Some(format!(
-                "the journal cannot be written ({error}): an interruption would cost what comes from here on"
-            ));
-        }
-    }
-}
-
-/// Bytes of a group.
-pub(crate) fn bytes_of(length: u64, group: u64) -> u64 {
-    let range = range(length, group);
-    range.end - range.start
-}
-
 /// A rate that is not passed, over a second or so.
-struct Limit {
+pub(crate) struct Limit {
     rate: f64,
     /// When all that was taken will have been due.
     due: Instant,
 }
 
 impl Limit {
-    fn new(rate: u64) -> Self {
+    pub(crate) fn new(rate: u64) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
         Self { rate: rate.max(1) as f64, due: Instant::now() }
     }
 
     /// How long to wait before so many bytes.
-    fn take(&mut self, bytes: u64) -> Duration {
+    pub(crate) fn take(&mut self, bytes: u64) -> Duration {
         let now = Instant::now();
         let due = self.due.max(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));
         #[expect(clippy::cast_precision_loss, reason = "a group is small")]

@@ -8,13 +8,12 @@ use super::http::{Body, Framing, fault};
 use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
-use super::shared::State;
 use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
+use crate::partial::Partial;
 use ring::digest::{Context, SHA256};
 use sprat_disk::Access;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What has come of such a file.
@@ -97,7 +96,7 @@ pub(super) fn run(
             return Err(trouble);
         }
     };
-    let mut state = State { sink, journal: None, values: BTreeMap::new(), journal_failed: None };
+    let mut state = Partial::new(sink, None);
     finish(copy, &mut state, length, attributes, tell).inspect_err(|_| {
         if !nowhere {
             let _ = copy.place.discard(); // as above; the error is told

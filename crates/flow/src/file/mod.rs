@@ -3,8 +3,10 @@
 mod place;
 mod sink;
 pub mod source;
+mod xattrs;
 
 pub(crate) use place::umask;
 pub use place::{Attributes, Place, PlaceError, sync_directory};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};
 pub use source::{Piece, Source, SourceError};
+pub use xattrs::Xattrs;

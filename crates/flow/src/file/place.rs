@@ -2,9 +2,11 @@
 //!
 //! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only when it is whole and durable.
 
+use super::Xattrs;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -41,12 +43,14 @@ pub enum PlaceError {
 }
 
 /// What a file has besides its bytes; what is not known stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
     /// Permission bits.
     pub mode: Option<u32>,
     /// When its bytes changed last.
     pub modified: Option<SystemTime>,
+    /// Extended attributes of the user's.
+    pub xattrs: Xattrs,
 }
 
 /// The names of a destination.
@@ -70,6 +74,47 @@ impl Place {
         }
         let beside = |ending: &str| target.with_file_name(with_ending(name, ending));
         Ok(Self { target: target.to_owned(), part: beside(PART), journal: beside(JOURNAL) })
+    }
+
+    /// The same, with names that are hidden while it is on its way: `.NAME.sprat-part`.
+    ///
+    /// # Errors
+    /// [`PlaceError::NoName`].
+    pub fn hidden(target: &Path) -> Result<Self, PlaceError> {
+        let name = target.file_name().ok_or_else(|| PlaceError::NoName(target.to_owned()))?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        Ok(Self { target: target.to_owned(), ..Self::of(&target.with_file_name(hidden))? })
+    }
+
+    /// Whether a name is one that a file has while it is on its way, or its journal.
+    #[must_use]
+    pub fn is_own(name: &OsStr) -> bool {
+        [PART, JOURNAL].iter().any(|ending| name.as_bytes().ends_with(ending.as_bytes()))
+    }
+
+    /// Begins the part anew, empty, for nobody else: for a file that is written at once.
+    ///
+    /// # Errors
+    /// The filesystem's, and that another transfer writes it.
+    pub fn create(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = File::from(rustix::fs::open(&self.part, flags, Mode::RUSR | Mode::WUSR)?);
+        file.try_lock().map_err(io::Error::from)?;
+        self.forget()?;
+        file.set_len(0)?;
+        Ok(file)
+    }
+
+    /// Removes the journal: what is there of the file is about to be overwritten.
+    ///
+    /// # Errors
+    /// It is there and cannot be removed.
+    pub fn forget(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.journal) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The name it will have.
@@ -166,19 +211,20 @@ impl Attributes {
     /// Gives them to a file. Without a mode it gets the one that any new file of this process has.
     ///
     /// # Errors
-    /// The filesystem refuses.
+    /// The filesystem refuses; what it takes it has.
     pub fn give(&self, file: impl AsFd) -> io::Result<()> {
         let mode = match self.mode {
             Some(mode) => mode & MODE_BITS,
             None => 0o666 & !umask(),
         };
+        let xattrs = self.xattrs.give(&file);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         if let Some(modified) = self.modified {
             let last_modification = timespec(modified);
             let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
             rustix::fs::futimens(&file, &Timestamps { last_access, last_modification })?;
         }
-        Ok(())
+        xattrs
     }
 }
 

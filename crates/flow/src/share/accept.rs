@@ -7,6 +7,7 @@ use crate::http::answer::Head;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
+use sprat_pace::path::{Buffer, enlarge};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -15,6 +16,9 @@ use std::sync::Arc;
 /// Connections that the kernel holds until they are taken.
 const BACKLOG: i32 = 128;
 
+/// Bytes that a connection's receive buffer may grow to where files are taken: 10 Gb/s over 200 ms.
+const RECEIVE_BUFFER: usize = 256 << 20;
+
 /// Seconds after which one who was refused may try again.
 const RETRY_AFTER: u64 = 5;
 
@@ -22,21 +26,26 @@ const RETRY_AFTER: u64 = 5;
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Listens at all addresses; gives what they are.
-pub(super) fn listen(addresses: &[SocketAddr]) -> Result<Vec<(TcpListener, SocketAddr)>, ShareError> {
+pub(super) fn listen(addresses: &[SocketAddr], receives: bool) -> Result<Vec<(TcpListener, SocketAddr)>, ShareError> {
     if addresses.is_empty() {
         return Err(ShareError::Nowhere);
     }
-    let listen =
-        |address: &SocketAddr| listen_at(*address).map_err(|source| ShareError::Listen { address: *address, source });
+    let listen = |address: &SocketAddr| {
+        listen_at(*address, receives).map_err(|source| ShareError::Listen { address: *address, source })
+    };
     addresses.iter().map(listen).collect()
 }
 
-fn listen_at(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+fn listen_at(address: SocketAddr, receives: bool) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         // `[::]` is every address there is, of both kinds.
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    }
+    if receives {
+        // Before listening: connections have it from here, and agree on the scale of the window by it, for good.
+        enlarge(&socket, Buffer::Receive, RECEIVE_BUFFER)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -92,7 +101,7 @@ fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
         let channel = Socket::new(for_thread, shared.limits.patience)
             .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
         if let Ok(channel) = channel {
-            Connection { shared, channel, peer, came: Vec::new(), paced: None }.serve();
+            Connection { shared, channel, peer, came: Vec::new(), paced: None, lane: None }.serve();
         }
     });
     drop(spawned);

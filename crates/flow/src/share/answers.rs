@@ -7,6 +7,8 @@ use super::listing::{Entry, list};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
 use super::root::{Found, Lost, RESERVED};
 use super::version::Version;
+use crate::file::Xattrs;
+use crate::http::XATTRS;
 use crate::http::answer::Head;
 use crate::http::request::{Method, Request};
 use crate::http::target::{Target, encode};
@@ -16,8 +18,9 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// What is done here.
-pub(super) const ALLOWED: &str = "GET, HEAD, OPTIONS";
+/// What is done here, and what where files are taken too.
+const ALLOWED: &str = "GET, HEAD, OPTIONS";
+const ALLOWED_TOO: &str = "GET, HEAD, OPTIONS, PUT";
 
 /// What is sent for a target.
 pub(super) struct Answer {
@@ -61,18 +64,30 @@ impl Shared {
         let Some(proof) = self.tokens.check(request) else {
             return stranger(request);
         };
-        let Some(target) = &request.target else { return options().into() };
+        let Some(target) = &request.target else { return self.options().into() };
         match request.method {
-            Method::Options => options().into(),
-            Method::Put => text(request, Head::new(405).field("Allow", ALLOWED), "files are only given here\n").into(),
+            Method::Options => self.options().into(),
+            Method::Put => unreachable!("taken by who has its body"),
             Method::Get | Method::Head => self.get(request, target, proof),
         }
+    }
+
+    /// The methods that there are here.
+    pub(super) fn allowed(&self) -> &'static str {
+        if self.writable.is_some() { ALLOWED_TOO } else { ALLOWED }
+    }
+
+    fn options(&self) -> Decision {
+        Decision { head: Head::new(204).field("Allow", self.allowed()), body: Body::Empty }
     }
 
     fn get(&self, request: &Request, target: &Target, proof: Proof) -> Answer {
         let names = target.names();
         if names.first().is_some_and(|name| name == RESERVED) {
             return self.own(request, target);
+        }
+        if let Some(told) = self.upload_asked(request, target) {
+            return told.into();
         }
         match self.root.find(names) {
             Ok(Found::File(..)) if target.has_slash() => refuse(request, 404, "that is a file, not a directory"),
@@ -82,6 +97,12 @@ impl Shared {
                 let save_as = target.parameter("download").map(|_| encode(name));
                 let kind = content_type(name);
                 let mut decision = decide(request, &version, kind, save_as.as_deref());
+                if self.xattrs
+                    && request.field(&XATTRS.to_ascii_lowercase()).is_some()
+                    && let Ok(xattrs) = Xattrs::of(&file)
+                {
+                    decision.head = decision.head.field(XATTRS, xattrs.told());
+                }
                 if kind.contains("html") || kind.contains("xml") {
                     decision.head = decision.head.field("Content-Security-Policy", FILE_POLICY);
                 }
@@ -213,10 +234,6 @@ fn stranger(request: &Request) -> Answer {
 
 fn refuse(request: &Request, status: u16, what: &str) -> Answer {
     text(request, Head::new(status), &format!("{what}\n")).into()
-}
-
-fn options() -> Decision {
-    Decision { head: Head::new(204).field("Allow", ALLOWED), body: Body::Empty }
 }
 
 /// The content type that a file's name promises; `nosniff` holds browsers to it.

@@ -1,9 +1,10 @@
 //! One connection: requests in their order, each answered before the next is looked at.
 
-use super::answers::{ALLOWED, Answer, Content, Lines};
+use super::answers::{Answer, Content, Lines};
 use super::body::{Broken, FileContent};
 use super::chunks::Chunks;
 use super::decide::{Body, Decision};
+use super::receive::Lane;
 use super::socket::Channel;
 use super::version::Version;
 use super::{Event, Shared};
@@ -29,6 +30,8 @@ pub(super) struct Connection {
     pub(super) came: Vec<u8>,
     /// From the first file on, all that is sent is paced.
     pub(super) paced: Option<Paced>,
+    /// The upload that it brought a part of last: it stays open for the next.
+    pub(super) lane: Option<Lane>,
 }
 
 /// Whether the client wants nothing that was computed for others: what it got before was wrong.
@@ -38,22 +41,24 @@ fn wants_fresh(request: &Request) -> bool {
 
 /// What becomes of the connection after an answer.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Then {
+pub(super) enum Then {
     Next,
     /// Nothing more is said.
     Close,
+    /// The same, while a body may still come that nobody wants.
+    Drain,
     /// It must be seen that the answer is not whole.
     Abort,
 }
 
 /// What came of an answer.
 #[derive(Default)]
-struct Sent {
-    status: u16,
-    bytes: u64,
-    verified: bool,
-    summed: u64,
-    error: Option<String>,
+pub(super) struct Sent {
+    pub(super) status: u16,
+    pub(super) bytes: u64,
+    pub(super) verified: bool,
+    pub(super) summed: u64,
+    pub(super) error: Option<String>,
 }
 
 /// Why there is no next request.
@@ -88,8 +93,10 @@ impl Connection {
                 break then;
             }
         };
-        if then == Then::Close {
-            self.channel.close();
+        match then {
+            Then::Close => self.channel.close(),
+            Then::Drain => self.channel.drain(),
+            Then::Next | Then::Abort => {}
         }
     }
 
@@ -132,7 +139,7 @@ impl Connection {
         let body = format!("{}\n", refused.what).into_bytes();
         let head = Head::new(refused.status).field("Content-Type", "text/plain; charset=utf-8");
         let head = head.field("Content-Length", body.len());
-        let head = if matches!(refused.status, 405 | 501) { head.field("Allow", ALLOWED) } else { head };
+        let head = if matches!(refused.status, 405 | 501) { head.field("Allow", self.shared.allowed()) } else { head };
         let sent = self.channel.send(&[&head.finish(false), &body]);
         let (status, bytes, error) = (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
         self.tell(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
@@ -140,14 +147,17 @@ impl Connection {
     }
 
     fn answer(&mut self, request: &Request, began: Instant) -> Then {
+        if request.method == Method::Put {
+            return self.receive(request, began);
+        }
         // What follows the head of a request that takes no body is not waited for.
-        if request.length > 0 && request.method != Method::Put {
+        if request.length > 0 {
             return self.refuse(&Refused::bad("no body is taken with this request"));
         }
         let answer = self.shared.find(request);
         // Without a length, and without chunks, the end of the connection is the end of the answer.
         let unmarked = request.old && answer.decision.body == Body::Lines;
-        let keep = request.keep && request.length == 0 && !unmarked && !self.shared.is_stopping();
+        let keep = request.keep && !unmarked && !self.shared.is_stopping();
         self.send(request, answer, keep, began)
     }
 
@@ -194,7 +204,8 @@ impl Connection {
     ) -> Result<(), Broken> {
         let tcp = self.channel.tcp();
         let address = request.target.as_ref().map_or_else(String::new, Target::encoded);
-        let mut going = self.shared.transfers.begin(tcp.clone(), self.peer, &address, sent.verified, body.length());
+        let mut going =
+            self.shared.transfers.begin(tcp.clone(), self.peer, &address, (sent.verified, false), body.length());
         if self.paced.is_none() {
             // Where the kernel refuses, it goes at the kernel's own pace.
             self.paced = self.shared.pacer.add(&tcp, self.shared.pace).ok();
@@ -216,7 +227,7 @@ impl Connection {
         chunks.finish()
     }
 
-    fn tell(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
+    pub(super) fn tell(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
         let Some(observer) = &self.shared.observer else { return };
         let method = match request.map(|(request, _)| request.method) {
             None => "-",

@@ -1,4 +1,4 @@
-//! The server: a directory over HTTP/1.1, for any client, and in verified form for ours.
+//! The server: a directory over HTTP/1.1, for any client, and in verified form for ours; into it too, where that is wanted.
 //!
 //! One thread accepts, and one serves each connection. Their number is bounded, in all and for each peer, and so is every wait.
 
@@ -11,6 +11,8 @@ mod connection;
 pub mod decide;
 pub mod listing;
 pub mod page;
+pub mod put;
+mod receive;
 mod root;
 mod socket;
 pub mod ticket;
@@ -20,12 +22,14 @@ mod values;
 mod version;
 
 pub use access::{TokenError, Tokens};
+pub use receive::{MAX_LANES, MAX_UPLOADS};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use sprat_pace::Pace;
 pub use transfers::{MAX_PAST, MAX_POINTS, Point, STEP, Snapshot, Transfers};
 pub use version::Version;
 
+use receive::Uploads;
 use sprat_pace::Pacer;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -86,8 +90,12 @@ pub struct Options {
     pub hidden: bool,
     /// Encrypts, with this certificate.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Who may see it; without a token everybody.
+    /// Who may see it, and put something there; without a token everybody.
     pub tokens: Tokens,
+    /// Files are taken too, of so many bytes at most.
+    pub writable: Option<u64>,
+    /// Whether files are given, and taken, with their extended attributes (`user.*`), where that is asked for.
+    pub xattrs: bool,
     /// How fast each connection sends.
     pub pace: Pace,
     /// Limits.
@@ -106,6 +114,8 @@ impl Options {
             hidden: false,
             tls: None,
             tokens: Tokens::default(),
+            writable: None,
+            xattrs: false,
             pace: Pace::Auto,
             limits: Limits::default(),
             observer: None,
@@ -115,9 +125,12 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { root, listen, hidden, tls, tokens, pace, limits, .. } = self;
+        let Self { root, listen, hidden, tls, tokens, writable, pace, limits, .. } = self;
         let tls = tls.is_some();
-        write!(f, "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, {pace:?}, {limits:?} }}")
+        write!(
+            f,
+            "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, writable: {writable:?}, {pace:?}, {limits:?} }}"
+        )
     }
 }
 
@@ -132,7 +145,7 @@ pub struct Event {
     pub path: String,
     /// The answer's status.
     pub status: u16,
-    /// Bytes of its body that were given to the kernel.
+    /// Bytes of its body that were given to the kernel; of what is put, bytes of the file that came.
     pub bytes: u64,
     /// Whether in verified form.
     pub verified: bool,
@@ -187,6 +200,10 @@ struct Shared {
     root: Root,
     tls: Option<Arc<rustls::ServerConfig>>,
     tokens: Tokens,
+    /// Longest file that is taken, if any is.
+    writable: Option<u64>,
+    uploads: Uploads,
+    xattrs: bool,
     pace: Pace,
     pacer: Pacer,
     limits: Limits,
@@ -212,14 +229,17 @@ impl Share {
     /// # Errors
     /// [`ShareError`].
     pub fn start(options: Options) -> Result<Self, ShareError> {
-        let Options { root: path, listen, hidden, tls, tokens, pace, limits, observer } = options;
+        let Options { root: path, listen, hidden, tls, tokens, writable, xattrs, pace, limits, observer } = options;
         let root = Root::open(&path, hidden).map_err(|source| ShareError::Root { path, source })?;
-        let listeners = accept::listen(&listen)?;
+        let listeners = accept::listen(&listen, writable.is_some())?;
         let addresses = listeners.iter().map(|(_, address)| *address).collect();
         let shared = Arc::new(Shared {
             root,
             tls,
             tokens,
+            writable,
+            xattrs,
+            uploads: Uploads::default(),
             pace,
             pacer: Pacer::start().map_err(ShareError::Start)?,
             limits,

@@ -3,6 +3,7 @@
 //! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are followed as long as they stay
 //! inside, however files are moved about meanwhile. A kernel without that call opens name by name, and follows none.
 
+use crate::file::Place;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -72,7 +73,7 @@ impl Root {
     /// Whether a name is shown at all.
     #[must_use]
     pub fn shows(&self, name: &std::ffi::OsStr) -> bool {
-        self.hidden || !name.as_bytes().starts_with(b".")
+        !name.as_bytes().starts_with(b".") || (self.hidden && !Place::is_own(name))
     }
 
     /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
@@ -100,6 +101,32 @@ impl Root {
             // Something else has come to its place.
             _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => Err(Lost::Missing),
             _ => Err(Lost::Busy),
+        }
+    }
+
+    /// Opens the directory at these names, for something to be put into it.
+    ///
+    /// # Errors
+    /// `Lost`.
+    pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, Lost> {
+        self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// The same, and makes what is not there of it. Gives whether anything was made.
+    ///
+    /// # Errors
+    /// `Lost`.
+    pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), Lost> {
+        match self.folder(names) {
+            Err(Lost::Missing) if !names.is_empty() => {}
+            found => return found.map(|folder| (folder, false)),
+        }
+        let (name, before) = names.split_last().expect("the root is there");
+        let (above, _) = self.make(before)?;
+        match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Ok((self.folder(names)?, true)),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(Lost::Forbidden),
+            Err(errno) => Err(Lost::Io(errno.into())),
         }
     }
 

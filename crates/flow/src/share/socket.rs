@@ -208,6 +208,20 @@ impl Channel {
         Ok(at - range.start)
     }
 
+    /// Ends the connection while a body may still come: it is taken and thrown away, for a while.
+    pub(super) fn drain(mut self) {
+        if let Self::Tls(stream) = &mut self {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+        let socket = self.socket();
+        socket.deadline = Some(Instant::now() + UNWANTED);
+        let mut rest = vec![0; TLS_BUFFER];
+        if socket.tcp.shutdown(Shutdown::Write).is_ok() {
+            while matches!(socket.read(&mut rest), Ok(1..)) {}
+        }
+    }
+
     /// Ends the connection so that what was sent arrives: says that no more comes, and takes a little of what still does,
     /// for the kernel answers unread bytes by a reset that undoes ours.
     pub(super) fn close(mut self) {
@@ -228,6 +242,9 @@ impl Channel {
         }
     }
 }
+
+/// How long what nobody wants is taken from who has not heard of that yet: a reset would undo what was said.
+const UNWANTED: Duration = Duration::from_secs(10);
 
 /// How long, and how many times 4 KiB, a connection is read that is closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -32,6 +32,8 @@ struct Transfer {
     peer: SocketAddr,
     path: String,
     verified: bool,
+    /// Whether it comes here.
+    incoming: bool,
     total: u64,
     began: Instant,
     tcp: Arc<TcpStream>,
@@ -60,9 +62,11 @@ pub struct Snapshot {
     pub path: String,
     /// Whether in verified form.
     pub verified: bool,
+    /// Whether it is received, and not sent.
+    pub incoming: bool,
     /// Bytes of the whole body.
     pub total: u64,
-    /// Bytes given to the kernel so far.
+    /// Bytes given to the kernel so far; of what is received, bytes of the file that are here.
     pub sent: u64,
     /// Seconds since it began; until its end when it has ended.
     pub seconds: f64,
@@ -86,7 +90,7 @@ impl Transfers {
         tcp: Arc<TcpStream>,
         peer: SocketAddr,
         path: &str,
-        verified: bool,
+        (verified, incoming): (bool, bool),
         total: u64,
     ) -> Going {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -95,6 +99,7 @@ impl Transfers {
             peer,
             path: path.to_owned(),
             verified,
+            incoming,
             total,
             began: Instant::now(),
             tcp,
@@ -129,6 +134,7 @@ impl Transfer {
             peer: self.peer.to_string(),
             path: self.path.clone(),
             verified: self.verified,
+            incoming: self.incoming,
             total: self.total,
             sent: now.bytes,
             seconds: now.seconds,

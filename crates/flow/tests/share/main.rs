@@ -5,6 +5,7 @@ mod clients;
 mod files;
 mod limits;
 mod listing;
+mod put;
 mod requests;
 mod support;
 mod verified;

@@ -197,9 +197,17 @@ pub(super) fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
+/// How many times 5 ms something may take that never takes as long.
+const PATIENCE: u32 = 12_000;
+
 /// Waits until something is so.
+#[track_caller]
 pub(super) fn until(is: impl Fn() -> bool) {
-    while !is() {
+    for _ in 0..PATIENCE {
+        if is() {
+            return;
+        }
         wait(5);
     }
+    panic!("it does not come to be so");
 }

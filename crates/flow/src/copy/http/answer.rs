@@ -2,7 +2,7 @@
 
 use super::body::Framing;
 use super::head::Head;
-use crate::group::{self, GROUP_BYTES, VALUE_BYTES};
+use crate::group;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub struct Asked {
     pub validator: Option<String>,
     /// The form that the body must have; none: the file, verified or as it is.
     pub form: Option<Form>,
+    /// Whether the file's extended attributes are to be told.
+    pub xattrs: bool,
     /// Whether nothing is to be answered from memory: what came before was wrong.
     pub fresh: bool,
 }
@@ -185,10 +187,9 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     if !verified {
         return Ok((0, Some(body), Some(body)));
     }
-    let length = body - body.div_ceil(GROUP_BYTES + VALUE_BYTES) * VALUE_BYTES.min(body);
-    if body > MAX_LENGTH || group::verified_length(&(0..length)) != body {
+    let Some(length) = Some(body).filter(|body| *body <= MAX_LENGTH).and_then(group::length_of_verified) else {
         return Err(format!("says that the verified form has {body} B, which no file has"));
-    }
+    };
     Ok((0, Some(length), Some(length)))
 }
 

@@ -1,5 +1,6 @@
 //! The head of an answer: parsed by a library, once, into what matters.
 
+use crate::file::Xattrs;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,6 +9,9 @@ pub const MAX_HEAD: usize = 16 << 10;
 
 /// Most fields of a head.
 const MAX_FIELDS: usize = 100;
+
+/// Most groups that a server may say arrived wrong.
+const MAX_WRONG: usize = 1024;
 
 /// Longest pause that a server may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
@@ -45,6 +49,16 @@ pub struct Head {
     pub mode: Option<u32>,
     /// When the file changed, to the nanosecond, from a server of ours.
     pub changed: Option<SystemTime>,
+    /// Bytes of the file that is there, where an upload to its name is spoken of.
+    pub there: Option<u64>,
+    /// Extended attributes of the file, from a server of ours.
+    pub xattrs: Option<Xattrs>,
+    /// What a server of ours could not do for a file that it took.
+    pub note: Option<String>,
+    /// Groups that arrived wrong at a server of ours.
+    pub wrong: Vec<u64>,
+    /// How many groups an upload lacks that was to end.
+    pub missing: Option<u64>,
     /// Fields of services' own (`x-...`), by names in lower case, as they stand.
     pub own: Vec<(String, String)>,
 }
@@ -109,6 +123,14 @@ impl Head {
             "connection" => {
                 self.close |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             }
+            "sprat-length" => self.there = number(text),
+            "sprat-xattrs" => self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?),
+            "sprat-note" => self.note = Some(text.to_owned()),
+            "sprat-missing" => self.missing = number(text),
+            "sprat-wrong" => {
+                let groups: Option<Vec<u64>> = text.split(' ').map(number).collect();
+                self.wrong = groups.filter(|groups| groups.len() <= MAX_WRONG).ok_or("want a few numbers")?;
+            }
             "sprat-mode" => self.mode = u32::from_str_radix(text, 8).ok(),
             "sprat-mtime" => self.changed = time(text),
             _ if name.starts_with("x-") => self.own.push((name.to_owned(), text.to_owned())),
@@ -140,7 +162,9 @@ impl Head {
 }
 
 impl ContentRange {
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads `bytes FIRST-LAST/ALL`, with `*` for what is not told.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let (unit, rest) = text.split_once(' ')?;
         if !unit.eq_ignore_ascii_case("bytes") {
             return None;

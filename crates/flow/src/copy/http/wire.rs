@@ -2,15 +2,20 @@
 
 use super::head::{Head, MAX_HEAD};
 use crate::copy::cancel::Cancel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 use rustls::{ClientConnection, StreamOwned};
-use std::io::{self, ErrorKind, IoSliceMut, Read as _, Write as _};
+use sprat_pace::path::{Path, prepare_sender};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How long one wait of the kernel's takes at most: then it is looked whether to stop.
 pub(super) const TICK: Duration = Duration::from_millis(250);
+
+/// Bytes that TLS gathers before it has them sent.
+const TLS_BUFFER: usize = 256 << 10;
 
 /// What goes wrong on a connection.
 #[derive(Debug)]
@@ -91,6 +96,87 @@ impl Wire {
             Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
         }
         .map_err(Fault::Io)
+    }
+
+    /// Makes it one that a body is sent on: with a buffer of its own, and short waits.
+    pub(crate) fn prepare_to_send(&mut self, buffer: usize, unsent: u32) -> io::Result<()> {
+        let tcp = self.tcp();
+        tcp.set_write_timeout(Some(TICK))?;
+        prepare_sender(tcp, buffer, unsent)?;
+        if let Stream::Tls(stream) = &mut self.stream {
+            stream.conn.set_buffer_limit(Some(TLS_BUFFER));
+        }
+        Ok(())
+    }
+
+    /// Sends these bytes from the one at `done` on; gives how many of all of them are sent then. Fewer than there are: the other end has said
+    /// something, or gone, and an answer is to be read.
+    pub(crate) fn pass(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, done);
+        let mut lived = (0, Instant::now());
+        if self.has_word()? {
+            return Ok(done);
+        }
+        loop {
+            self.stop()?;
+            let passed = match &mut self.stream {
+                Stream::Plain(_) if left.is_empty() => return Ok(done),
+                Stream::Tls(stream) if left.is_empty() => stream.flush().map(|()| 0),
+                Stream::Plain(stream) => stream.write_vectored(left),
+                Stream::Tls(stream) => stream.write(&left[0]),
+            };
+            match passed {
+                Ok(0) if left.is_empty() => return Ok(done),
+                Ok(0) => return Err(Fault::Ended),
+                Ok(count) => {
+                    IoSlice::advance_slices(&mut left, count);
+                    done += count;
+                }
+                Err(error) if waits(&error) => {
+                    if self.has_word()? {
+                        return Ok(done);
+                    }
+                    // What was handed to the kernel may be more than a slow path takes in a while.
+                    let acked = Path::of(self.socket()).map_err(Fault::Io)?.acked;
+                    if acked > lived.0 {
+                        lived = (acked, Instant::now());
+                    }
+                    check(lived.1, self.patience, &self.cancel)?;
+                }
+                // Who has had enough may have said why.
+                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                    return Ok(done);
+                }
+                Err(error) => return Err(Fault::Io(error)),
+            }
+        }
+    }
+
+    /// Whether something has come that nobody has read, or the end.
+    fn has_word(&mut self) -> Result<bool, Fault> {
+        if self.taken < self.early.len() {
+            return Ok(true);
+        }
+        let mut polled = [PollFd::from_borrowed_fd(self.socket(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if !matches!(poll(&mut polled, Some(&now)), Ok(1..)) {
+            return Ok(false);
+        }
+        let Stream::Tls(stream) = &mut self.stream else { return Ok(true) };
+        // It may be nothing but a ticket for another session.
+        let ended = stream.conn.read_tls(&mut stream.sock).map_err(Fault::Io)? == 0;
+        let state = stream.conn.process_new_packets().map_err(|error| Fault::Io(io::Error::other(error)))?;
+        Ok(ended || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed())
+    }
+
+    /// The socket, for the kernel's options.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        }
     }
 
     /// Receives the head of an answer; those that only say "go on" are passed over.

@@ -38,27 +38,27 @@ struct Line {
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(in crate::copy) struct Entry {
     /// Its path, percent-encoded, from the folder on.
-    pub(super) href: String,
+    pub(in crate::copy) href: String,
     /// Its path here, from the folder on.
-    pub(super) path: PathBuf,
-    pub(super) is_folder: bool,
-    pub(super) bytes: u64,
-    pub(super) attributes: Attributes,
-    pub(super) tag: Option<String>,
+    pub(in crate::copy) path: PathBuf,
+    pub(in crate::copy) is_folder: bool,
+    pub(in crate::copy) bytes: u64,
+    pub(in crate::copy) attributes: Attributes,
+    pub(in crate::copy) tag: Option<String>,
 }
 
 /// What a folder has.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) entries: Vec<Entry>,
+pub(in crate::copy) struct Listing {
+    pub(in crate::copy) entries: Vec<Entry>,
     /// What the server could not list.
-    pub(super) left_out: Vec<String>,
+    pub(in crate::copy) left_out: Vec<String>,
 }
 
 /// Asks for what the folder at an address has; gives the address as it is after redirects.
-pub(super) fn fetch(
+pub(in crate::copy) fn fetch(
     client: &Client,
     folder: &Address,
     recursive: bool,
@@ -119,7 +119,7 @@ impl Listing {
         };
         let mode = line.mode.and_then(|text| u32::from_str_radix(&text, 8).ok());
         let modified = line.mtime.as_deref().and_then(head::time);
-        let attributes = Attributes { mode, modified };
+        let attributes = Attributes { mode, modified, ..Attributes::default() };
         self.entries.push(Entry { href, path, is_folder, bytes: line.size, attributes, tag: line.etag });
         Ok(false)
     }

@@ -1,6 +1,6 @@
 //! Folders: what a server of ours lists, file by file, into the same folders here.
 
-mod listing;
+pub(super) mod listing;
 mod pattern;
 mod small;
 
@@ -181,7 +181,7 @@ impl Tree {
         for folder in folders.iter().rev() {
             let mode = folder.attributes.mode.filter(|_| self.options.preserve).or(Some(0o777 & !crate::file::umask()));
             let path = self.target.join(&folder.path);
-            let given = File::open(&path).and_then(|file| Attributes { mode, ..folder.attributes }.give(&file));
+            let given = File::open(&path).and_then(|file| Attributes { mode, ..folder.attributes.clone() }.give(&file));
             if let Err(error) = given {
                 tell(&Event::Note(format!("{}: time or permissions cannot be set: {error}", path.display())));
             }

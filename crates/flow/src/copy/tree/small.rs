@@ -8,8 +8,6 @@ use crate::copy::http::{Body, Wire, fault};
 use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
@@ -49,6 +47,7 @@ pub(super) struct Worker<'a> {
     pub(super) cancel: &'a Cancel,
     pub(super) force: bool,
     pub(super) preserve: bool,
+    pub(super) xattrs: bool,
     /// Whether the verified form is asked for, and whether nothing else will do.
     pub(super) verify: bool,
     kept: Option<Wire>,
@@ -59,7 +58,7 @@ impl<'a> Worker<'a> {
     pub(super) fn new(client: &'a Client, cancel: &'a Cancel, options: &crate::copy::Options) -> Self {
         let (force, preserve, verify) = (options.force, options.preserve, options.verify);
         let buffer = vec![0; usize::try_from(GROUP_BYTES).expect("a group is in memory")];
-        Self { client, cancel, force, preserve, verify, kept: None, buffer }
+        Self { client, cancel, force, preserve, xattrs: options.xattrs, verify, kept: None, buffer }
     }
 
     /// Copies files in order, telling of each whether it was verified; gives how many are done, and what met the next one.
@@ -100,7 +99,13 @@ impl<'a> Worker<'a> {
     fn asked(&self, task: &Task) -> Asked {
         let insists = task.address.wants_verified().then_some(Form::Verified);
         let form = insists.or((!self.verify).then_some(Form::Plain));
-        Asked { length: Some(task.entry.bytes), validator: task.entry.tag.clone(), form, ..Asked::default() }
+        Asked {
+            length: Some(task.entry.bytes),
+            validator: task.entry.tag.clone(),
+            form,
+            xattrs: self.xattrs,
+            ..Asked::default()
+        }
     }
 
     /// Receives a file and gives it its name. Gives whether it was verified, and whether the connection goes on.
@@ -116,7 +121,7 @@ impl<'a> Worker<'a> {
             return Err(Trouble::Passing("the server does not say how long it is".to_owned(), None));
         };
         let at = |source| Error::from(SinkError::at(task.place.part(), length, source));
-        let mut file = create(&task.place).map_err(at)?;
+        let mut file = task.place.create().map_err(at)?;
         let mut body = Body::new(wire, start.framing);
         for index in 0..group::count(length) {
             let range = group::range(length, index);
@@ -138,17 +143,10 @@ impl<'a> Worker<'a> {
         let goes_on = if body.is_over() && !head.close { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         let modified = task.entry.attributes.modified.or_else(|| head.changed());
         let mode = task.entry.attributes.mode.filter(|_| self.preserve);
-        Attributes { mode, modified }.give(&file).map_err(at)?;
+        let xattrs = head.xattrs.filter(|_| self.xattrs).unwrap_or_default();
+        Attributes { mode, modified, xattrs }.give(&file).map_err(at)?;
         file.sync_data().map_err(at)?;
         task.place.name(self.force).map_err(Error::from)?;
         Ok((start.verified, goes_on))
     }
-}
-
-/// Begins the part of a file, empty, for nobody else.
-fn create(place: &Place) -> std::io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::open(place.part(), flags, Mode::RUSR | Mode::WUSR)?);
-    file.try_lock().map_err(std::io::Error::from)?;
-    Ok(file)
 }

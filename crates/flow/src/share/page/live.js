@@ -52,7 +52,7 @@ function show(body, transfer) {
   const all = rates(transfer.history);
   const now = transfer.ended ? transfer.sent / Math.max(transfer.seconds, 0.001) : (all[all.length - 1] || 0);
   cell(row, readable(transfer.path), "name");
-  cell(row, transfer.peer + (transfer.verified ? ", verified" : ""), "soft");
+  cell(row, (transfer.incoming ? "from " : "to ") + transfer.peer + (transfer.verified ? ", verified" : ""), "soft");
   cell(row, human(transfer.sent) + " of " + human(transfer.total), "number");
   cell(row, human(now) + "/s", "number");
   cell(row, curve(all));

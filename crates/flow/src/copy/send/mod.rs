@@ -1,0 +1,386 @@
+//! From here to a server: `sprat share --writable` takes files in parts, each verified while it comes, and gives a file its name when all of it is there.
+//!
+//! The server keeps what has come, and a journal of it, so that the same command goes on after any interruption of either end. Here
+//! nothing is written.
+
+mod ask;
+mod lane;
+mod plan;
+mod small;
+mod talk;
+mod tree;
+mod walk;
+
+use super::client::Client;
+use super::error::Trouble;
+use super::http::Trust;
+use super::job::{MAX_EVENTS, MAX_RESTARTS, same_time};
+use super::lane::backoff;
+use super::shared::{Counters, Limit};
+use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, TELL};
+use crate::file::{PlaceError, Xattrs};
+use crate::group::{self, Value};
+use crate::http::target::encode;
+use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
+use crate::share::Version;
+use ask::{Condition, Told, ask_around};
+use lane::{MAX_ANSWER, Sending, lock};
+use plan::Plan;
+use sprat_pace::Pacer;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+use talk::{Line, Reply, request, taken};
+pub use tree::UploadTree;
+
+/// How often what the server lacks at the end is sent again.
+const MAX_ROUNDS: u32 = 5;
+
+/// A file that is to be sent.
+#[derive(Debug)]
+pub struct Upload {
+    from: PathBuf,
+    to: Address,
+    options: Options,
+    cancel: Cancel,
+}
+
+/// One attempt to send a file in one state.
+struct Attempt<'a> {
+    upload: &'a Upload,
+    client: &'a Client,
+    pacer: &'a Pacer,
+    file: File,
+    version: Version,
+    tag: String,
+    to: Address,
+    condition: Condition,
+}
+
+impl Upload {
+    /// Of the local file at `from` to an address; into it, under its own name, if that ends with a slash or is a directory there. Of a copy's
+    /// options `streams`, `retries`, `patience`, `force`, `restart`, `preserve`, `pace`, `limit`, the sum and whom to trust are of account.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
+        options.check()?;
+        if options.sums.sha256.is_some() {
+            return Err(Error::Usage(
+                "--sha256 is for what is fetched; --blake3 holds what is sent against a sum".to_owned(),
+            ));
+        }
+        if !options.verify {
+            return Err(Error::Usage("what is sent to a server is verified always; leave --no-verify out".to_owned()));
+        }
+        let to = Address::parse(to)?.with_token(options.token.as_deref());
+        let mut upload = Self { from: from.to_owned(), to, options, cancel: Cancel::default() };
+        if upload.to.path().ends_with('/') {
+            let why = || format!("{}: has no name at its end; say what the file is to be called", from.display());
+            let name = upload.name().ok_or_else(|| Error::Usage(why()))?;
+            upload.to = upload.to.with_path(&format!("{}{name}", upload.to.path()), None);
+        }
+        Ok(upload)
+    }
+
+    /// Stops when this handle says so, which others may share.
+    pub fn stop_with(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// Sends it, telling how it goes. The outcome's target is the address.
+    ///
+    /// # Errors
+    /// [`Error`]. What has come stays at the server, for the next attempt.
+    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+        let begun = Instant::now();
+        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
+        let client = Client { trust, receive_buffer: 0, patience: self.options.patience };
+        let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
+        if self.options.insecure {
+            tell(&Event::Note("--insecure: anybody may pretend to be the destination".to_owned()));
+        }
+        let source_name = self.from.display().to_string();
+        let mut restarts = 0;
+        loop {
+            match self.once(&client, &pacer, tell) {
+                Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
+                Err(Trouble::Changed(why)) if restarts < MAX_RESTARTS => {
+                    restarts += 1;
+                    tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
+                }
+                Err(Trouble::Changed(why)) => return Err(Error::Changed { source_name, why }),
+                Err(trouble) => return Err(trouble.into_error(&self.to.to_string())),
+            }
+        }
+    }
+
+    /// The name that it keeps in a directory, as part of an address.
+    fn name(&self) -> Option<String> {
+        self.from.file_name().map(encode)
+    }
+
+    fn once(&self, client: &Client, pacer: &Pacer, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+        let at = |error| Error::file(&self.from, error);
+        let file = File::open(&self.from).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::Usage(format!("{}: there is no such file", self.from.display())),
+            _ => at(error),
+        })?;
+        let meta = file.metadata().map_err(at)?;
+        if !meta.is_file() {
+            let why = format!("{}: is no regular file; cp sends what it is, and folders with -r", self.from.display());
+            return Err(Error::Usage(why).into());
+        }
+        let version = Version::of(&meta);
+        let tag = version.tag().trim_matches('"').to_owned();
+        // A name that no earlier attempt had: nothing of one is found.
+        let tag = if self.options.restart { format!("{tag}-{:x}", RandomState::new().hash_one(&tag)) } else { tag };
+        let mut line = Line::new(client, pacer, self.options.pace, &self.cancel);
+        let (to, told) = self.begin(&mut line, &tag, version.size, tell)?;
+        let condition = match &told.there {
+            None => Condition::Nothing,
+            Some(there) => {
+                let modified = meta.modified().ok();
+                let same_time = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
+                if !self.options.force {
+                    if there.length == Some(version.size) && same_time {
+                        return Ok(unchanged(&to, version.size));
+                    }
+                    return Err(Error::from(PlaceError::Exists(to.to_string().into())).into());
+                }
+                Condition::Replaces(there.tag.clone())
+            }
+        };
+        Attempt { upload: self, client, pacer, file, version, tag, to, condition }.run(line, told, tell)
+    }
+
+    /// The first question, with patience, once somebody has answered.
+    fn begin(
+        &self,
+        line: &mut Line<'_>,
+        tag: &str,
+        length: u64,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(Address, Told), Trouble> {
+        let mut failures = 0;
+        loop {
+            match ask_around(line, &self.to, self.name().as_deref(), tag, length) {
+                Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
+                    line.close();
+                    failures += 1;
+                    let pause = pause.unwrap_or_else(|| backoff(failures));
+                    tell(&Event::Retry { why, pause });
+                    if self.cancel.wait(pause) {
+                        return Err(Error::Cancelled.into());
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Attempt<'_> {
+    fn run(self, mut line: Line<'_>, told: Told, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+        let options = &self.upload.options;
+        let length = self.version.size;
+        let resumed: u64 = told.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
+        tell(&Event::Opened {
+            source: self.upload.from.display().to_string(),
+            target: self.to.to_string().into(),
+            length: Some(length),
+            verified: true,
+            resumed,
+            streams: options.streams,
+            written: "by the server".to_owned(),
+        });
+        let mut before = Progress { done: resumed, length: Some(length), ..Progress::default() };
+        let mut values = told.groups;
+        let mut there = values.clone();
+        for _ in 0..MAX_ROUNDS {
+            self.send(&mut line, &there, &mut values, &mut before, tell)?;
+            let now = self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
+            if Version::of(&now) != self.version {
+                return Err(Trouble::Changed("it was written to while it was read".to_owned()));
+            }
+            let all: Vec<Value> = values.values().copied().collect();
+            let blake3 = group::root(&all);
+            options.sums.hold(&self.upload.from.display().to_string(), &blake3, None)?;
+            if self.end(&mut line, &blake3, tell)? {
+                return Ok(Outcome {
+                    target: self.to.to_string().into(),
+                    length,
+                    blake3: Some(blake3),
+                    verified: true,
+                    unchanged: false,
+                    progress: Progress { done: length, ..before },
+                    sources: Vec::new(),
+                    time: Duration::ZERO,
+                });
+            }
+            there = ask::ask(&mut line, &self.to, &self.tag, length)?.groups;
+            before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
+        }
+        let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
+        Err(Error::Protocol { source_name: self.to.to_string(), why }.into())
+    }
+
+    /// Sends what is not there, by all streams.
+    fn send(
+        &self,
+        line: &mut Line<'_>,
+        there: &BTreeMap<u64, Value>,
+        values: &mut BTreeMap<u64, Value>,
+        before: &mut Progress,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(), Trouble> {
+        let options = &self.upload.options;
+        let length = self.version.size;
+        let plan = Plan::new(group::count(length), there, options.streams);
+        if plan.is_empty() {
+            return Ok(());
+        }
+        let (events, told) = sync_channel(MAX_EVENTS);
+        let stop = self.upload.cancel.part();
+        let sending = Sending {
+            to: &self.to,
+            path: &self.upload.from,
+            file: &self.file,
+            length,
+            tag: &self.tag,
+            condition: &self.condition,
+            retries: options.retries,
+            plan: Mutex::new(plan),
+            values: Mutex::new(std::mem::take(values)),
+            counters: Counters::from(*before),
+            limit: options.limit.map(|rate| Mutex::new(Limit::new(rate))),
+            running: AtomicUsize::new(options.streams),
+            failure: Mutex::new(None),
+            stop: stop.clone(),
+            events,
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..options.streams {
+                let mut line = Line::new(self.client, self.pacer, options.pace, &stop);
+                let sending = &sending;
+                scope.spawn(move || sending.lane(&mut line));
+            }
+            // The connection that asked is the first stream's.
+            let sending = &sending;
+            scope.spawn(move || sending.lane(line));
+            while sending.running.load(Acquire) > 0 {
+                match told.recv_timeout(TELL) {
+                    Ok(event) => tell(&event),
+                    Err(_) => tell(&Event::Progress(sending.counters.progress(Some(length)))),
+                }
+            }
+        });
+        told.try_iter().for_each(|event| tell(&event));
+        *before = sending.counters.progress(Some(length));
+        *values = std::mem::take(&mut *lock(&sending.values));
+        match lock(&sending.failure).take() {
+            Some(trouble) => Err(trouble),
+            None if self.upload.cancel.is_asked() => Err(Error::Cancelled.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the upload: the file gets its name. False: the server lacks some of it.
+    fn end(&self, line: &mut Line<'_>, blake3: &Value, tell: &mut dyn FnMut(&Event)) -> Result<bool, Trouble> {
+        let (name, value) = self.condition.field();
+        let hash = blake3::Hash::from_bytes(*blake3).to_hex();
+        let (length, modified) = (self.version.size.to_string(), self.version.modified.to_string());
+        let mode = format!("{:04o}", self.version.mode & 0o777);
+        let mut fields = vec![
+            ("Content-Type", UPLOADED),
+            ("Content-Length", "0"),
+            (UPLOAD, &self.tag[..]),
+            (LENGTH, &length),
+            (BLAKE3, &hash),
+            (MTIME, &modified),
+            (name, value),
+        ];
+        if self.upload.options.preserve {
+            fields.push((MODE, &mode));
+        }
+        let xattrs = self.xattrs(tell)?;
+        if !xattrs.is_empty() {
+            fields.push((XATTRS, &xattrs));
+        }
+        let head = request("PUT", &self.to, &fields);
+        let mut failures = 0;
+        loop {
+            let said = line.call(&self.to, &head, MAX_ANSWER).and_then(|reply| taken(&self.to, reply));
+            let (why, pause) = match said {
+                Ok(Reply { head, .. }) => {
+                    if let Some(note) = head.note {
+                        tell(&Event::Note(format!("{}: {note}", self.to)));
+                    }
+                    return Ok(head.missing.is_none());
+                }
+                // The answer to an end that came before may have been lost.
+                Err(Trouble::Fatal(Error::Refused { status: 409 | 412, .. }))
+                    if failures > 0 && self.is_there(line)? =>
+                {
+                    return Ok(true);
+                }
+                Err(Trouble::Passing(why, pause)) => (why, pause),
+                Err(Trouble::Nobody(why)) => (why, None),
+                Err(other) => return Err(other),
+            };
+            line.close();
+            failures += 1;
+            if failures > self.upload.options.retries {
+                return Err(Error::Unreachable { source_name: self.to.to_string(), why }.into());
+            }
+            let pause = pause.unwrap_or_else(|| backoff(failures));
+            tell(&Event::Retry { why, pause });
+            if self.upload.cancel.wait(pause) {
+                return Err(Error::Cancelled.into());
+            }
+        }
+    }
+
+    /// The extended attributes that go along, as a field has them.
+    fn xattrs(&self, tell: &mut dyn FnMut(&Event)) -> Result<String, Error> {
+        if !self.upload.options.xattrs {
+            return Ok(String::new());
+        }
+        let told = Xattrs::of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.told();
+        if let Some(left_out) = Xattrs::parse(&told).map(|told| told.left_out()).filter(|count| *count > 0) {
+            let what = format!("{left_out} extended attributes find no room in a request, and are left out");
+            tell(&Event::Note(format!("{}: {what}", self.upload.from.display())));
+        }
+        Ok(told)
+    }
+
+    /// Whether the file has its name already.
+    fn is_there(&self, line: &mut Line<'_>) -> Result<bool, Trouble> {
+        let told = ask::ask(line, &self.to, &self.tag, self.version.size)?;
+        let modified = super::http::head::time(&self.version.modified.to_string());
+        Ok(told.there.is_some_and(|there| {
+            let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
+            there.length == Some(self.version.size) && same
+        }))
+    }
+}
+
+/// What comes of a file that is there already.
+fn unchanged(to: &Address, length: u64) -> Outcome {
+    Outcome {
+        target: to.to_string().into(),
+        length,
+        blake3: None,
+        verified: false,
+        unchanged: true,
+        progress: Progress { length: Some(length), ..Progress::default() },
+        sources: Vec::new(),
+        time: Duration::ZERO,
+    }
+}

@@ -1,0 +1,158 @@
+//! What is said to a server that takes files, on one connection: requests with bodies that are sent piece by piece, and short answers.
+
+use crate::copy::client::Client;
+use crate::copy::error::Trouble;
+use crate::copy::http::head::Head;
+use crate::copy::http::{Body, Fault, Framing, Wire, fault};
+use crate::copy::{Address, Cancel, Error};
+use crate::share::{SEND_BUFFER, UNSENT};
+use sprat_pace::path::Path;
+use sprat_pace::{Pace, Paced, Pacer};
+use std::fmt::Write as _;
+
+/// Most bytes of an answer in words; the rest is not read.
+const MAX_WORDS: usize = 4096;
+
+/// An answer, whole.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) head: Head,
+    pub(super) body: Vec<u8>,
+}
+
+impl Reply {
+    /// What a server says in words.
+    pub(super) fn words(&self) -> String {
+        String::from_utf8_lossy(&self.body[..self.body.len().min(MAX_WORDS)]).trim().to_owned()
+    }
+}
+
+/// A connection to a server, made when it is needed, and paced.
+pub(super) struct Line<'a> {
+    client: &'a Client,
+    pacer: &'a Pacer,
+    pace: Pace,
+    cancel: Cancel,
+    open: Option<(Wire, Option<Paced>)>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(client: &'a Client, pacer: &'a Pacer, pace: Pace, cancel: &Cancel) -> Self {
+        Self { client, pacer, pace, cancel: cancel.clone(), open: None }
+    }
+
+    /// Ends the connection; the next word begins another.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// Connects, if there is no connection.
+    pub(super) fn open(&mut self, address: &Address) -> Result<(), Trouble> {
+        if self.open.is_none() {
+            let mut wire = self.client.connect(address, &self.cancel)?;
+            wire.prepare_to_send(SEND_BUFFER, UNSENT).map_err(|error| fault(&address.to_string(), Fault::Io(error)))?;
+            // Where the kernel refuses, it goes at the kernel's own pace.
+            let paced = self.pacer.add(wire.tcp(), self.pace).ok();
+            self.open = Some((wire, paced));
+        }
+        Ok(())
+    }
+
+    /// Sends bytes, from the one at `done` on; gives how many are sent then. Fewer than there are: an answer is to be read first.
+    pub(super) fn pass(&mut self, address: &Address, parts: &[&[u8]], done: usize) -> Result<usize, Trouble> {
+        let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
+        wire.pass(parts, done).map_err(|error| fault(&address.to_string(), error))
+    }
+
+    /// The next answer, of up to so many bytes. The connection is kept, if it can be.
+    pub(super) fn answer(&mut self, address: &Address, most: u64) -> Result<Reply, Trouble> {
+        let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
+        let reply = read(wire, most).map_err(|error| fault(&address.to_string(), error))?;
+        if reply.head.close {
+            self.open = None;
+        }
+        Ok(reply)
+    }
+
+    /// A request without a body, and its answer. On a connection that was there it is made again when that is gone.
+    pub(super) fn call(&mut self, address: &Address, head: &str, most: u64) -> Result<Reply, Trouble> {
+        if self.open.is_some() {
+            if self.pass(address, &[head.as_bytes()], 0).is_ok_and(|done| done == head.len())
+                && let Ok(reply) = self.answer(address, most)
+            {
+                return Ok(reply);
+            }
+            self.close();
+        }
+        self.open(address)?;
+        self.pass(address, &[head.as_bytes()], 0)?;
+        self.answer(address, most)
+    }
+
+    /// What the kernel knows of the path.
+    pub(super) fn path(&self) -> Option<Path> {
+        self.open.as_ref().and_then(|(wire, _)| Path::of(wire.socket()).ok())
+    }
+}
+
+/// A connection that ended with an answer.
+fn gone() -> Trouble {
+    Trouble::Passing("the server ended the connection".to_owned(), None)
+}
+
+fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
+    let head = wire.head()?;
+    let framing = match (head.chunked, head.length) {
+        _ if matches!(head.status, 204 | 304) => Framing::Length(0),
+        (true, _) => Framing::Chunked,
+        (false, Some(length)) if length > most => {
+            return Err(Fault::Wrong(format!("its answer has {length} B, and {most} B at most were wanted")));
+        }
+        (false, Some(length)) => Framing::Length(length),
+        (false, None) => Framing::Close,
+    };
+    let mut body = Body::new(wire, framing);
+    let mut content = Vec::new();
+    let mut room = vec![0; 64 << 10];
+    loop {
+        let count = body.fill(&mut room)?;
+        content.extend(&room[..count]);
+        if count < room.len() {
+            return Ok(Reply { head, body: content });
+        }
+        if content.len() as u64 > most {
+            return Err(Fault::Wrong(format!("its answer is longer than {most} B")));
+        }
+    }
+}
+
+/// The text of a request for a path on a server.
+pub(super) fn request(method: &str, address: &Address, fields: &[(&str, &str)]) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut text = format!(
+        "{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sprat/{version}\r\n",
+        address.target(false),
+        address.authority()
+    );
+    let own = address.authorization().map(|authorization| ("Authorization", authorization));
+    for (name, value) in fields.iter().copied().chain(own) {
+        write!(text, "{name}: {value}\r\n").expect("a string takes everything");
+    }
+    text.push_str("\r\n");
+    text
+}
+
+/// Whether a server took what was sent.
+pub(super) fn taken(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
+    let target_name = address.to_string();
+    let (status, why) = (reply.head.status, reply.words());
+    match status {
+        200..=202 | 204 => Ok(reply),
+        409 if reply.head.missing.is_some() => Ok(reply),
+        401 | 407 => Err(Error::Denied { source_name: target_name, status }.into()),
+        408 | 425 | 429 | 500 | 502 | 503 | 504 => {
+            Err(Trouble::Passing(format!("the server answers {status}: {why}"), reply.head.pause))
+        }
+        _ => Err(Error::Refused { target_name, status, why }.into()),
+    }
+}

@@ -1,0 +1,315 @@
+//! A folder to a server, with all that is in it: small files many at a time, large ones one by one.
+
+use super::Upload;
+use super::ask::{Condition, is_folder};
+use super::lane::{MAX_ANSWER, lock};
+use super::small::{End, SMALL, Task, Worker, ends_all};
+use super::talk::{Line, request, taken};
+use super::walk::{Entry, Walk};
+use crate::copy::client::Client;
+use crate::copy::http::Trust;
+use crate::copy::http::head::time;
+use crate::copy::job::same_time;
+use crate::copy::tree::listing;
+use crate::copy::{Address, Cancel, Error, Event, Options, Progress, TELL, TreeOutcome};
+use crate::file::PlaceError;
+use crate::http::target::encode;
+use crate::http::{MODE, MTIME};
+use sprat_pace::Pacer;
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::mpsc::sync_channel;
+use std::time::Instant;
+
+/// Connections for small files, unless more streams are asked for: while one waits for the disk, others send.
+const CONNECTIONS: usize = 4;
+
+/// Most events that wait to be told.
+const MAX_EVENTS: usize = 256;
+
+/// A folder that is to be sent.
+#[derive(Debug)]
+pub struct UploadTree {
+    from: PathBuf,
+    to: Address,
+    options: Options,
+    cancel: Cancel,
+}
+
+/// Where the folder goes, by a connection that stays.
+struct Sending<'a> {
+    tree: &'a UploadTree,
+    client: &'a Client,
+    pacer: &'a Pacer,
+    /// The folder at the server, with a slash at its end.
+    folder: Address,
+}
+
+impl UploadTree {
+    /// Of the folder at `from` to an address; into it, under its own name, if that is a directory there.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
+        if options.sums.any() {
+            return Err(Error::Usage("a sum is for one file, not for a folder".to_owned()));
+        }
+        // What is asked of one file is asked of all.
+        Upload::new(Path::new("file"), to, options.clone())?;
+        let to = Address::parse(to)?.with_token(options.token.as_deref());
+        Ok(Self { from: from.to_owned(), to, options, cancel: Cancel::default() })
+    }
+
+    /// Stops when this handle says so, which others may share.
+    pub fn stop_with(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// Sends it, telling how it goes. Files that are not taken are told of and counted; the others are sent.
+    ///
+    /// # Errors
+    /// [`Error`]: what ends all of it. What was sent stays.
+    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
+        let begun = Instant::now();
+        let mut walk = Walk::of(&self.from)?;
+        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
+        let client = Client { trust, receive_buffer: 0, patience: self.options.patience };
+        let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
+        let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
+        let folder = self.target(&mut line)?;
+        let sending = Sending { tree: self, client: &client, pacer: &pacer, folder };
+        let made = sending.folder(&mut line, Path::new(""), None)?;
+        let there = if made { HashMap::new() } else { sending.there()? };
+        for folder in walk.folders.iter().skip(1).filter(|folder| !there.contains_key(&folder.path)) {
+            sending.folder(&mut line, &folder.path, None)?;
+        }
+        let mut outcome = TreeOutcome {
+            target: sending.folder.to_string().into(),
+            directories: walk.folders.len() as u64 - 1,
+            left_out: std::mem::take(&mut walk.left_out),
+            verified: true,
+            ..TreeOutcome::default()
+        };
+        let tasks = sending.tasks(&walk.files, &there, &mut outcome, tell);
+        let total = tasks.iter().map(|task| task.entry.version.size).sum();
+        tell(&Event::Opened {
+            source: self.from.display().to_string(),
+            target: outcome.target.clone(),
+            length: Some(total),
+            verified: true,
+            resumed: 0,
+            streams: self.options.streams.max(CONNECTIONS),
+            written: format!("{} files", tasks.len()),
+        });
+        let (small, large): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.entry.version.size <= SMALL);
+        let (mut alone, mut progress) = (large, Progress { length: Some(total), ..Progress::default() });
+        alone.extend(sending.many(small, &mut outcome, &mut progress, tell)?);
+        sending.one_by_one(alone, &mut outcome, &mut progress, tell)?;
+        // Folders get their times when nothing in them changes any more; the innermost first.
+        for folder in walk.folders.iter().rev() {
+            sending.folder(&mut line, &folder.path, Some(folder))?;
+        }
+        outcome.time = begun.elapsed();
+        Ok(outcome)
+    }
+
+    /// Where it goes: a directory that is there has it under its own name.
+    fn target(&self, line: &mut Line<'_>) -> Result<Address, Error> {
+        let path = self.to.path().trim_end_matches('/').to_owned();
+        let to = self.to.with_path(&path, None);
+        let into =
+            path.is_empty() || is_folder(line, &to).map_err(|trouble| trouble.into_error(&self.to.to_string()))?;
+        let folder = self.from.canonicalize().map_err(|error| Error::file(&self.from, error))?;
+        match folder.file_name().map(encode) {
+            Some(name) if into => Ok(self.to.with_path(&format!("{path}/{name}/"), None)),
+            None if into => {
+                Err(Error::Usage(format!("{}: has no name; say what it is to be called", self.from.display())))
+            }
+            _ => Ok(self.to.with_path(&format!("{path}/"), None)),
+        }
+    }
+}
+
+impl Sending<'_> {
+    /// The address of something in the folder.
+    fn address(&self, path: &Path, slash: &str) -> Address {
+        let parts: Vec<String> = path.iter().map(encode).collect();
+        let slash = if parts.is_empty() { "" } else { slash };
+        self.folder.with_path(&format!("{}{}{slash}", self.folder.path(), parts.join("/")), None)
+    }
+
+    /// Has a folder made, or given its time. Gives whether it is new.
+    fn folder(&self, line: &mut Line<'_>, path: &Path, attributes: Option<&Entry>) -> Result<bool, Error> {
+        let address = self.address(path, "/");
+        let told =
+            attributes.map(|entry| (entry.version.modified.to_string(), format!("{:04o}", entry.version.mode & 0o777)));
+        let mut fields = vec![("Content-Length", "0")];
+        if let Some((modified, mode)) = &told {
+            fields.push((MTIME, modified));
+            if self.tree.options.preserve {
+                fields.push((MODE, mode));
+            }
+        }
+        let head = request("PUT", &address, &fields);
+        let reply = line.call(&address, &head, MAX_ANSWER).and_then(|reply| taken(&address, reply));
+        Ok(reply.map_err(|trouble| trouble.into_error(&address.to_string()))?.head.status == 201)
+    }
+
+    /// What the server has there already.
+    fn there(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
+        let listed = listing::fetch(self.client, &self.folder, true, &self.tree.cancel);
+        let (_, listing) = listed.map_err(|trouble| trouble.into_error(&self.folder.to_string()))?;
+        Ok(listing.entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect())
+    }
+
+    /// What is to be sent: not what is there, as long and as old.
+    fn tasks(
+        &self,
+        files: &[Entry],
+        there: &HashMap<PathBuf, listing::Entry>,
+        outcome: &mut TreeOutcome,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for entry in files {
+            let to = self.address(&entry.path, "");
+            let condition = match there.get(&entry.path) {
+                None => Condition::Nothing,
+                Some(has) => {
+                    let is = time(&entry.version.modified.to_string());
+                    let same_time = has.attributes.modified.zip(is).is_some_and(|(has, is)| same_time(is, has, true));
+                    match &has.tag {
+                        _ if !self.tree.options.force && has.bytes == entry.version.size && same_time => {
+                            outcome.unchanged += 1;
+                            continue;
+                        }
+                        Some(tag) if self.tree.options.force => Condition::Replaces(tag.clone()),
+                        _ => {
+                            outcome.failed += 1;
+                            let why = PlaceError::Exists(to.to_string().into()).to_string();
+                            tell(&Event::Failed { name: entry.path.display().to_string(), why });
+                            continue;
+                        }
+                    }
+                }
+            };
+            tasks.push(Task { entry: entry.clone(), to, condition });
+        }
+        tasks
+    }
+
+    /// Sends small files, over several connections; gives those that are to be tried alone.
+    fn many(
+        &self,
+        small: Vec<Task>,
+        outcome: &mut TreeOutcome,
+        progress: &mut Progress,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Vec<Task>, Error> {
+        let connections = self.tree.options.streams.max(CONNECTIONS).min(small.len());
+        let (files, bytes, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (tasks, alone, failure) = (Mutex::new(VecDeque::from(small)), Mutex::new(Vec::new()), Mutex::new(None));
+        let running = AtomicUsize::new(connections);
+        let (events, told) = sync_channel(MAX_EVENTS);
+        let stop = self.tree.cancel.part();
+        let end = |task: Task, end: End| match end {
+            End::Done(note) => {
+                if let Some(note) = note {
+                    let _ = events.send(Event::Note(format!("{}: {note}", task.entry.path.display()))); // as below
+                }
+                files.fetch_add(1, Relaxed);
+                bytes.fetch_add(task.entry.version.size, Relaxed);
+            }
+            End::Alone => lock(&alone).push(task),
+            End::Failed(error) => {
+                failed.fetch_add(1, Relaxed);
+                let name = task.entry.path.display().to_string();
+                let _ = events.send(Event::Failed { name, why: error.to_string() }); // who watches is there to the end
+            }
+        };
+        let xattrs = self.tree.options.xattrs;
+        let is_stopped = || stop.is_asked();
+        let root = &self.tree.from;
+        let worker = Worker {
+            root,
+            preserve: self.tree.options.preserve,
+            xattrs,
+            tasks: &tasks,
+            is_stopped: &is_stopped,
+            end: &end,
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..connections {
+                scope.spawn(|| {
+                    let mut line = Line::new(self.client, self.pacer, self.tree.options.pace, &stop);
+                    if let Err(error) = worker.run(&mut line) {
+                        lock(&failure).get_or_insert(error);
+                        stop.ask();
+                    }
+                    running.fetch_sub(1, Relaxed);
+                });
+            }
+            while running.load(Relaxed) > 0 {
+                match told.recv_timeout(TELL) {
+                    Ok(event) => tell(&event),
+                    Err(_) => {
+                        let done = bytes.load(Relaxed);
+                        tell(&Event::Progress(Progress { done, received: done, ..*progress }));
+                    }
+                }
+            }
+        });
+        told.try_iter().for_each(|event| tell(&event));
+        if let Some(error) = lock(&failure).take() {
+            return Err(error);
+        }
+        outcome.files += files.load(Relaxed);
+        outcome.bytes += bytes.load(Relaxed);
+        outcome.failed += failed.load(Relaxed);
+        (progress.done, progress.received) = (outcome.bytes, outcome.bytes);
+        Ok(std::mem::take(&mut *lock(&alone)))
+    }
+
+    /// Sends files one after the other, each with all streams, resumption and patience.
+    fn one_by_one(
+        &self,
+        tasks: Vec<Task>,
+        outcome: &mut TreeOutcome,
+        progress: &mut Progress,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(), Error> {
+        for Task { entry, to, .. } in tasks {
+            let before = *progress;
+            let upload = Upload {
+                from: self.tree.from.join(&entry.path),
+                to,
+                options: self.tree.options.clone(),
+                cancel: self.tree.cancel.clone(),
+            };
+            let sent = upload.run(&mut |event| match event {
+                Event::Opened { .. } => {}
+                Event::Progress(one) => {
+                    let (done, received) = (before.done + one.done, before.received + one.received);
+                    tell(&Event::Progress(Progress { done, received, length: before.length, ..*one }));
+                }
+                other => tell(other),
+            });
+            match sent {
+                Ok(sent) => {
+                    (outcome.files, outcome.bytes) = (outcome.files + 1, outcome.bytes + sent.length);
+                    progress.done += sent.length;
+                    progress.received += sent.progress.received;
+                }
+                Err(error) if ends_all(&error) => return Err(error),
+                Err(error) => {
+                    outcome.failed += 1;
+                    tell(&Event::Failed { name: entry.path.display().to_string(), why: error.to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! What a folder here has, for a server that is to have it too.
+
+use crate::copy::Error;
+use crate::share::Version;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Most entries of a folder with all that is in it.
+const MAX_ENTRIES: usize = 4_000_000;
+
+/// Directories within directories that are gone down.
+const MAX_DEPTH: usize = 100;
+
+/// Most things that are told to be left out.
+const MAX_LEFT_OUT: usize = 1000;
+
+/// A file.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// From the folder on.
+    pub(super) path: PathBuf,
+    pub(super) version: Version,
+}
+
+/// What there is.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    pub(super) files: Vec<Entry>,
+    /// Directories, each before what is in it; the folder itself is the first.
+    pub(super) folders: Vec<Entry>,
+    /// What is not sent, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+impl Walk {
+    /// Of a folder.
+    ///
+    /// # Errors
+    /// [`Error::File`]: it cannot be read; [`Error::Usage`]: it has too much.
+    pub(super) fn of(folder: &Path) -> Result<Self, Error> {
+        let mut walk = Self::default();
+        walk.folder(folder, Path::new(""), MAX_DEPTH)?;
+        Ok(walk)
+    }
+
+    fn folder(&mut self, root: &Path, path: &Path, depth: usize) -> Result<(), Error> {
+        let whole = root.join(path);
+        let at = |error| Error::file(&whole, error);
+        let version = Version::of(&fs::metadata(&whole).map_err(at)?);
+        self.folders.push(Entry { path: path.to_owned(), version });
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&whole).map_err(at)? {
+            names.push(entry.map_err(at)?.file_name());
+        }
+        names.sort();
+        for name in names {
+            if self.files.len() + self.folders.len() >= MAX_ENTRIES {
+                let why =
+                    format!("{}: has more than {MAX_ENTRIES} entries; send its folders one by one", root.display());
+                return Err(Error::Usage(why));
+            }
+            let (path, whole) = (path.join(&name), whole.join(&name));
+            if name.as_bytes().starts_with(b".") {
+                self.leave_out(&path, "servers take no names that begin with a dot");
+                continue;
+            }
+            match fs::symlink_metadata(&whole) {
+                Ok(meta) if meta.is_file() => self.files.push(Entry { path, version: Version::of(&meta) }),
+                Ok(meta) if meta.is_dir() && depth == 0 => self.leave_out(&path, "lies too deep"),
+                Ok(meta) if meta.is_dir() => {
+                    if let Err(error) = self.folder(root, &path, depth - 1) {
+                        let Error::File { .. } = error else { return Err(error) };
+                        self.leave_out(&path, &error.to_string());
+                    }
+                }
+                Ok(meta) if meta.is_symlink() => self.leave_out(&path, "symbolic links are not sent"),
+                Ok(_) => self.leave_out(&path, "is no regular file"),
+                Err(error) => self.leave_out(&path, &error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &Path, why: &str) {
+        if self.left_out.len() < MAX_LEFT_OUT {
+            self.left_out.push(format!("{}: {why}", path.display()));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What a request wants to put where: a pure function of its head.
+//!
+//! ```text
+//! PUT dir/    no body                                     a directory is there, with all above it
+//! PUT file    bytes, or the verified form                 a whole file
+//! PUT file    the verified form, Content-Range            a part of an upload; begins it where there is none
+//! PUT file    no body, application/vnd.sprat.upload       ends an upload: the file gets its name
+//! GET file    Accept: application/vnd.sprat.upload        what there is of an upload (the form of a journal), and of the file
+//! ```
+
+use crate::copy::http::head::{ContentRange, time};
+use crate::file::{Attributes, Place, Xattrs};
+use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
+use crate::http::condition::Version as Condition;
+use crate::http::request::{Method, Refused, Request};
+use crate::http::tag::Tags;
+use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
+use std::ffi::OsString;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Longest file that is taken, unless told: 64 TiB.
+pub const MAX_FILE: u64 = 64 << 40;
+
+/// Most names of a path that is put to.
+pub const MAX_NAMES: usize = 128;
+
+/// Longest name, bytes: what filesystems take.
+const MAX_NAME: usize = 255;
+
+/// Longest tag of an upload, bytes.
+const MAX_TAG: usize = 128;
+
+/// What is put.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// A directory.
+    Folder,
+    /// A file of so many bytes, at once; perhaps in verified form.
+    Whole {
+        /// Bytes of the file.
+        length: u64,
+        /// Whether each group's value comes behind it.
+        verified: bool,
+    },
+    /// A part of an upload, in verified form: it begins a group, and ends one or the file.
+    Part {
+        /// The upload.
+        upload: Upload,
+        /// Bytes of the file.
+        range: Range<u64>,
+    },
+    /// The end of an upload, and the hash that its file must have.
+    End {
+        /// The upload.
+        upload: Upload,
+        /// What `b3sum` prints.
+        blake3: Value,
+    },
+}
+
+/// Which upload: a state of a file at its sender's.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Upload {
+    /// What tells this state from others.
+    pub tag: String,
+    /// Bytes of the file.
+    pub length: u64,
+}
+
+/// Reads what a PUT is for; of files longer than `most` bytes nothing is taken.
+///
+/// # Errors
+/// [`Refused`]: 400 for what makes no sense, 403 for a name that is not taken, 411, 413, 415.
+pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused> {
+    let bad = |what: &str| Err(Refused::bad(what));
+    let Some(target) = request.target.as_ref().filter(|_| request.method == Method::Put) else {
+        return bad("nothing is put there");
+    };
+    takes(target.names())?;
+    let attributes = attributes(request)?;
+    let kind = request.field("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let range = request.field("content-range");
+    if target.has_slash() {
+        return if request.length == 0 { Ok((What::Folder, attributes)) } else { bad("a directory has no bytes") };
+    }
+    if target.names().is_empty() {
+        return bad("a file has a name");
+    }
+    if request.field("content-length").is_none() {
+        return Err(Refused { status: 411, what: "a length is wanted".to_owned() });
+    }
+    if request.field("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
+        return Err(Refused { status: 415, what: "a file is taken as it is, without a coding".to_owned() });
+    }
+    let verified = kind == VERIFIED;
+    let what = if kind == UPLOADED {
+        let hash = request.field(&BLAKE3.to_ascii_lowercase());
+        let hash = hash.and_then(|hash| blake3::Hash::from_hex(hash.as_bytes()).ok());
+        match hash {
+            Some(hash) if request.length == 0 && range.is_none() => {
+                What::End { upload: upload(request)?, blake3: *hash.as_bytes() }
+            }
+            _ => return bad("an upload ends with a hash, and without a body"),
+        }
+    } else if let Some(range) = range {
+        if !verified {
+            return bad("parts of a file are taken in verified form only");
+        }
+        let parsed = ContentRange::parse(&range).and_then(|range| Some((range.bytes?, range.total?)));
+        let Some((bytes, total)) = parsed else { return bad("the part is none: bytes FIRST-LAST/ALL is wanted") };
+        let range = *bytes.start()..bytes.end().saturating_add(1);
+        let is_edge = |at: u64| at.is_multiple_of(GROUP_BYTES) || at == total;
+        if !is_edge(range.start) || !is_edge(range.end) || total > MAX_FILE {
+            return bad(&format!("a part begins and ends with a group of {GROUP_BYTES} bytes"));
+        }
+        if group::verified_length(&range) != request.length {
+            return bad("the body is not as long as the part in verified form");
+        }
+        What::Part { upload: Upload { length: total, ..upload(request)? }, range }
+    } else if verified {
+        let fits = Some(request.length).filter(|bytes| *bytes <= 2 * MAX_FILE).and_then(group::length_of_verified);
+        let Some(length) = fits else { return bad("no file has a verified form of that length") };
+        What::Whole { length, verified }
+    } else {
+        What::Whole { length: request.length, verified }
+    };
+    let length = match &what {
+        What::Whole { length, .. } => *length,
+        What::Part { upload, .. } | What::End { upload, .. } => upload.length,
+        What::Folder => 0,
+    };
+    check_length(length, most)?;
+    Ok((what, attributes))
+}
+
+/// Reads the question what there is of an upload. None: that is not asked.
+///
+/// # Errors
+/// As [`read`].
+pub fn asked(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
+    let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else { return Ok(None) };
+    if target.names().is_empty() {
+        return Err(Refused::bad("a file has a name"));
+    }
+    takes(target.names())?;
+    let upload = upload(request)?;
+    check_length(upload.length, most)?;
+    Ok(Some(upload))
+}
+
+/// What becomes of a file that is there already.
+///
+/// # Errors
+/// [`Refused`]: it stays, for the request does not say that it may be replaced (409), or does not want it (412).
+pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<(), Refused> {
+    let failed = |what: &str| Err(Refused { status: 412, what: what.to_owned() });
+    let (only, none) = (request.field("if-match"), request.field("if-none-match"));
+    match there {
+        None if only.is_some() => failed("there is no such file"),
+        None => Ok(()),
+        Some(there) if none.as_ref().is_some_and(|tags| Tags::parse(tags).has_weak(there.tag)) => {
+            failed("there is such a file already")
+        }
+        Some(there) => match only {
+            Some(tags) if Tags::parse(&tags).has_strong(there.tag) => Ok(()),
+            Some(_) => failed("the file that is there is another one"),
+            None => {
+                let what = "there is such a file already, and it stays; If-Match with its ETag, or *, replaces it";
+                Err(Refused { status: 409, what: what.to_owned() })
+            }
+        },
+    }
+}
+
+/// Whether these are names that something may be put under: visible ones, without control characters, and none of ours.
+fn takes(names: &[OsString]) -> Result<(), Refused> {
+    let refused = |what: &str| Err(Refused { status: 403, what: what.to_owned() });
+    if names.len() > MAX_NAMES {
+        return refused(&format!("lies deeper than {MAX_NAMES} directories"));
+    }
+    for name in names {
+        let bytes = name.as_bytes();
+        if bytes.starts_with(b".") {
+            return refused("nothing is put under a name that begins with a dot");
+        }
+        if bytes.iter().any(u8::is_ascii_control) || bytes.len() > MAX_NAME {
+            return refused("a name has control characters, or is longer than 255 bytes");
+        }
+        if Place::is_own(name) {
+            return refused("names of that ending are for files on their way");
+        }
+    }
+    Ok(())
+}
+
+fn upload(request: &Request) -> Result<Upload, Refused> {
+    let tag = request.field(&UPLOAD.to_ascii_lowercase()).unwrap_or_default();
+    if tag.is_empty() || tag.len() > MAX_TAG || !tag.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Refused::bad(&format!("{UPLOAD} is wanted: what tells this state of the file from others")));
+    }
+    let length = match request.field(&LENGTH.to_ascii_lowercase()) {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        Some(_) => None,
+        // A part tells by its range.
+        None => Some(0),
+    };
+    match length {
+        Some(length) => Ok(Upload { tag: tag.into_owned(), length }),
+        None => Err(Refused::bad(&format!("{LENGTH} is no number"))),
+    }
+}
+
+fn check_length(length: u64, most: u64) -> Result<(), Refused> {
+    if length > most.min(MAX_FILE) {
+        return Err(Refused { status: 413, what: format!("files of up to {} B are taken", most.min(MAX_FILE)) });
+    }
+    Ok(())
+}
+
+fn attributes(request: &Request) -> Result<Attributes, Refused> {
+    let mode = match request.field(&MODE.to_ascii_lowercase()) {
+        None => None,
+        Some(text) => {
+            Some(u32::from_str_radix(&text, 8).map_err(|_| Refused::bad(&format!("{MODE} is no octal number")))?)
+        }
+    };
+    let modified = match request.field(&MTIME.to_ascii_lowercase()) {
+        None => None,
+        Some(text) => Some(time(&text).ok_or_else(|| Refused::bad(&format!("{MTIME} is no time")))?),
+    };
+    let xattrs = match request.field(&XATTRS.to_ascii_lowercase()) {
+        None => Xattrs::default(),
+        Some(text) => Xattrs::parse(&text).ok_or_else(|| Refused::bad(&format!("{XATTRS} is no list of them")))?,
+    };
+    Ok(Attributes { mode, modified, xattrs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str, fields: &str) -> Result<What, u16> {
+        let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let request = Request::parse(head.as_bytes()).expect("a request");
+        read(&request, 10 * GROUP_BYTES).map(|(what, _)| what).map_err(|refused| refused.status)
+    }
+
+    #[test]
+    fn what_is_put_is_told_by_the_head() {
+        assert_eq!(of("PUT /a/b/", "Content-Length: 0\r\n"), Ok(What::Folder));
+        assert_eq!(of("PUT /a", "Content-Length: 7\r\n"), Ok(What::Whole { length: 7, verified: false }));
+        let form = format!("Content-Type: {VERIFIED}\r\n");
+        let whole = |bytes: u64| of("PUT /a", &format!("{form}Content-Length: {bytes}\r\n"));
+        assert_eq!(whole(0), Ok(What::Whole { length: 0, verified: true }));
+        assert_eq!(whole(33), Ok(What::Whole { length: 1, verified: true }));
+        assert_eq!(whole(32), Err(400), "a value of nothing");
+        let part = |range: &str, bytes: u64| {
+            of(
+                "PUT /a",
+                &format!("{form}Sprat-Upload: t\r\nContent-Range: bytes {range}\r\nContent-Length: {bytes}\r\n"),
+            )
+        };
+        let upload = Upload { tag: "t".to_owned(), length: GROUP_BYTES + 5 };
+        let last = What::Part { upload, range: GROUP_BYTES..GROUP_BYTES + 5 };
+        assert_eq!(part("1048576-1048580/1048581", 37), Ok(last));
+        for (range, bytes) in [
+            ("1048576-1048580/1048581", 36),
+            ("1048576-1048579/1048581", 36),
+            ("1-1048580/1048581", 0),
+            ("*/1048581", 0),
+            ("0-1048575/*", 1_048_608),
+            ("5-4/10", 0),
+            ("0-0", 33),
+            ("0-18446744073709551615/18446744073709551615", 7),
+        ] {
+            assert_eq!(part(range, bytes), Err(400), "{range}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_put_is_refused() {
+        for (line, fields, status) in [
+            ("PUT /a", "", 411),
+            ("PUT /", "Content-Length: 0\r\n", 200),
+            ("PUT /a/", "Content-Length: 1\r\n", 400),
+            ("PUT /.a", "Content-Length: 1\r\n", 403),
+            ("PUT /a/.ssh/b", "Content-Length: 1\r\n", 403),
+            ("PUT /.sprat/transfers", "Content-Length: 1\r\n", 403),
+            ("PUT /a.sprat-part", "Content-Length: 1\r\n", 403),
+            ("PUT /a%0Ab", "Content-Length: 1\r\n", 403),
+            ("PUT /a", "Content-Length: 10485761\r\n", 413),
+            ("PUT /a", "Content-Length: 1\r\nContent-Encoding: gzip\r\n", 415),
+            ("PUT /a", "Content-Length: 1\r\nContent-Range: bytes 0-0/1\r\n", 400),
+            ("PUT /a", "Content-Length: 1\r\nSprat-Mode: 9\r\n", 400),
+            ("PUT /a", "Content-Length: 1\r\nSprat-Mtime: now\r\n", 400),
+            ("PUT /a", "Content-Length: 0\r\nContent-Type: application/vnd.sprat.upload\r\n", 400),
+        ] {
+            assert_eq!(of(line, fields).map_or_else(|status| status, |_| 200), status, "{line} {fields}");
+        }
+        let long = format!("PUT /{}", "d/".repeat(MAX_NAMES + 1));
+        assert_eq!(of(&long, "Content-Length: 0\r\n"), Err(403));
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_replaced_on_demand_only() {
+        let judged = |fields: &str, there: bool| {
+            let head = format!("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{fields}\r\n");
+            let request = Request::parse(head.as_bytes()).expect("a request");
+            let modified = crate::http::date::Moment::default();
+            let there = there.then_some(Condition { tag: "\"x\"", modified });
+            may_replace(&request, there).map_or_else(|refused| refused.status, |()| 200)
+        };
+        for (fields, missing, there) in [
+            ("", 200, 409),
+            ("If-None-Match: *\r\n", 200, 412),
+            ("If-Match: *\r\n", 412, 200),
+            ("If-Match: \"x\"\r\n", 412, 200),
+            ("If-Match: \"y\"\r\n", 412, 412),
+            ("If-Match: W/\"x\"\r\n", 412, 412),
+        ] {
+            assert_eq!((judged(fields, false), judged(fields, true)), (missing, there), "{fields}");
+        }
+    }
+}

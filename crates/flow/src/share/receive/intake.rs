@@ -1,0 +1,85 @@
+//! The body of a request, as it comes: every wait has an end, and nothing is read that is not of it.
+
+use super::super::socket::Channel;
+use crate::group::{GROUP_BYTES, Summing, Value};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a group of a file may take to come, however steadily: 1.7 kB/s.
+const GROUP_TIME: Duration = Duration::from_secs(600);
+
+/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole chunks of the tree.
+const PIECE: usize = 256 << 10;
+
+/// A body that is being received.
+pub(super) struct Intake<'a> {
+    channel: &'a mut Channel,
+    /// What came with the head.
+    came: &'a mut Vec<u8>,
+    /// Bytes that have not been read.
+    left: u64,
+    patience: Duration,
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn new(channel: &'a mut Channel, came: &'a mut Vec<u8>, length: u64, patience: Duration) -> Self {
+        Self { channel, came, left: length, patience }
+    }
+
+    /// Bytes that have not been read.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Says that the body is wanted.
+    pub(super) fn invite(&mut self) -> io::Result<()> {
+        self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
+    }
+
+    /// Reads a group's bytes into `into`, and gives its value.
+    pub(super) fn group(&mut self, file: u64, index: u64, into: &mut [u8]) -> io::Result<Value> {
+        let until = Instant::now() + GROUP_TIME;
+        let mut summing = Summing::begin(file, index);
+        for piece in into.chunks_mut(PIECE) {
+            self.fill(piece, until)?;
+            summing.add(piece);
+        }
+        Ok(summing.value())
+    }
+
+    /// Reads a value that was told.
+    pub(super) fn value(&mut self) -> io::Result<Value> {
+        let mut value = [0; 32];
+        self.fill(&mut value, Instant::now() + self.patience)?;
+        Ok(value)
+    }
+
+    /// Reads what is left and throws it away, if it is no more than so many bytes; gives whether nothing is left.
+    pub(super) fn skip(&mut self, most: u64) -> bool {
+        let until = Instant::now() + self.patience;
+        let mut room = vec![0; usize::try_from(self.left.min(PIECE as u64)).expect("a piece")];
+        while self.left > 0 && self.left <= most.max(GROUP_BYTES) {
+            let count = room.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            if self.fill(&mut room[..count], until).is_err() {
+                return false;
+            }
+        }
+        self.left == 0
+    }
+
+    fn fill(&mut self, into: &mut [u8], until: Instant) -> io::Result<()> {
+        debug_assert!(into.len() as u64 <= self.left, "a body is read to its end");
+        let early = into.len().min(self.came.len());
+        into[..early].copy_from_slice(&self.came[..early]);
+        self.came.drain(..early);
+        let mut done = early;
+        while done < into.len() {
+            match self.channel.read_until(until.min(Instant::now() + self.patience), &mut into[done..])? {
+                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended in the middle")),
+                count => done += count,
+            }
+        }
+        self.left -= into.len() as u64;
+        Ok(())
+    }
+}

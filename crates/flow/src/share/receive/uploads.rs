@@ -1,0 +1,397 @@
+//! Uploads: files that come in parts, over one connection after the other or several at a time. What has come lies under a hidden name beside the
+//! file, with a journal, until all of it is there.
+
+use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
+use crate::group::{self, Value};
+use crate::http::condition::Version as Condition;
+use crate::http::request::{Refused, Request};
+use crate::journal::{Identity, Journal, begin, boot, groups};
+use crate::partial::{Partial, part_id};
+use crate::share::Version;
+use crate::share::put;
+use rustix::io::Errno;
+use sprat_disk::{Access, AlignedBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most files that are received at a time, small ones apart; one more is answered 503.
+pub const MAX_UPLOADS: usize = 16;
+
+/// Most connections that bring parts of one upload at a time.
+pub const MAX_LANES: usize = 16;
+
+/// Groups in memory for an upload: its connections fill one each while the disk works on others.
+const BUFFERS: usize = MAX_LANES + 8;
+const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
+
+/// A directory that is open, and a name in it: what is put there stays in that directory, wherever that is moved.
+pub(super) struct Spot {
+    folder: OwnedFd,
+    name: OsString,
+    /// What people call the file.
+    shown: String,
+}
+
+/// Which file: whatever path leads to it.
+type Key = (u64, u64, OsString);
+
+/// What is being received.
+#[derive(Default)]
+pub(in crate::share) struct Uploads(Mutex<HashMap<Key, Arc<Slot>>>);
+
+/// An upload's place among all. Whoever opens it waits here for who closes it, for it is written down then what there is.
+type Slot = Mutex<Option<Arc<Upload>>>;
+
+/// A file that is being received.
+pub(super) struct Upload {
+    spot: Spot,
+    place: Place,
+    pub(super) length: u64,
+    tag: Option<String>,
+    lanes: AtomicUsize,
+    state: Mutex<State>,
+}
+
+struct State {
+    partial: Partial,
+    /// Whether it has its name, or is thrown away: nothing is kept.
+    over: bool,
+}
+
+impl Spot {
+    pub(super) fn new(folder: OwnedFd, name: &OsStr, shown: String) -> Self {
+        Self { folder, name: name.to_owned(), shown }
+    }
+
+    /// The file's path, by the directory that is open.
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(&self.name)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place::hidden(&self.path()).expect("a name")
+    }
+
+    fn key(&self) -> io::Result<Key> {
+        let stat = rustix::fs::fstat(&self.folder)?;
+        Ok((stat.st_dev, stat.st_ino, self.name.clone()))
+    }
+
+    /// What is there under the name: a file, or none. Anything else is in the way.
+    pub(super) fn there(&self) -> Result<Option<Version>, Refused> {
+        match self.path().symlink_metadata() {
+            Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
+            Ok(_) => Err(conflict("there is something else of that name".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Whether a file may get the name.
+    pub(super) fn may_be(&self, request: &Request) -> Result<Option<Version>, Refused> {
+        let there = self.there()?;
+        let tag = there.map(|there| there.tag()).unwrap_or_default();
+        put::may_replace(request, there.map(|there| Condition { tag: &tag, modified: there.modified }))?;
+        Ok(there)
+    }
+
+    /// Gives the part, whole and durable, its name, if the request's conditions still hold.
+    pub(super) fn publish(&self, request: &Request) -> Result<(Version, bool), Refused> {
+        let replaced = self.may_be(request)?.is_some();
+        self.place().publish(replaced).map_err(|error| match error {
+            PlaceError::Exists(_) => Refused { status: 412, what: "there is such a file by now".to_owned() },
+            PlaceError::NoName(_) => Refused::bad("a file has a name"),
+            PlaceError::Io { source, .. } => failed(&source),
+        })?;
+        let meta = self.path().symlink_metadata().map_err(|error| failed(&error))?;
+        Ok((Version::of(&meta), replaced))
+    }
+
+    /// What a full disk means to who sends; `kept`: what has come stays.
+    pub(super) fn refuse(&self, error: &SinkError, kept: bool) -> Refused {
+        match error {
+            SinkError::NoSpace { bytes, .. } if kept => {
+                let part = self.place().part().file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let what = format!(
+                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, for the same command to go on",
+                    self.shown
+                );
+                Refused { status: 507, what }
+            }
+            SinkError::NoSpace { bytes, .. } => {
+                Refused { status: 507, what: format!("no space for the {bytes} B of {}", self.shown) }
+            }
+            SinkError::Busy(_) => Refused { status: 503, what: "another transfer writes this file".to_owned() },
+            SinkError::Io { source, .. } => failed(source),
+        }
+    }
+}
+
+impl Uploads {
+    /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on with it.
+    pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
+        let key = spot.key().map_err(|error| failed(&error))?;
+        let slot = {
+            let mut slots = lock(&self.0);
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).is_some());
+            if slots.len() >= MAX_UPLOADS && !slots.contains_key(&key) {
+                let what = format!("{MAX_UPLOADS} files are being received; come again soon");
+                return Err(Refused { status: 503, what });
+            }
+            slots.entry(key).or_default().clone()
+        };
+        let mut held = lock(&slot);
+        let upload = match &*held {
+            Some(live) => {
+                let same = tag.is_some() && live.tag.as_deref() == tag && live.length == length;
+                if !same || lock(&live.state).over {
+                    return Err(conflict("another transfer writes this file".to_owned()));
+                }
+                live.clone()
+            }
+            None => held.insert(Arc::new(Upload::open(spot, tag, length)?)).clone(),
+        };
+        if upload.lanes.fetch_add(1, Ordering::AcqRel) >= MAX_LANES {
+            upload.lanes.fetch_sub(1, Ordering::AcqRel);
+            let what = format!("{MAX_LANES} connections bring parts of this file already");
+            return Err(Refused { status: 503, what });
+        }
+        Ok(Lane { upload: Some(upload), slot: slot.clone() })
+    }
+
+    /// What there is of an upload, as a journal says it.
+    pub(super) fn tell(&self, spot: &Spot, asked: &put::Upload) -> Result<Vec<u8>, Refused> {
+        let key = spot.key().map_err(|error| failed(&error))?;
+        let slot = lock(&self.0).get(&key).cloned().unwrap_or_default();
+        let held = lock(&slot);
+        let values = match &*held {
+            Some(live) if live.tag.as_ref() == Some(&asked.tag) => lock(&live.state).partial.values.clone(),
+            Some(_) => BTreeMap::new(),
+            None => kept(spot, &asked.tag, asked.length).map(|(_, values)| values).unwrap_or_default(),
+        };
+        let mut told = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
+        groups(&mut told, &values);
+        Ok(told)
+    }
+}
+
+impl Upload {
+    fn open(spot: Spot, tag: Option<&str>, length: u64) -> Result<Self, Refused> {
+        let place = spot.place();
+        if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
+            return Err(conflict("something else has the name that it would have on its way".to_owned()));
+        }
+        let is_kept = || tag.is_some_and(|tag| kept(&spot, tag, length).is_some());
+        let open = || Sink::open(place.part(), Access::Direct, Some(length), BUFFERS);
+        let sink = open().or_else(|error| match error {
+            // What is there of another file makes room.
+            SinkError::NoSpace { .. } if !is_kept() && place.discard().is_ok() => open(),
+            error => Err(error),
+        });
+        let sink = sink.map_err(|error| spot.refuse(&error, is_kept()))?;
+        // It is locked from here on: nobody else, nor another process, writes what is looked at now.
+        let had = tag.and_then(|tag| kept(&spot, tag, length));
+        let mut partial = Partial::new(sink, None);
+        let identity = |tag| identity(tag, length, part_id(place.part()), boot());
+        match (had, tag) {
+            (Some((journal, values)), Some(tag)) => {
+                (partial.journal, partial.values) = (Some(journal), values);
+                if let Some(journal) =
+                    reread(&mut partial, &place, &identity(tag), length).map_err(|error| spot.refuse(&error, true))?
+                {
+                    partial.journal = Some(journal);
+                }
+            }
+            (_, Some(tag)) => {
+                partial.journal =
+                    Some(Journal::begin(place.journal(), &identity(tag)).map_err(|error| failed(&error))?);
+            }
+            // An earlier one's journal would tell of what is overwritten.
+            (_, None) => place.forget().map_err(|error| failed(&error))?,
+        }
+        let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false }));
+        Ok(Self { spot, place, length, tag, lanes: AtomicUsize::new(0), state })
+    }
+
+    /// Whether it is this one, and goes on.
+    pub(super) fn is(&self, spot: &Spot, upload: &put::Upload) -> bool {
+        let same = self.tag.as_ref() == Some(&upload.tag) && self.length == upload.length;
+        let key = |spot: &Spot| spot.key().ok();
+        same && key(&self.spot) == key(spot) && !lock(&self.state).over
+    }
+
+    /// Gives the whole file its name.
+    pub(super) fn finish(
+        &self,
+        request: &Request,
+        blake3: Option<&Value>,
+        attributes: &Attributes,
+    ) -> Result<Named, Ending> {
+        let mut state = lock(&self.state);
+        let missing = group::count(self.length) - state.partial.values.len() as u64;
+        if state.over || missing > 0 {
+            return Err(Ending::Missing(missing));
+        }
+        let values: Vec<Value> = state.partial.values.values().copied().collect();
+        if blake3.is_some_and(|blake3| *blake3 != group::root(&values)) {
+            // What is here is another file than its sender has: nothing of it is of use.
+            state.over = true;
+            let _ = self.place.discard();
+            let what = "the file that came has another hash; it is thrown away".to_owned();
+            return Err(Refused { status: 422, what }.into());
+        }
+        let finished = state.partial.sink.finish(self.length, attributes);
+        let refused = finished.map_err(|error| self.spot.refuse(&error, true))?;
+        let (version, replaced) = self.spot.publish(request)?;
+        state.over = true;
+        Ok((version, replaced, refused))
+    }
+}
+
+/// A file that has its name, whether it replaced another, and why it does not have all of its attributes.
+pub(super) type Named = (Version, bool, Option<io::Error>);
+
+/// Why an upload does not end.
+pub(super) enum Ending {
+    /// So many groups are not here.
+    Missing(u64),
+    Refused(Refused),
+}
+
+impl From<Refused> for Ending {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.over {
+            return;
+        }
+        // What is durable is kept; a failure was told to who sent it.
+        let _ = state.partial.sink.flush();
+        state.partial.write_down();
+        if state.partial.values.is_empty() || state.partial.journal.is_none() {
+            let _ = self.place.discard();
+        }
+    }
+}
+
+/// One of the connections that bring an upload: as long as there is one, it stays open.
+pub(in crate::share) struct Lane {
+    /// There until it is dropped.
+    upload: Option<Arc<Upload>>,
+    slot: Arc<Slot>,
+}
+
+impl Lane {
+    /// A buffer for a group.
+    pub(super) fn buffer(&self) -> Result<AlignedBuf, Refused> {
+        let mut state = lock(&self.upload().state);
+        let buffer = state.partial.sink.buffer().map_err(|error| self.refuse(&state, &error))?;
+        Ok(buffer.expect("there are more buffers than lanes"))
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn recycle(&self, buffer: AlignedBuf) {
+        lock(&self.upload().state).partial.sink.recycle(buffer);
+    }
+
+    /// Takes a group that is right.
+    pub(super) fn arrived(&self, index: u64, buffer: AlignedBuf, len: usize, value: Value) -> Result<(), Refused> {
+        let mut state = lock(&self.upload().state);
+        if state.over || state.partial.values.contains_key(&index) {
+            state.partial.sink.recycle(buffer);
+            return Ok(());
+        }
+        state.partial.values.insert(index, value);
+        if let Err(error) = state.partial.sink.write(index, buffer, len) {
+            state.partial.values.remove(&index);
+            return Err(self.refuse(&state, &error));
+        }
+        state.partial.write_down();
+        Ok(())
+    }
+
+    /// The upload.
+    pub(super) fn upload(&self) -> &Upload {
+        self.upload.as_ref().expect("there until it is dropped")
+    }
+
+    fn refuse(&self, state: &State, error: &SinkError) -> Refused {
+        self.upload().spot.refuse(error, state.partial.journal.is_some())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut held = lock(&self.slot);
+        let Some(upload) = self.upload.take() else { return };
+        let was_last = upload.lanes.fetch_sub(1, Ordering::AcqRel) == 1;
+        if was_last || lock(&upload.state).over {
+            // Another may have come to its place.
+            held.take_if(|other| Arc::ptr_eq(other, &upload));
+        }
+        // The last one writes down what there is, before anybody else looks.
+        drop(upload);
+    }
+}
+
+/// What an earlier connection left of an upload, if that is what the journal says it is.
+fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, Value>)> {
+    let place = spot.place();
+    let meta = place.part().symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let (journal, parsed) = Journal::resume(place.journal(), length).ok()??;
+    let has = (&parsed.identity.validator[..], parsed.identity.length, &parsed.identity.part);
+    let same = has == (tag, length, &part_id(place.part())) && meta.len() >= length;
+    same.then_some((journal, parsed.groups))
+}
+
+/// After the machine has started anew: reads what there is, and begins another journal, so that this is done once.
+fn reread(
+    partial: &mut Partial,
+    place: &Place,
+    identity: &Identity,
+    length: u64,
+) -> Result<Option<Journal>, SinkError> {
+    let at = |source| SinkError::Io { path: place.journal().to_owned(), source };
+    let had = Journal::resume(place.journal(), length).map_err(at)?.map(|(_, parsed)| parsed.identity.boot);
+    if had.as_ref() == Some(&identity.boot) && !identity.boot.is_empty() {
+        return Ok(None);
+    }
+    partial.check(length, &|| false)?;
+    let mut journal = Journal::begin(place.journal(), identity).map_err(at)?;
+    journal.append(&partial.values).map_err(at)?;
+    Ok(Some(journal))
+}
+
+fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
+    Identity { source: String::new(), length, validator: tag.to_owned(), part, boot }
+}
+
+/// What an error of the filesystem means to who sends.
+pub(super) fn failed(error: &io::Error) -> Refused {
+    let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => 507,
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => 403,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::WOULDBLOCK) => 503,
+        _ => 500,
+    };
+    Refused { status, what: format!("the server cannot write that: {error}") }
+}
+
+pub(super) fn conflict(what: String) -> Refused {
+    Refused { status: 409, what }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a thread that panicked held is whole: it is only told from what is durable.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
