@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -22,7 +22,7 @@ setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run a
 build: setup ## build the `sprat` binary, optimised
 	cargo build --release --locked --bin sprat $$(scripts/features)
 
-test: ## everything that must hold: format, lints, dependencies, a short fuzz run, all tests
+test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets and the build without DPDK too)
 	@scripts/test
 
 test-guest: build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
@@ -49,14 +49,18 @@ bench-flow: build ## the mover through long fat pipes, beside curl, aria2, axel,
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow $(if $(FULL),--full) --out $(TARGET)/bench/flow.json --html $(TARGET)/bench/flow.html
 
-sim: build ## the deterministic simulator over SEEDS seeds (default 10000)
+sim: build ## the deterministic simulator: SEEDS histories of one server (default 10000), a fifth as many of clusters
 	$(SPRAT) sim --seeds $(SEEDS)
+	$(SPRAT) sim --cluster --seeds $$(($(SEEDS) / 5))
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
 	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test kill -- --nocapture
 
+kills-cluster: ## kill servers of a real cluster KILLS_FLOW times (default 50) while clients write
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cluster -- --nocapture
+
 kills-flow: ## kill either end of real transfers KILLS_FLOW times (default 50), and check every file
-	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cp killed -- --nocapture
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cp --test upload killed -- --nocapture
 	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-flow --test interrupted killed -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)

@@ -13,6 +13,7 @@ mod share;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{Mode, Options};
 use sprat_net::Event;
+use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::MAX_NODES;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -143,7 +144,7 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
   sprat server --memory 16G --data /srv/sprat --durability sync
   sprat server -L tcp:host=127.0.0.1,port=11101
   sprat server --nodes 4 --core 2,3,4,5
-  sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 0")]
+  sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 3")]
 pub(crate) struct ServerArgs {
     /// Locator of a coordinator that runs elsewhere; without it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
@@ -177,8 +178,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
     pub(crate) durability: DurabilityArg,
 
-    /// Replicas on other servers; this version keeps its log on its own disk, so only 0.
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = parse_replicas)]
+    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its log is on its own disk alone.
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
     pub(crate) replicas: u8,
 
     /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
@@ -723,6 +724,9 @@ pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) seeds: u64,
+    /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and cut off.
+    #[arg(long)]
+    pub(crate) cluster: bool,
     /// Only this one.
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     pub(crate) seed: Option<u64>,
@@ -741,13 +745,6 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct ManArgs {
     /// Directory; made if it does not exist.
     pub(crate) dir: PathBuf,
-}
-
-fn parse_replicas(text: &str) -> Result<u8, String> {
-    match text {
-        "0" => Ok(0),
-        _ => Err("this version keeps its log on its own disk and has no replicas on others: only 0".to_owned()),
-    }
 }
 
 /// A time that a measurement can take.

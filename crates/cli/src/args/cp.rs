@@ -1,6 +1,7 @@
 //! `cp`.
 
 use clap::Args;
+use sprat_flow::share::Pace;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -12,6 +13,8 @@ use std::path::PathBuf;
   sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
   sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
   sprat cp --also b.example --also http://mirror.example/iso/big.iso sprat://a.example/big.iso .
+  sprat cp big.iso sprat://left.example/inbox/       to `sprat share --writable`
+  sprat cp -r photos sprat://left.example/           and a folder
   sprat cp --streams 8 s3://bucket/big.iso .         an object, by AWS_ACCESS_KEY_ID and its like
   sprat cp big.iso s3://bucket/iso/                  and to an object
   sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
@@ -20,7 +23,8 @@ SRC is http://, https://; sprat:// (http on port 8040, where nothing but the ver
 do), sprats:// (the same with TLS); s3://BUCKET/KEY; or a local file. A file is written as
 NAME.sprat-part and gets its name when all of it is right and on disk, with the time that the
 source tells. After any interruption, kill -9 and power cuts too, the same command goes on from
-NAME.sprat-journal. A file that is as long and as old as the source stays as it is; any other of
+NAME.sprat-journal. What is sent to a server lies there under a hidden name until all of it is
+there and right, and the same command goes on with it too. A file that is as long and as old as the source stays as it is; any other of
 that name is replaced with --force only.
 
 Exit codes: 0 done; 1 other errors; 2 wrong usage; 3 no such file; 4 the destination exists;
@@ -32,7 +36,7 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     pub(crate) sources: Vec<String>,
 
-    /// Where to: a file, or a directory, in which names stay what they are; for a local file also s3://BUCKET/KEY.
+    /// Where to: a file, or a directory, in which names stay what they are. For local files also an address, or s3://BUCKET/KEY.
     #[arg(value_name = "DST", required = true)]
     pub(crate) target: PathBuf,
 
@@ -57,6 +61,10 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     pub(crate) preserve: bool,
 
+    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells them (`sprat share --xattrs`).
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+
     /// Throw away what an interrupted copy left, and begin anew.
     #[arg(long)]
     pub(crate) restart: bool,
@@ -72,6 +80,11 @@ pub(crate) struct CpArgs {
     /// At most this rate, such as 2Gb/s.
     #[arg(long, value_name = "RATE", value_parser = super::parse_bit_rate)]
     pub(crate) limit: Option<u64>,
+
+    /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the
+    /// kernel sees fit), or a rate such as 2Gb/s.
+    #[arg(long, value_name = "PACE", default_value = "auto", value_parser = super::share::pace)]
+    pub(crate) pace: Pace,
 
     /// The BLAKE3 hash that the file must have, as `b3sum` prints it.
     #[arg(long, value_name = "HEX", value_parser = sum)]

@@ -17,12 +17,17 @@ pub(crate) const DEFAULT_PORT: u16 = 8040;
   sprat share . --tls-self --tls-save cert.pem  encrypted; others trust it by curl --cacert cert.pem
   sprat share . --tls-cert chain.pem --tls-key key.pem
   sprat share . --pace 2Gb/s --json
+  sprat share inbox --writable --token-file tokens  takes files too, from those who know a token
 
   curl -O http://HOST:8040/file                 any client will do; ranges, resuming and all
   curl 'http://HOST:8040/?format=json'          what there is; format=jsonl&recursive=1 for a tree
   sprat cp sprat://HOST:8040/file .             verified on the way
+  curl -T file http://HOST:8040/                into it, with --writable; better:
+  sprat cp file sprat://HOST:8040/              verified, and resumed after any interruption
 
-Only files and directories are given, and nothing is ever written. Links are followed as long as
+Only files and directories are given, and nothing is written unless --writable. What comes then
+lies under a hidden name until all of it is there; a file that is there is replaced only when that
+is asked for. Links are followed as long as
 they stay inside. Names that begin with a dot are neither listed nor given, unless --hidden. Each
 answer is told in a line. Ctrl-C lets what is being sent go on for five seconds; another one ends
 it at once.")]
@@ -59,7 +64,23 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Also what has a name that begins with a dot.
+    /// Take files too, and put them into the directory. Wants --token-file where anybody but this machine can reach it, or --open.
+    #[arg(long)]
+    pub(crate) writable: bool,
+
+    /// With --writable: let everybody who reaches the port put files there.
+    #[arg(long, requires = "writable")]
+    pub(crate) open: bool,
+
+    /// With --writable: the longest file that is taken.
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = super::parse_size)]
+    pub(crate) max_file: Option<u64>,
+
+    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too with --writable.
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+
+    /// Also what has a name that begins with a dot. Nothing is put under such a name.
     #[arg(long)]
     pub(crate) hidden: bool,
 
@@ -100,7 +121,7 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     Ok(Listen { address: address.ip(), port: Some(address.port()) })
 }
 
-fn pace(text: &str) -> Result<Pace, String> {
+pub(super) fn pace(text: &str) -> Result<Pace, String> {
     let limit = || super::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= MIN_RATE);
     match text {
         "auto" => Ok(Pace::Auto),

@@ -88,6 +88,7 @@ pub(super) fn judge(error: Error) -> (Code, String) {
         Error::Usage(why) => (Code::Usage, why),
         Error::NotFound { status, .. } => (Code::NotFound, format!("the server has no such file ({status})")),
         Error::Denied { status, .. } => (Code::Denied, format!("the server does not give it to us ({status})")),
+        Error::Refused { .. } => (Code::Protocol, error.to_string()),
         Error::Unreachable { why, .. } => (Code::Unreachable, why),
         Error::Untrusted { why, .. } => (Code::Untrusted, why),
         Error::Protocol { why, .. } => (Code::Protocol, why),

@@ -93,6 +93,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
             IdleArg::Sleep => Mode::Sleep,
             IdleArg::Adaptive => Mode::Adaptive,
         },
+        copies: args.replicas,
         cores,
         metrics,
         timed: args.timed,

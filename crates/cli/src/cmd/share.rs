@@ -5,6 +5,7 @@ use super::{print_json, print_line};
 use crate::args::ShareArgs;
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use sprat_flow::share::put::MAX_FILE;
 use sprat_flow::share::{Event, Limits, Options, Share, Snapshot, Tokens, tls};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
@@ -26,10 +27,12 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     let mut options = Options::new(args.directory.clone(), listen);
     options.hidden = args.hidden;
     options.pace = args.pace;
+    options.xattrs = args.xattrs;
     options.limits = Limits { connections: args.max_connections, ..Limits::default() };
     if let Some(file) = &args.token_file {
         options.tokens = Tokens::read(file)?;
     }
+    options.writable = writable(args, &options)?;
     let fingerprint = encrypt(args, &mut options)?;
     let (json, tls) = (args.json, options.tls.is_some());
     options.observer = Some(Arc::new(move |event| tell(event, json)));
@@ -51,17 +54,22 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         if let Some(host) = hosts.first() {
             let scheme = if tls { "sprats" } else { "sprat" };
             print_line(&format!("fetch a file with: sprat cp {scheme}://{host}/NAME ."))?;
+            if args.writable {
+                print_line(&format!("send one with: sprat cp NAME {scheme}://{host}/"))?;
+            }
         }
     }
     if args.token_file.is_none() && !share.addresses().iter().all(|address| address.ip().is_loopback()) {
-        eprintln!("sprat: everybody who reaches this machine may read it; --token-file keeps strangers out");
+        let may = if args.writable { "read it and put files there" } else { "read it" };
+        eprintln!("sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out");
     }
     while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
         if json {
             share.transfers().snapshot().0.iter().try_for_each(tell_going)?;
         }
     }
-    let going = share.transfers().snapshot().0.len();
+    // What comes here is cut off, and gone on with by the same command.
+    let going = share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
     if going > 0 {
         let seconds = GRACE.as_secs();
         eprintln!("sprat: {going} transfers may go on for {seconds} s; Ctrl-C again ends them now");
@@ -71,6 +79,20 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         print_json(&json!({ "event": "stopped" }))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long files may be that are taken, if any are: from those who know a token, from this machine, or from everybody on demand.
+fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
+    if !args.writable {
+        return Ok(None);
+    }
+    let here = options.listen.iter().all(|address| address.ip().is_loopback());
+    if args.token_file.is_none() && !here && !args.open {
+        let why = "--writable lets everybody who reaches this machine fill its disk; --token-file says who may, --listen 127.0.0.1 keeps it to \
+                   this machine, and --open is for everybody";
+        return Err(sprat_flow::copy::Error::Usage(why.to_owned()).into());
+    }
+    Ok(Some(args.max_file.unwrap_or(MAX_FILE)))
 }
 
 /// Everywhere, unless told; where there is no IPv6, everywhere of IPv4.

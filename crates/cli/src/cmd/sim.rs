@@ -4,7 +4,7 @@ use super::print_line;
 use crate::args::SimArgs;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use sprat_sim::Failure;
+use sprat_sim::{Failure, Run};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -12,15 +12,16 @@ use std::time::Instant;
 const THREADS: usize = 2;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
+    let run: Run = if args.cluster { sprat_sim::cluster::run } else { sprat_sim::run };
     match args.seed {
-        Some(seed) => one(seed, args.verbose),
-        None => many(args.seeds, args.verbose),
+        Some(seed) => one(run, seed, args.verbose),
+        None => many(run, args.seeds, args.verbose),
     }
 }
 
 /// One history, told in full if asked.
-fn one(seed: u64, verbose: bool) -> Result<ExitCode> {
-    match sprat_sim::run(seed) {
+fn one(run: Run, seed: u64, verbose: bool) -> Result<ExitCode> {
+    match run(seed) {
         Ok((summary, trace)) => {
             if verbose {
                 trace.lines().iter().try_for_each(|line| print_line(line))?;
@@ -35,11 +36,11 @@ fn one(seed: u64, verbose: bool) -> Result<ExitCode> {
     }
 }
 
-fn many(seeds: u64, verbose: bool) -> Result<ExitCode> {
+fn many(run: Run, seeds: u64, verbose: bool) -> Result<ExitCode> {
     let started = Instant::now();
     let style = ProgressStyle::with_template("{bar:32} {pos}/{len} histories  {per_sec}  {eta} left");
     let bar = ProgressBar::new(seeds).with_style(style.expect("a constant template"));
-    let (summary, failures) = sprat_sim::run_seeds(0..seeds, THREADS, |done| bar.set_position(done));
+    let (summary, failures) = sprat_sim::run_seeds(run, 0..seeds, THREADS, |done| bar.set_position(done));
     bar.finish_and_clear();
     failures.iter().try_for_each(|failure| tell(failure, verbose))?;
     print_line(&summary.to_string())?;

@@ -159,6 +159,27 @@ impl Firefox {
         self.switch(&popup);
     }
 
+    /// Opens the menu of a link of a page, as the right button of a mouse does, and chooses an item of the browser's own.
+    pub(crate) fn choose(&mut self, url: &str, link: &str, item: &str) {
+        let (page, popup) = (self.page.clone(), self.popup.clone());
+        self.switch(&page);
+        self.marionette.go(url);
+        self.marionette.open_menu(link);
+        // The menu is the browser's, not the page's.
+        self.marionette.ask("Marionette:SetContext", json!({ "value": "chrome" }));
+        let label = Value::from(item);
+        self.waits(&format!(
+            "const menu = document.getElementById('contentAreaContextMenu'); \
+             if (menu.state !== 'open') return false; \
+             const item = [...menu.querySelectorAll('menuitem')].find((item) => item.label === {label} && !item.hidden); \
+             if (!item) return false; \
+             menu.activateItem(item); \
+             return true"
+        ));
+        self.marionette.ask("Marionette:SetContext", json!({ "value": "content" }));
+        self.switch(&popup);
+    }
+
     fn switch(&mut self, tab: &Value) {
         self.marionette.ask("WebDriver:SwitchToWindow", json!({ "handle": tab }));
     }
@@ -183,7 +204,7 @@ impl Firefox {
                 return value;
             }
             if Instant::now() > until {
-                let page = self.marionette.script("return document.body.innerText");
+                let page = self.marionette.script("return document.body?.innerText ?? document.title");
                 panic!("in vain: {script}\nthe page says: {page}");
             }
             pause();

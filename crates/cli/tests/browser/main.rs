@@ -114,6 +114,23 @@ fn a_click_brings_the_file_verified_and_the_popup_says_so() {
 }
 
 #[test]
+fn the_menu_of_any_link_brings_its_file() {
+    let Some(user) = User::new() else { return };
+    let shared = Shared::new(Pace::Off);
+    let content = shared.put("big.iso");
+    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
+    let Some(mut firefox) = user.firefox() else { return };
+    firefox.install(&user.packed());
+    firefox.popup();
+    // An ordinary link, which a click would leave to the browser.
+    firefox.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat");
+    let said = firefox.shows("big.iso", "done");
+    assert!(said.contains("verified, blake3"), "{said}");
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
+    assert_eq!(user.names(), ["big.iso"], "the browser has downloaded nothing itself");
+}
+
+#[test]
 fn who_may_see_the_page_may_hand_its_links_on() {
     let Some(user) = User::new() else { return };
     let tokens = tempfile::NamedTempFile::new().unwrap();

@@ -47,9 +47,32 @@ impl Marionette {
     /// Clicks on the first element that a selector finds; it must be there.
     #[track_caller]
     pub(crate) fn click(&mut self, selector: &str) {
-        let found = self.ask("WebDriver:FindElement", json!({ "using": "css selector", "value": selector }));
-        let id = found["value"].as_object().and_then(|element| element.values().next()).expect("an element").clone();
+        let found = self.find(selector);
+        let id = found.as_object().and_then(|element| element.values().next()).expect("an element");
         self.ask("WebDriver:ElementClick", json!({ "id": id }));
+    }
+
+    /// Presses the right button of a mouse over such an element.
+    #[track_caller]
+    pub(crate) fn open_menu(&mut self, selector: &str) {
+        let element = self.find(selector);
+        let mouse = json!({
+            "type": "pointer",
+            "id": "mouse",
+            "parameters": { "pointerType": "mouse" },
+            "actions": [
+                { "type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": element },
+                { "type": "pointerDown", "button": 2 },
+                { "type": "pointerUp", "button": 2 },
+            ],
+        });
+        self.ask("WebDriver:PerformActions", json!({ "actions": [mouse] }));
+    }
+
+    /// The first element that a selector finds; it must be there.
+    #[track_caller]
+    fn find(&mut self, selector: &str) -> Value {
+        self.ask("WebDriver:FindElement", json!({ "using": "css selector", "value": selector }))["value"].take()
     }
 
     /// What a script in the page returns.

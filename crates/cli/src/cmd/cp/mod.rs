@@ -1,6 +1,7 @@
 //! `cp`.
 
 mod objects;
+mod send;
 mod show;
 
 use super::{CHANGED, CONFLICT, CORRUPT, DENIED, INCOMPLETE, INTERRUPTED, NOT_FOUND, UNREACHABLE, UNWRITABLE};
@@ -21,8 +22,9 @@ const MAX_TOKEN: u64 = 4096;
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let options = options(args)?;
     let bucket = objects::target(args)?;
+    let server = send::target(args)?;
     if args.sources.len() > 1 {
-        if bucket.is_none() && !args.target.is_dir() {
+        if bucket.is_none() && server.is_none() && !args.target.is_dir() {
             let why = format!("{}: is no directory, and several files are to go there", args.target.display());
             return Err(Error::Usage(why).into());
         }
@@ -39,9 +41,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let mut show = Show::new(args.json, args.quiet);
     let mut incomplete = false;
     for source in &args.sources {
-        let copied = match &bucket {
-            Some(to) => objects::send(source, to, &options, &cancel, &mut show).map(|()| false),
-            None => one(args, source, &options, &cancel, &mut show),
+        let copied = match (&bucket, server) {
+            (Some(to), _) => objects::send(source, to, &options, &cancel, &mut show).map(|()| false),
+            (None, Some(to)) => send::send(args, source, to, &options, &cancel, &mut show),
+            (None, None) => one(args, source, &options, &cancel, &mut show),
         };
         incomplete |= copied.inspect_err(|_| show.clear())?;
     }
@@ -84,6 +87,8 @@ fn options(args: &CpArgs) -> Result<Options> {
         check: args.check,
         verify: !args.no_verify,
         preserve: args.preserve,
+        xattrs: args.xattrs,
+        pace: args.pace,
         limit: args.limit.map(|bits| bits / 8),
         sums: Sums { blake3: args.blake3, sha256: args.sha256 },
         token: args.token_file.as_deref().map(token).transpose()?,
@@ -119,6 +124,14 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
 pub(crate) fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Usage(_) | Error::Place(PlaceError::NoName(_)) => 2,
+        // What a server does not take, and why: no such folder there, one of that name, not for us, no room.
+        Error::Refused { status, .. } => match status {
+            404 => NOT_FOUND,
+            409 | 412 => CONFLICT,
+            403 | 405 => DENIED,
+            413 | 507 => UNWRITABLE,
+            _ => CORRUPT,
+        },
         Error::NotFound { .. } => NOT_FOUND,
         Error::Place(PlaceError::Exists(_)) => CONFLICT,
         Error::Unreachable { .. } => UNREACHABLE,

@@ -1,0 +1,165 @@
+//! A cluster of real processes: servers are killed while clients write, and nothing that was acknowledged is lost.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use sprat_client::{Client, Error, Options, Table};
+use std::collections::BTreeMap;
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Random, ServerProcess, sprat};
+
+/// Servers, and replicas of each log.
+const SERVERS: usize = 4;
+const COPIES: &str = "2";
+
+/// Kills when nobody says how many: `SPRAT_KILLS`.
+const KILLS: u64 = 6;
+
+const KEYS: u64 = 200;
+
+/// A coordinator of its own. Killed when dropped.
+struct Coordinator(Child);
+
+impl Coordinator {
+    fn start(locator: &str, data: &Path) -> Self {
+        let mut command = sprat();
+        command.args(["coordinator", "-C", locator, "--data"]).arg(data);
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"))
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+fn tcp_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+fn udp_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+/// What is known of a key: the value acknowledged last, and those that may have been written since.
+#[derive(Default)]
+struct Known {
+    acknowledged: Option<u64>,
+    perhaps: Vec<u64>,
+}
+
+struct Cluster {
+    dir: tempfile::TempDir,
+    coordinator: String,
+    durability: &'static str,
+    _process: Coordinator,
+    servers: Vec<Option<ServerProcess>>,
+    ports: Vec<u16>,
+}
+
+impl Cluster {
+    fn start(durability: &'static str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let coordinator = format!("tcp:host=127.0.0.1,port={}", tcp_port());
+        let process = Coordinator::start(&coordinator, &dir.path().join("coordinator"));
+        let ports = (0..SERVERS).map(|_| udp_port()).collect();
+        let servers = (0..SERVERS).map(|_| None).collect();
+        let mut cluster = Self { dir, coordinator, durability, _process: process, servers, ports };
+        (0..SERVERS).for_each(|server| cluster.start_server(server));
+        cluster
+    }
+
+    fn start_server(&mut self, server: usize) {
+        let data = self.dir.path().join(server.to_string());
+        let listen = format!("fast+udp:host=127.0.0.1,port={}", self.ports[server]);
+        let flags = ["-C", &self.coordinator, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
+        let flags = [&flags[..], &["--durability", self.durability, "--idle", "sleep"]].concat();
+        self.servers[server] = Some(ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}")));
+    }
+
+    fn client(&self) -> Client {
+        let options =
+            Options { coordinator: self.coordinator.clone(), timeout: Duration::from_secs(8), ..Options::default() };
+        Client::connect(&options).expect("the coordinator is there")
+    }
+}
+
+/// Writes until `until`, one key after the other; counts acknowledged writes, and the longest time without one.
+fn write(
+    client: &mut Client,
+    tables: &[Table],
+    known: &mut BTreeMap<u64, Known>,
+    random: &mut Random,
+    until: Instant,
+) -> (u64, Duration) {
+    let (mut done, mut last, mut longest) = (0, Instant::now(), Duration::ZERO);
+    while Instant::now() < until {
+        let (key, value) = (random.below(KEYS), random.draw());
+        let table = tables[usize::try_from(key).expect("small") % tables.len()];
+        let entry = known.entry(key).or_default();
+        match client.put(table, &key.to_le_bytes(), &value.to_le_bytes()) {
+            Ok(_) => {
+                *entry = Known { acknowledged: Some(value), perhaps: Vec::new() };
+                done += 1;
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            Err(error) if error.is_indeterminate() => entry.perhaps.push(value),
+            Err(Error::Timeout { .. }) => {} // it was not executed
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (done, longest)
+}
+
+fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
+    for (key, known) in known {
+        let table = tables[usize::try_from(*key).expect("small") % tables.len()];
+        let begun = Instant::now();
+        let found = loop {
+            match client.get(table, &key.to_le_bytes()) {
+                Ok(found) => break found,
+                Err(Error::Timeout { .. }) if begun.elapsed() < PATIENCE => {}
+                Err(error) => panic!("key {key}: {error}"),
+            }
+        };
+        let found = found.map(|object| u64::from_le_bytes(object.value.try_into().expect("8 bytes")));
+        let fits = found == known.acknowledged || found.is_some_and(|value| known.perhaps.contains(&value));
+        assert!(
+            fits,
+            "key {key} has {found:?}, {:?} was acknowledged, {:?} perhaps",
+            known.acknowledged, known.perhaps
+        );
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_servers() {
+    let kills = std::env::var("SPRAT_KILLS").map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
+    for (durability, kills) in [("sync", kills.div_ceil(2)), ("buffered", kills / 2)] {
+        let mut cluster = Cluster::start(durability);
+        let mut client = cluster.client();
+        let tables: Vec<Table> = (0..SERVERS)
+            .map(|table| client.create_table(&format!("table {table}")).expect("a server is there"))
+            .collect();
+        let mut known = BTreeMap::new();
+        let mut random = Random(kills + 1);
+        for kill in 0..kills {
+            let life = Duration::from_millis(200 + random.below(400));
+            write(&mut client, &tables, &mut known, &mut random, Instant::now() + life);
+            let victim = usize::try_from(random.below(SERVERS as u64)).expect("few");
+            cluster.servers[victim].as_mut().expect("it runs").kill();
+            let until = Instant::now() + Duration::from_secs(3);
+            let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
+            eprintln!("{durability}, kill {kill} of server {victim}: {done} writes, longest gap {longest:?}");
+            check(&mut client, &tables, &known);
+            cluster.start_server(victim);
+        }
+        check(&mut client, &tables, &known);
+    }
+}

@@ -1,0 +1,280 @@
+//! `sprat cp` to `sprat share --writable`, by their binaries: what they say, what they refuse, and what kill -9 of either end costs.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::Duration;
+use support::sprat;
+
+/// How many processes are killed, if not as few as a test has time for.
+const KILLS: &str = "SPRAT_KILLS";
+
+/// What a copy ends with when nobody answers.
+const NOBODY: i32 = 5;
+
+/// A real server of `directory`, at `address`, that takes files; killed when it is dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(directory: &Path, address: &str, more: &[&str]) -> Self {
+        let mut command = sprat();
+        command.arg("share").arg(directory).args(["--writable", "--listen", address]).args(more);
+        let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while TcpStream::connect(address).is_err() {
+            assert!(server.try_wait().unwrap().is_none(), "it ends at once");
+            wait(5);
+        }
+        Self(server)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that is free now, and stays ours through every restart.
+fn address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn cp(arguments: &[&str]) -> Output {
+    sprat().arg("cp").args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = str::from_utf8(&output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn wait(milliseconds: u64) {
+    #[expect(clippy::disallowed_methods, reason = "the test waits for other processes")]
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
+
+/// How many times 10 ms something may take that never takes as long.
+const PATIENCE: u32 = 6_000;
+
+#[track_caller]
+fn until(is: impl Fn() -> bool) {
+    for _ in 0..PATIENCE {
+        if is() {
+            return;
+        }
+        wait(10);
+    }
+    panic!("it does not come to be so");
+}
+
+/// Bytes that are nowhere the same.
+fn content(megabytes: u32) -> Vec<u8> {
+    (0..megabytes << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
+    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let _server = Server::start(there.path(), &address, &["--max-file", "20M"]);
+    let file = here.path().join("file");
+    fs::write(&file, content(3)).unwrap();
+    let (file, url) = (file.to_str().unwrap(), format!("sprat://{address}"));
+    let output = cp(&["--json", file, &format!("{url}/")]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let done = lines(&output).pop().unwrap();
+    assert_eq!((&done["event"], &done["verified"]), (&"done".into(), &true.into()));
+    assert_eq!(done["target"], format!("http://{address}/file"));
+    assert!(fs::read(there.path().join("file")).unwrap() == content(3));
+    let again = cp(&[file, &format!("{url}/file")]);
+    assert!(again.status.success() && told(&again).contains("is there already"), "{}", told(&again));
+    // A folder, into one that is there and as one that is not; and what is in it a second time.
+    let folder = here.path().join("folder");
+    fs::create_dir_all(folder.join("sub/empty")).unwrap();
+    for at in 0..300 {
+        fs::write(folder.join(format!("sub/{at} #?")), format!("file {at}")).unwrap();
+    }
+    fs::write(folder.join("large"), content(9)).unwrap();
+    fs::write(folder.join("nothing"), "").unwrap();
+    let folder_name = folder.to_str().unwrap();
+    for (to, lies) in [("/", "folder"), ("/new/one", "new/one")] {
+        let output = cp(&["--json", "-r", folder_name, &format!("{url}{to}")]);
+        let done = lines(&output).pop().unwrap();
+        assert_eq!((output.status.code(), done["files"].as_u64()), (Some(0), Some(302)), "{}", told(&output));
+        let lies = there.path().join(lies);
+        assert!(fs::read(lies.join("large")).unwrap() == content(9));
+        assert_eq!(fs::read(lies.join("sub/299 #?")).unwrap(), b"file 299");
+        assert_eq!((names(&lies), names(&lies.join("sub")).len()), (names(&folder), 301));
+        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(time(&lies.join("sub")), time(&folder.join("sub")), "folders get their times");
+        assert_eq!(time(&lies.join("sub/7 #?")), time(&folder.join("sub/7 #?")));
+    }
+    fs::write(folder.join("sub/7 #?"), "another").unwrap();
+    fs::write(folder.join("sub/.hidden"), "").unwrap();
+    let output = cp(&["--json", "-r", folder_name, &format!("{url}/")]);
+    let (events, done) = (lines(&output), lines(&output).pop().unwrap());
+    assert_eq!(output.status.code(), Some(6), "{}", told(&output));
+    assert_eq!((done["unchanged"].as_u64(), done["failed"].as_u64()), (Some(301), Some(1)), "{done}");
+    assert!(done["left_out"][0].as_str().unwrap().contains(".hidden"), "{done}");
+    assert!(events.iter().any(|event| event["event"] == "failed"), "{events:?}");
+    fs::remove_file(folder.join("sub/.hidden")).unwrap();
+    let output = cp(&["--force", "--quiet", "-r", folder_name, &format!("{url}/")]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(fs::read(there.path().join("folder/sub/7 #?")).unwrap(), b"another");
+    // What is refused, and by which code.
+    fs::write(here.path().join("other"), "x").unwrap();
+    let (other, large) = (here.path().join("other"), here.path().join("too large"));
+    fs::File::create(&large).unwrap().set_len(21 << 20).unwrap();
+    for (from, to, code) in [
+        (other.to_str().unwrap(), "/file", 4),
+        (other.to_str().unwrap(), "/none/x", 4),
+        (other.to_str().unwrap(), "/.x", 8),
+        (large.to_str().unwrap(), "/", 11),
+        (folder_name, "/", 2),
+        ("/no/such/file", "/", 2),
+        ("http://127.0.0.1:1/x", "/", 2),
+    ] {
+        let output = cp(&[from, &format!("{url}{to}")]);
+        assert_eq!(output.status.code(), Some(code), "{from} {to}: {}", told(&output));
+    }
+    assert_eq!(names(there.path()), ["file", "folder", "new"]);
+}
+
+#[test]
+fn who_may_send_is_asked_for() {
+    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    // Not without a token where others can reach it.
+    let output = sprat().arg("share").arg(there.path()).args(["--writable", "--port", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("--token-file") && told(&output).contains("--open"), "{}", told(&output));
+    let (tokens, file) = (here.path().join("tokens"), here.path().join("file"));
+    fs::write(&tokens, "abcdefghijklmnop\n").unwrap();
+    fs::write(&file, "x").unwrap();
+    let (tokens, file, url) = (tokens.to_str().unwrap(), file.to_str().unwrap(), format!("sprat://{address}/"));
+    let _server = Server::start(there.path(), &address, &["--token-file", tokens]);
+    assert_eq!(cp(&[file, &url]).status.code(), Some(8));
+    assert_eq!(names(there.path()), [""; 0]);
+    let output = cp(&["--token-file", tokens, file, &url]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(names(there.path()), ["file"]);
+}
+
+#[test]
+fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
+    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let mut server = Server::start(there.path(), &address, &[]);
+    let file = here.path().join("file");
+    fs::write(&file, content(60)).unwrap();
+    let journal = there.path().join(".file.sprat-journal");
+    let durable = || {
+        let parsed = fs::read(&journal).ok().and_then(|bytes| sprat_flow::journal::parse(&bytes));
+        parsed.map_or(0, |parsed| parsed.groups.len())
+    };
+    let send = |limit: &str| {
+        let mut command = sprat();
+        command.args(["cp", "--json", "--limit", limit, "--retries", "100"]).arg(&file);
+        command.arg(format!("sprat://{address}/"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // The client: the server writes down what came as soon as it is gone.
+    let mut client = send("60Mb/s");
+    let said = BufReader::new(client.stdout.take().unwrap()).lines();
+    let some = said.map_while(Result::ok).any(|line| {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        line["event"] == "progress" && line["done"].as_u64() > Some(6 << 20)
+    });
+    assert!(some, "it got somewhere");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    until(|| durable() >= 4);
+    assert_eq!(names(there.path()), [".file.sprat-journal", ".file.sprat-part"]);
+    // The server: what it had written down is there when it comes back.
+    let (client, before) = (send("60Mb/s"), durable());
+    until(|| durable() >= before + 4);
+    server.kill();
+    let kept = durable();
+    let _server = Server::start(there.path(), &address, &[]);
+    let output = client.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let (opened, done) = (&lines(&output)[0], lines(&output).pop().unwrap());
+    assert!(opened["resumed"].as_u64() >= Some(4 << 20), "{opened}");
+    assert!(done["retries"].as_u64() >= Some(1), "{done}");
+    assert!(kept >= before + 4, "{kept}");
+    assert!(fs::read(there.path().join("file")).unwrap() == content(60));
+    assert_eq!(names(there.path()), ["file"]);
+}
+
+#[test]
+fn whichever_end_of_an_upload_is_killed_the_file_is_exact() {
+    let kills: u64 = std::env::var(KILLS).map_or(6, |text| text.parse().unwrap());
+    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let (file, to, content) = (here.path().join("file"), there.path().join("file"), content(24));
+    fs::write(&file, &content).unwrap();
+    let send = |streams: u64| {
+        let mut command = sprat();
+        command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", "--streams", &streams.to_string()]);
+        command.arg(&file).arg(format!("sprat://{address}/"));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut server = Server::start(there.path(), &address, &[]);
+    let (mut killed, mut whole) = ([0, 0], 0);
+    while killed.iter().sum::<u64>() < kills || whole == 0 {
+        let streams = 1 + whole % 2;
+        let mut client = send(streams);
+        loop {
+            let done = killed.iter().sum::<u64>();
+            let chance = RandomState::new().hash_one(done);
+            if done < kills {
+                wait(chance % 700);
+            }
+            if done >= kills || client.try_wait().unwrap().is_some() {
+                let output = client.wait_with_output().unwrap();
+                if output.status.code() == Some(NOBODY) {
+                    // Of a server that was killed before it was first asked nobody knows that it will be back.
+                    client = send(streams);
+                    continue;
+                }
+                assert!(output.status.success(), "after {killed:?} kills: {}", told(&output));
+                assert!(fs::read(&to).unwrap() == content, "after {killed:?} kills");
+                assert_eq!(names(there.path()), ["file"]);
+                fs::remove_file(&to).unwrap();
+                whole += 1;
+                break;
+            }
+            if chance & 1 << 40 == 0 {
+                server.kill();
+                server = Server::start(there.path(), &address, &[]);
+                killed[0] += 1;
+            } else {
+                client.kill().unwrap();
+                client.wait().unwrap();
+                assert!(!to.exists() || fs::read(&to).unwrap() == content, "after {killed:?} kills");
+                killed[1] += 1;
+                client = send(streams);
+            }
+        }
+    }
+    eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
+}
