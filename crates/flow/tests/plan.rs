@@ -161,7 +161,7 @@ fn the_tail_of_a_silent_lane_is_taken_over_and_its_last_group_twice() {
         plan.done(1, group, now);
     }
     assert_eq!(plan.take(1, now), Turn::Run(0..1));
-    assert_eq!(plan.take(2, now + 9 * SECOND), Turn::Wait, "two are enough");
+    assert_eq!(plan.take(2, now + SECOND / 2), Turn::Wait, "two are enough, while one has just begun");
     // The second's connection breaks: the first still has it. And the other way round.
     plan.give_back(1);
     assert_eq!(plan.left(), 0);
@@ -171,6 +171,24 @@ fn the_tail_of_a_silent_lane_is_taken_over_and_its_last_group_twice() {
     assert!(!plan.done(2, 0, now + 10 * SECOND));
     for lane in 0..3 {
         assert_eq!(plan.take(lane, now + 10 * SECOND), Turn::Over);
+    }
+}
+
+#[test]
+fn a_third_lane_fetches_what_two_silent_ones_hold() {
+    let mut plan = Plan::new(1, &BTreeMap::new(), 4);
+    for lane in 0..3 {
+        let now = 2 * SECOND * u32::try_from(lane).unwrap();
+        assert_eq!(plan.take(lane, now), Turn::Run(0..1));
+        assert_eq!(plan.take(lane + 1, now + SECOND / 2), Turn::Wait, "the newest has just begun");
+    }
+    // Whoever gives up leaves it to the others, down to the last of them.
+    plan.give_back(0);
+    plan.give_back(2);
+    assert_eq!((plan.left(), plan.take(2, 5 * SECOND)), (0, Turn::Run(0..1)), "the one that is left is silent");
+    assert!(!plan.done(1, 0, 6 * SECOND));
+    for lane in 0..4 {
+        assert_eq!(plan.take(lane, 6 * SECOND), Turn::Over);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A lane takes a run of groups and works through it. When nothing is left that nobody fetches, one that is idle takes the tail of the run
 //! that would end last, as much of it as lets both end together; and where only the group under way is left of that, it
-//! fetches it too: whichever comes first is taken. So one slow, or silent, connection holds nobody up.
+//! fetches it too: whichever comes first is taken. Should all who fetch it fall silent, so does the next. So no slow, or silent,
+//! connections hold up one that is well.
 
 use crate::group::Value;
 use std::collections::BTreeMap;
@@ -52,8 +53,8 @@ struct Lane {
     since: Duration,
     /// How long a group took of late.
     pace: Option<Duration>,
-    /// Whether another lane fetches the group under way too.
-    doubled: bool,
+    /// Whether other lanes fetch the group under way too; it is the last of its run then, for all of them.
+    shared: bool,
 }
 
 impl Lane {
@@ -96,8 +97,8 @@ impl Plan {
             None if self.lanes.iter().all(|other| other.run.is_empty()) => return Turn::Over,
             None => self.part_of_anothers(lane, now),
         };
-        let Some((run, doubled)) = found else { return Turn::Wait };
-        self.lanes[lane] = Lane { run: run.clone(), since: now, doubled, pace: self.lanes[lane].pace };
+        let Some((run, shared)) = found else { return Turn::Wait };
+        self.lanes[lane] = Lane { run: run.clone(), since: now, shared, pace: self.lanes[lane].pace };
         Turn::Run(run)
     }
 
@@ -109,10 +110,10 @@ impl Plan {
             let took = now.saturating_sub(this.since);
             this.pace = Some(this.pace.map_or(took, |pace| (pace * 7 + took) / 8));
             (this.run.start, this.since) = (group + 1, now);
-            if std::mem::take(&mut this.doubled) {
+            if std::mem::take(&mut this.shared) {
                 // Whoever fetches it too need not.
-                for other in self.lanes.iter_mut().filter(|other| other.run.start == group) {
-                    (other.run, other.doubled) = (0..0, false);
+                for other in self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group) {
+                    (other.run, other.shared) = (0..0, false);
                 }
             }
         }
@@ -122,7 +123,7 @@ impl Plan {
     /// A lane does not get on with its run: what is left of it is for everybody.
     pub fn give_back(&mut self, lane: usize) {
         let run = std::mem::take(&mut self.lanes[lane].run);
-        if !run.is_empty() && !self.leave_to_another(lane, run.start) {
+        if !run.is_empty() && !self.leave_to_others(lane, run.start) {
             self.put_back(run);
         }
     }
@@ -137,7 +138,7 @@ impl Plan {
 
     /// The same, where it says nothing against the group.
     pub fn again(&mut self, lane: usize, group: u64) {
-        if !self.leave_to_another(lane, group) {
+        if !self.leave_to_others(lane, group) {
             self.put_back(group..group + 1);
         }
     }
@@ -167,17 +168,18 @@ impl Plan {
     }
 
     /// What an idle lane takes over from the one that would be the last to end, if that is worth it.
-    /// With it, whether the other goes on with it too.
+    /// With it, whether others go on with it too.
     fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.lanes[idle].pace;
-        let busy = self.lanes.iter_mut().filter(|lane| !lane.run.is_empty() && !lane.doubled);
-        let last = busy.max_by_key(|lane| lane.pace(now).saturating_mul(lane.left()))?;
-        let (pace, behind) = (last.pace(now), last.left() - 1);
+        let busy = (0..self.lanes.len()).filter(|lane| !self.lanes[*lane].run.is_empty());
+        let (last, pace) = busy.map(|lane| (lane, self.pace_at(lane, now))).max_by_key(|(lane, pace)| pace.saturating_mul(self.lanes[*lane].left()))?;
+        let last = &mut self.lanes[last];
+        let behind = last.left() - 1;
         if behind == 0 {
             if pace < WORTH.max(own.unwrap_or_default() * 2) {
                 return None;
             }
-            last.doubled = true;
+            last.shared = true;
             self.has_cut = true;
             return Some((last.run.clone(), true));
         }
@@ -194,14 +196,23 @@ impl Plan {
         Some((cut..std::mem::replace(&mut last.run.end, cut), false))
     }
 
-    /// Leaves the group that a lane is at to the one that fetches it too; gives whether there is one.
-    fn leave_to_another(&mut self, lane: usize, group: u64) -> bool {
-        if !std::mem::take(&mut self.lanes[lane].doubled) {
+    /// How long a group of a lane's run takes: by the fastest, where several fetch it.
+    fn pace_at(&self, lane: usize, now: Duration) -> Duration {
+        let this = &self.lanes[lane];
+        let others = self.lanes.iter().filter(|other| this.shared && other.shared && other.run.start == this.run.start);
+        others.map(|other| other.pace(now)).min().unwrap_or_else(|| this.pace(now))
+    }
+
+    /// Leaves the group that a lane is at to those who fetch it too; gives whether there are any.
+    fn leave_to_others(&mut self, lane: usize, group: u64) -> bool {
+        if !std::mem::take(&mut self.lanes[lane].shared) {
             return false;
         }
-        let mut others = self.lanes.iter_mut().enumerate().filter(|(index, _)| *index != lane);
-        let other = others.find(|(_, other)| !other.run.is_empty() && other.run.start == group);
-        other.map(|(_, other)| other.doubled = false).is_some()
+        let mut others = self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group);
+        let other = others.next().expect("a shared group is another's too");
+        // If that one alone is left, it shares it with nobody.
+        other.shared = others.next().is_some();
+        true
     }
 
     fn put_back(&mut self, mut run: Range<u64>) {
