@@ -5,13 +5,17 @@ use crate::error::Error;
 use crate::port::Session;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
-use sprat_wire::op::{Answer, Status};
+use sprat_wire::once::{MAX_LANES, OPERATION_ID_BYTES, OperationId, RETRIED_FOR};
+use sprat_wire::op::{Answer, REQUEST_BYTES, Request, Status};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
+use zerocopy::IntoBytes;
 
 /// Most operations under way in one client.
 pub const MAX_PENDING: usize = 16_384;
+
+const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
 
 /// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
@@ -30,22 +34,72 @@ pub(crate) struct Pending {
     pub(crate) target: Target,
     /// The table whose server it is for, if it is for one's.
     pub(crate) table: Option<u32>,
-    pub(crate) idempotent: bool,
+    pub(crate) repeats: Repeats,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
+    /// What was sent may have been executed.
+    pub(crate) perhaps: bool,
     /// Whoever began it was told that its end is unknown; what is under way still has to end.
     pub(crate) given_up: bool,
 }
 
+/// Whether an operation may be sent anew although it may have been executed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Repeats {
+    /// Twice is as once.
+    Freely,
+    /// It has an id by which it is known again, for some time.
+    ById,
+    /// It may not.
+    Never,
+}
+
+impl Repeats {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        if request.changes_object() {
+            Self::ById
+        } else if request.is_idempotent() {
+            Self::Freely
+        } else {
+            Self::Never
+        }
+    }
+}
+
+impl Pending {
+    /// Whether it may be sent anew although it may have been executed.
+    fn may_repeat(&self, now: Nanos) -> bool {
+        match self.repeats {
+            Repeats::Freely => true,
+            Repeats::ById => now.since(self.begun) < RETRIED_FOR,
+            Repeats::Never => false,
+        }
+    }
+
+    /// Why it failed, if all that is known is that there was no answer in time.
+    fn timeout(&self, now: Nanos) -> Error {
+        let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
+        match self.repeats {
+            Repeats::Freely => Error::Timeout { server, waited },
+            _ if self.perhaps => Error::Indeterminate { server, waited },
+            _ => Error::Timeout { server, waited },
+        }
+    }
+}
+
+/// A lane of the client: see [`sprat_wire::once`].
 struct Entry {
     pending: Option<Pending>,
     request: Vec<u8>,
     backoff: Duration,
+    /// Number of its last operation that has an id.
+    sequence: u64,
 }
 
 /// Operations by number.
-#[derive(Default)]
 pub(crate) struct Calls {
+    /// Who we are to those that keep what our operations came to.
+    client: u64,
     entries: Vec<Entry>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
@@ -56,16 +110,27 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    pub(crate) fn new(client: u64) -> Self {
+        Self {
+            client,
+            entries: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            due: BinaryHeap::new(),
+            doubts: Vec::new(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, pending: Pending, parts: &[&[u8]]) -> Result<u32, Error> {
+    pub(crate) fn add(&mut self, pending: Pending, request: &Request<'_>) -> Result<u32, Error> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < MAX_PENDING => {
-                self.entries.push(Entry { pending: None, request: Vec::new(), backoff: BACKOFF.0 });
+                self.entries.push(Entry { pending: None, request: Vec::new(), backoff: BACKOFF.0, sequence: 0 });
                 u32::try_from(self.entries.len() - 1).expect("MAX_PENDING fits")
             }
             None => return Err(Error::TooManyPending(MAX_PENDING)),
@@ -74,6 +139,17 @@ impl Calls {
         assert!(entry.pending.is_none());
         entry.pending = Some(pending);
         entry.backoff = BACKOFF.0;
+        let (mut header, key, value) = request.parts();
+        let mut id = None;
+        if pending.repeats == Repeats::ById {
+            entry.sequence += 1;
+            let lane = u16::try_from(index).expect("MAX_PENDING fits");
+            let (client, sequence) = (self.client, entry.sequence);
+            id = Some(OperationId { client, lane, sequence, again: false }.bytes());
+            header = header.with_id();
+        }
+        let id = id.as_ref().map_or(&[][..], |id| &id[..]);
+        let parts = [header.as_bytes(), id, key, value];
         let total = parts.iter().map(|part| part.len()).sum();
         if total > KEEP_BYTES {
             entry.request = self.spare.pop().unwrap_or_default();
@@ -133,7 +209,8 @@ impl Calls {
     /// Doubts where the tables of operations are that have waited long for a server and cannot be tried with another.
     pub(crate) fn doubt_old(&mut self, now: Nanos) {
         let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
-        let old = old.filter(|pending| !pending.idempotent && !pending.given_up && now.since(pending.begun) > ATTEMPT);
+        let old =
+            old.filter(|pending| !pending.may_repeat(now) && !pending.given_up && now.since(pending.begun) > ATTEMPT);
         self.doubts.extend(old.filter_map(|pending| pending.table));
     }
 
@@ -142,7 +219,7 @@ impl Calls {
         let waiting: Vec<u32> = self.due.iter().map(|&Reverse((_, index))| index).collect();
         for (index, entry) in (0..).zip(&mut self.entries) {
             let Some(pending) = &mut entry.pending else { continue };
-            let concerned = pending.table == Some(table) && pending.target == target && !pending.idempotent;
+            let concerned = pending.table == Some(table) && pending.target == target && !pending.may_repeat(now);
             if concerned && !pending.given_up && !waiting.contains(&index) {
                 pending.given_up = true;
                 let (server, waited) = (pending.target.peer.to_string(), now.since(pending.begun));
@@ -155,14 +232,15 @@ impl Calls {
     /// with whoever has the table by then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
-        let until = if pending.idempotent { pending.deadline.min(now + ATTEMPT) } else { pending.deadline };
+        let until = if pending.may_repeat(now) { pending.deadline.min(now + ATTEMPT) } else { pending.deadline };
         (&self.entries[index as usize].request, until)
     }
 
     /// An operation's table is gone.
-    pub(crate) fn end_dropped(&mut self, index: u32, sink: Sink<'_>) {
+    pub(crate) fn end_dropped(&mut self, now: Nanos, index: u32, sink: Sink<'_>) {
         let pending = self.remove(index);
-        sink(pending.tag, Err(Error::TableDropped(pending.table.unwrap_or_default())));
+        let dropped = Error::TableDropped(pending.table.unwrap_or_default());
+        sink(pending.tag, Err(if pending.perhaps { pending.timeout(now) } else { dropped }));
     }
 
     /// Has an operation begin again after a while, unless its deadline comes first.
@@ -189,7 +267,7 @@ impl Calls {
                 return Some(index);
             }
             let pending = self.remove(index);
-            sink(pending.tag, Err(timeout(&pending, now)));
+            sink(pending.tag, Err(pending.timeout(now)));
         }
         None
     }
@@ -203,7 +281,8 @@ impl Calls {
             Ok(response) => {
                 let answer = Answer::parse(&response);
                 let pending = *self.pending(index);
-                if answer.is_some_and(|answer| answer.status == Status::UnknownTable)
+                let unknown = answer.is_some_and(|answer| answer.status == Status::UnknownTable);
+                if unknown
                     && let Some(table) = pending.table
                     && now < pending.deadline
                 {
@@ -212,17 +291,34 @@ impl Calls {
                     return self.retry(now, index);
                 }
                 self.remove(index);
+                // Not by this server; but an answer of another may have been lost.
+                if unknown && pending.perhaps {
+                    return sink(pending.tag, Err(pending.timeout(now)));
+                }
                 sink(pending.tag, answer.ok_or_else(|| Error::Protocol { server: pending.target.peer.to_string() }));
             }
             Err(failure) => {
-                let pending = *self.pending(index);
+                let Entry { pending, request, .. } = &mut self.entries[index as usize];
+                let pending = pending.as_mut().expect("an operation under way");
+                if maybe_executed(&failure) {
+                    pending.perhaps = true;
+                    if pending.repeats == Repeats::ById {
+                        OperationId::mark_again(&mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES]);
+                    }
+                }
+                let pending = *pending;
                 self.doubts.extend(pending.table);
-                let safe = pending.idempotent || !maybe_executed(&failure);
-                if safe && now < pending.deadline {
+                if (!pending.perhaps || pending.may_repeat(now)) && now < pending.deadline {
                     return self.retry(now, index);
                 }
                 self.remove(index);
-                sink(pending.tag, Err(error_of(&failure, &pending, safe, now)));
+                let lost = matches!(failure, CallFailure::Lost { maybe_executed: true });
+                let error = if lost && pending.repeats != Repeats::Freely {
+                    Error::Lost { server: pending.target.peer.to_string() }
+                } else {
+                    pending.timeout(now)
+                };
+                sink(pending.tag, Err(error));
             }
         }
     }
@@ -236,19 +332,6 @@ fn maybe_executed(failure: &CallFailure) -> bool {
         // Turned away, but a copy of the request may be under way and meet a server that is less busy.
         CallFailure::Overloaded { .. } => true,
         CallFailure::Refused(_) => false,
-    }
-}
-
-fn timeout(pending: &Pending, now: Nanos) -> Error {
-    Error::Timeout { server: pending.target.peer.to_string(), waited: now.since(pending.begun) }
-}
-
-fn error_of(failure: &CallFailure, pending: &Pending, safe: bool, now: Nanos) -> Error {
-    let server = pending.target.peer.to_string();
-    match failure {
-        _ if safe => timeout(pending, now),
-        CallFailure::Lost { .. } => Error::Lost { server },
-        _ => Error::Indeterminate { server, waited: now.since(pending.begun) },
     }
 }
 

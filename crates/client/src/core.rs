@@ -4,7 +4,7 @@
 //! is safe: when it surely was not executed, or when executing it twice changes nothing. Everything else that
 //! fails is reported, with whether it may have been executed.
 
-use crate::calls::{ATTEMPT, Calls, Deliver, Pending};
+use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
 use crate::error::Error;
 pub use crate::port::Passed;
 use crate::port::Port;
@@ -14,7 +14,6 @@ use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerocopy::IntoBytes;
 
 pub use crate::calls::MAX_PENDING;
 
@@ -63,7 +62,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet. `local` is its own end, for a
+    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet. `seed` is drawn for this client: it is
+    /// known by it to servers, which keep what its operations came to. `local` is its own end, for a
     /// transport that has to be told what it is: see [`Role::Connect`].
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Core {
     fn empty(seed: u64) -> Self {
         Self {
             ports: Vec::new(),
-            calls: Calls::default(),
+            calls: Calls::new(seed),
             coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
             local: None,
             tables: HashMap::new(),
@@ -205,10 +205,9 @@ impl Core {
         deadline: Nanos,
     ) -> Result<(), Error> {
         check(request)?;
-        let (header, key, value) = request.parts();
-        let (table, idempotent) = (request.table(), request.is_idempotent());
-        let pending = Pending { tag, target, table, idempotent, begun: now, deadline, given_up: false };
-        let index = self.calls.add(pending, &[header.as_bytes(), key, value])?;
+        let (table, repeats) = (request.table(), Repeats::of(request));
+        let pending = Pending { tag, target, table, repeats, begun: now, deadline, perhaps: false, given_up: false };
+        let index = self.calls.add(pending, request)?;
         self.ports[target.port].begin(now, index, &mut self.calls);
         Ok(())
     }
@@ -247,7 +246,7 @@ impl Core {
                 match self.tables.get(&table) {
                     Some(&target) => self.calls.aim(index, target),
                     None => {
-                        self.calls.end_dropped(index, sink);
+                        self.calls.end_dropped(now, index, sink);
                         continue;
                     }
                 }

@@ -20,6 +20,9 @@
 //! one, and a new key begins at the *safe version*, which is above the version of every object ever removed. Segments
 //! carry it in their headers, and a tombstone is let go only after a later header was written.
 //!
+//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object of the table of completions that goes with each table.
+//! It is appended with what the operation wrote, right before it, in one piece of a head. Those of clients not heard of for long are dead.
+//!
 //! *Disk.* Replay is: take the newest head on disk, read the segments that its digest lists, keep the highest version of each key
 //! unless a tombstone buries it. That this gives every durable write and nothing removed rests on four rules:
 //! 1. A head is handed out only when its predecessor is sealed and wholly durable.
@@ -34,6 +37,8 @@
 
 mod arena;
 mod cleaner;
+mod clients;
+mod completions;
 mod config;
 mod log;
 mod pin;
@@ -47,6 +52,8 @@ mod table;
 mod tables;
 
 pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
+pub use clients::MAX_CLIENTS;
+pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY};
 pub use log::{Full, Log, Ref, Written, hash};
 pub use pin::Pin;

@@ -1,11 +1,14 @@
 //! The log itself: put, find, remove.
 
 use crate::cleaner::Cleaner;
+use crate::clients::Clients;
+use crate::completions::Operation;
 use crate::config::{CLEANER_SEGMENTS, Config, ConfigError, Durability};
 use crate::segment::{Memory, NoRoom, wanted_run};
 use crate::table::{Place, Table};
 use crate::tables::Tables;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
+use sprat_wire::once::COMPLETIONS;
 use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
 use std::collections::VecDeque;
 use thiserror::Error;
@@ -80,6 +83,8 @@ pub struct Log {
     pub(crate) table: Table,
     pub(crate) tables: Tables,
     pub(crate) cleaner: Cleaner,
+    /// Whose completions are kept.
+    pub(crate) clients: Clients,
     /// Tombstones by key, while the log is restored.
     pub(crate) graves: Option<Table>,
     /// Segment that writers append to.
@@ -128,6 +133,7 @@ impl Log {
             table: Table::new(config.memory / HEADER_BYTES)?,
             tables: Tables::default(),
             cleaner: Cleaner::default(),
+            clients: Clients::default(),
             graves: None,
             head: NO_SLOT,
             heads: VecDeque::new(),
@@ -212,7 +218,24 @@ impl Log {
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the edge.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
-        self.write(table, key, value, None)
+        self.write(table, key, value, None, None)
+    }
+
+    /// The same for an operation that takes effect once: its completion is written with the object, both or neither.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was changed then.
+    ///
+    /// # Panics
+    /// As [`put`](Self::put); when the operation, or a later one of its lane, has been done: see [`Log::completion`].
+    pub fn put_once(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: &[u8],
+        operation: &Operation<'_>,
+    ) -> Result<Written, Full> {
+        self.write(table, key, value, None, Some(operation))
     }
 
     /// Writes an object that another log had, with the version it had there, unless there is one as new here; returns
@@ -228,7 +251,7 @@ impl Log {
         if known.is_some_and(|known| known >= version) {
             return Ok(false);
         }
-        self.write(table, key, value, Some(version)).map(|_| true)
+        self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
     /// Objects written from now on have this version at least: that of another log whose objects are
@@ -237,13 +260,22 @@ impl Log {
         self.safe_version = self.safe_version.max(version);
     }
 
-    fn write(&mut self, table: u32, key: &[u8], value: &[u8], version: Option<u64>) -> Result<Written, Full> {
+    fn write(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: &[u8],
+        version: Option<u64>,
+        operation: Option<&Operation<'_>>,
+    ) -> Result<Written, Full> {
         assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
         let hash = self.hash(table, key);
         self.table.prefetch(hash);
         let len = HEADER_BYTES + key.len() + value.len();
-        self.admit(hash, table, key, len)?;
-        let address = self.make_room(len)?;
+        let before = operation.map_or(0, Operation::len);
+        self.admit(hash, table, key, before + len)?;
+        let completion = self.make_room(before + len)?;
+        let address = completion + before;
         // From here on nothing fails. The lookup comes after the cleaning, which may have moved the object.
         let known = self.lookup(hash, table, key);
         let (next, successor) = match known {
@@ -267,6 +299,9 @@ impl Log {
         }
         self.memory.owner_mut(address).live += len;
         self.account_added(table, len);
+        if let Some(operation) = operation {
+            self.complete(completion, table, version, operation);
+        }
         Ok(Written { version, reference: Ref { address, len } })
     }
 
@@ -275,17 +310,33 @@ impl Log {
     /// # Errors
     /// [`Full`]: a tombstone takes memory too. Nothing was changed then.
     pub fn remove(&mut self, table: u32, key: &[u8]) -> Result<Option<u64>, Full> {
+        self.take_away(table, key, None)
+    }
+
+    /// The same for an operation that takes effect once: its completion is written with the tombstone, both or neither; when there was
+    /// no object, none is.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    ///
+    /// # Panics
+    /// As [`put_once`](Self::put_once).
+    pub fn remove_once(&mut self, table: u32, key: &[u8], operation: &Operation<'_>) -> Result<Option<u64>, Full> {
+        self.take_away(table, key, Some(operation))
+    }
+
+    fn take_away(&mut self, table: u32, key: &[u8], operation: Option<&Operation<'_>>) -> Result<Option<u64>, Full> {
         let hash = self.hash(table, key);
         if self.find_hashed(hash, table, key).is_none() {
             return Ok(None);
         }
-        let tombstone = match self.config.durability {
-            Durability::Volatile => None,
-            Durability::Tracked => {
-                let len = HEADER_BYTES + key.len() + size_of::<u64>();
-                Some((self.make_room(len)?, len))
-            }
+        let before = operation.map_or(0, Operation::len);
+        let len = match self.config.durability {
+            Durability::Volatile => 0,
+            Durability::Tracked => HEADER_BYTES + key.len() + size_of::<u64>(),
         };
+        let room = if before + len > 0 { self.make_room(before + len)? } else { 0 };
+        let tombstone = (len > 0).then_some((room + before, len));
         let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
         let entry = self.memory.entry(old.address);
         let version = entry.version;
@@ -305,6 +356,9 @@ impl Log {
         self.table.remove(hash, place);
         self.memory.owner_mut(old.address).live -= old.len;
         self.account_removed(table, old.len);
+        if let Some(operation) = operation {
+            self.complete(room, table, version, operation);
+        }
         self.safe_version = self.safe_version.max(version + 1);
         Ok(Some(version))
     }
@@ -315,13 +369,14 @@ impl Log {
     /// [`Log::is_dropped`], nor ever in a log that is restored from disk.
     pub fn drop_table(&mut self, table: u32) {
         self.tables.drop_table(table);
+        self.tables.drop_table(table | COMPLETIONS);
         self.cleaner.purge_from_start();
     }
 
     /// Whether a table was dropped here and some of it is not yet gone: nothing of that id can be written before.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
-        self.tables.is_dropped(table)
+        self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
     }
 
     /// Looks a key up in the table, dropped tables included.

@@ -10,6 +10,7 @@ use crate::log::Log;
 use crate::segment::NoRoom;
 use crate::table::Table;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
+use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use thiserror::Error;
 
 /// Entries looked at together, so that their cache misses overlap.
@@ -73,7 +74,8 @@ impl Restore {
         self.log.hash(table, key)
     }
 
-    /// Takes a segment's entries in, headers and checksums checked by the caller: each with the hash of its key.
+    /// Takes a segment's entries in, headers and checksums checked by the caller, which leaves out a last one that
+    /// [does not count](Completion::is_cut): each with the hash of its key.
     /// `safe_version` is from the segment's header.
     ///
     /// # Errors
@@ -145,8 +147,11 @@ impl Restore {
     }
 
     fn object(&mut self, slot: u32, hash: u64, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), RestoreError> {
-        let exists = self.tables.as_ref().is_none_or(|tables| tables.binary_search(&entry.table).is_ok());
-        if !exists || self.buried(hash, entry) {
+        let exists =
+            self.tables.as_ref().is_none_or(|tables| tables.binary_search(&(entry.table & !COMPLETIONS)).is_ok());
+        let is_completion = Completion::of(entry).is_some();
+        let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion;
+        if !exists || is_nothing || self.buried(hash, entry) {
             return Ok(());
         }
         let known = self.log.lookup(hash, entry.table, entry.key);
@@ -155,6 +160,9 @@ impl Restore {
         }
         let address = self.room(slot, bytes.len())?;
         let log = &mut self.log;
+        if is_completion {
+            log.clients.hear(OperationId::client_of(entry.key));
+        }
         log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
         log.memory.segment_mut(slot).live += bytes.len();
         log.account_added(entry.table, bytes.len());

@@ -7,7 +7,8 @@ use crate::tables::TableStats;
 use crate::{Durability, Role};
 use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::Kind;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use sprat_wire::once::COMPLETIONS;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Huge pages given back to the kernel by one call at most: each is a system call.
 const RELEASES_MAX: usize = 16;
@@ -17,7 +18,11 @@ const RELEASES_MAX: usize = 16;
 pub struct Stats {
     /// Objects, those of dropped tables included until they are purged.
     pub objects: u64,
-    /// Bytes of their entries.
+    /// Completions of operations that take effect once.
+    pub completions: u64,
+    /// Clients that they are of.
+    pub clients: u64,
+    /// Bytes of the entries of both.
     pub object_bytes: u64,
     /// Bytes of tombstones not known to be dead.
     pub tombstone_bytes: u64,
@@ -51,8 +56,12 @@ impl Log {
     /// The log's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let completions =
+            self.tables.all().filter(|(id, _)| id & COMPLETIONS != 0).map(|(_, stats)| stats.objects).sum();
         Stats {
-            objects: self.table.len() as u64,
+            objects: self.table.len() as u64 - completions,
+            completions,
+            clients: self.clients.len() as u64,
             object_bytes: self.object_bytes as u64,
             tombstone_bytes: self.tombstone_bytes as u64,
             memory_bytes: self.config.memory as u64,
@@ -68,9 +77,10 @@ impl Log {
         }
     }
 
-    /// Ids of the tables that hold something.
+    /// Ids of the tables that hold something, if only completions of what was done on them.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
-        self.tables.all().filter(|(_, stats)| stats.objects > 0).map(|(id, _)| id)
+        let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
+        full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// What a table holds.

@@ -72,10 +72,6 @@ impl Tables {
         self.dropped > 0 && self.find(id).is_some_and(|known| known.dropped)
     }
 
-    pub(crate) fn any_dropped(&self) -> bool {
-        self.dropped > 0
-    }
-
     /// Forgets the dropped tables that hold nothing any more.
     pub(crate) fn forget_purged(&mut self) {
         self.known.retain(|known| !known.dropped || known.stats.objects > 0);

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{Chance, Disk};
-use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Ref, Restore};
+use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore};
 use sprat_wire::entry::Kind;
+use sprat_wire::once::{COMPLETIONS, OperationId};
+use sprat_wire::op::Status;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MB: usize = 1 << 20;
@@ -265,6 +267,77 @@ fn durability_is_told_entry_by_entry() {
     assert!(log.is_durable(a) && !log.is_durable(b));
     assert_eq!(log.durable_position(), after_a);
     assert!(log.position() > after_a);
+}
+
+/// An operation of a client, on its lane of that number.
+fn operation(client: u64, lane: u16) -> Operation<'static> {
+    Operation { id: OperationId { client, lane, sequence: 1, again: false }, result: &[] }
+}
+
+#[test]
+fn completions_go_with_clients_that_are_not_heard_of() {
+    let mut log = volatile(8 * MB);
+    for lane in 0..1000 {
+        log.put_once(1, &key(usize::from(lane)), b"value", &operation(1, lane)).unwrap();
+    }
+    log.put_once(2, b"key", b"value", &operation(2, 0)).unwrap();
+    assert_eq!((log.stats().objects, log.stats().completions, log.stats().clients), (1001, 1001, 2));
+    for generation in 0..2 {
+        log.age_clients();
+        while !log.clean(8).idle {}
+        let kept = if generation == 0 { 1001 } else { 3 };
+        assert_eq!((log.stats().objects, log.stats().completions), (1001, kept), "generation {generation}");
+        log.put_once(2, b"key", b"value", &operation(2, 1 + generation)).unwrap();
+        log.remove_once(2, b"key", &operation(2, 7 + generation)).unwrap();
+        log.put(2, b"key", b"value").unwrap();
+    }
+    assert!(log.completion(1, &operation(1, 0).id).is_none() && log.completion(2, &operation(2, 1).id).is_some());
+    log.check_invariants();
+}
+
+#[test]
+fn a_dropped_table_takes_its_completions_along() {
+    let mut log = volatile(8 * MB);
+    log.put_once(1, b"key", b"value", &operation(1, 0)).unwrap();
+    log.remove(1, b"key").unwrap();
+    assert_eq!(log.tables().collect::<Vec<_>>(), [1], "there are completions left");
+    log.drop_table(1);
+    assert!(log.completion(1, &operation(1, 0).id).is_none());
+    assert!(log.is_dropped(1));
+    while !log.clean(8).idle {}
+    assert!(!log.is_dropped(1) && log.stats().completions == 0);
+}
+
+#[test]
+fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
+    let id = operation(1, 5).id;
+    log.complete_alone(1, &id, Status::Conflict, 3).unwrap();
+    disk.settle(&mut log);
+    let mut log = disk.restore(config.clone(), Some(&[1]));
+    assert!(log.completion(1, &id).is_some());
+    // In another log, where it is adopted, too: whatever stood behind it may be elsewhere there.
+    log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
+    let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
+    let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
+    assert_eq!(other.adopt_completion(&joined), Ok(true));
+    assert_eq!(other.adopt_completion(&joined), Ok(false), "it is there already");
+    elsewhere.settle(&mut other);
+    let other = elsewhere.restore(config, Some(&[1]));
+    assert!(other.completion(1, &operation(2, 0).id).is_some());
+}
+
+#[test]
+fn what_claims_to_be_a_completion_and_is_none_is_left_out() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
+    log.put(1 | COMPLETIONS, b"short", b"value").unwrap();
+    disk.settle(&mut log);
+    let mut log = disk.restore(config, None);
+    assert_eq!(log.stats().completions, 0);
+    log.age_clients();
+    while !log.clean(8).idle {}
 }
 
 #[test]

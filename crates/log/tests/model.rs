@@ -5,7 +5,9 @@ mod common;
 
 use common::{Chance, Disk};
 use proptest::prelude::*;
-use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Pin};
+use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
+use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
+use sprat_wire::op::Status;
 use std::collections::{BTreeMap, HashMap};
 
 type Key = (u32, Vec<u8>);
@@ -14,7 +16,7 @@ type Object = (u64, Vec<u8>);
 /// What was done to the log, in order; `state` is all of it together.
 #[derive(Default)]
 struct Model {
-    /// Key, what became of it, and the log's position behind it.
+    /// Key, what became of it, and the log's position behind it; what was done together has the same.
     history: Vec<(Key, Option<Object>, u64)>,
     state: BTreeMap<Key, Object>,
     /// State at the last crash, and the highest version of each key that was durable.
@@ -41,12 +43,14 @@ impl Model {
         let mut state = std::mem::take(&mut self.base);
         let mut versions = HashMap::new();
         let mut history = std::mem::take(&mut self.history).into_iter().peekable();
+        let mut reached = 0;
         loop {
+            let between = history.peek().is_some_and(|(_, _, position)| *position == reached);
             let acknowledged = history.peek().is_some_and(|(_, _, position)| *position <= durable);
-            if !acknowledged && state == found {
+            if !acknowledged && !between && state == found {
                 break;
             }
-            let Some((key, object, _)) = history.next() else {
+            let Some((key, object, position)) = history.next() else {
                 let differs = |key: &&Key| state.get(*key) != found.get(*key);
                 let keys: Vec<_> = state.keys().chain(found.keys()).filter(differs).take(3).collect();
                 let versions =
@@ -54,6 +58,7 @@ impl Model {
                 let versions: Vec<_> = keys.iter().map(|key| versions(key)).collect();
                 panic!("the log is as it never was since {durable}: in the end and found, {keys:?} had {versions:?}");
             };
+            reached = position;
             match object {
                 Some(object) => {
                     if acknowledged {
@@ -76,6 +81,9 @@ impl Model {
     }
 }
 
+/// What operations that take effect once answer besides versions.
+const RESULT: &[u8] = b"sum";
+
 /// Values longer than this may lose the ends of seglets, bytes.
 const LONG_VALUE: usize = 4096;
 
@@ -85,6 +93,10 @@ struct Case {
     value_max: usize,
     tables: u32,
     removes: usize,
+    /// Of a hundred changes so many take effect once.
+    once: usize,
+    /// The last sequence number of each client's lanes.
+    sequences: HashMap<(u64, u16), u64>,
 }
 
 impl Case {
@@ -93,6 +105,17 @@ impl Case {
         let n = if self.chance.one_in(3) { self.chance.below(self.keys) } else { self.chance.below(self.keys / 3 + 1) };
         let table = u32::try_from(n).unwrap() % self.tables + 1;
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
+    }
+
+    /// The next operation of some lane, for a change that takes effect once.
+    fn operation(&mut self) -> Option<OperationId> {
+        if self.chance.below(100) >= self.once {
+            return None;
+        }
+        let (client, lane) = (self.chance.below(3) as u64, u16::try_from(self.chance.below(20)).unwrap());
+        let sequence = self.sequences.entry((client, lane)).or_default();
+        *sequence += 1 + self.chance.below(2) as u64;
+        Some(OperationId { client, lane, sequence: *sequence, again: false })
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -104,7 +127,7 @@ impl Case {
 
 fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
     let mut all = BTreeMap::new();
-    for table in 1..=tables {
+    for table in (1..=tables).flat_map(|table| [table, table | COMPLETIONS]) {
         let mut after = None;
         let mut found = Vec::new();
         loop {
@@ -116,11 +139,26 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
         assert_eq!(log.table_stats(table).objects, found.len() as u64);
         for reference in found {
             let entry = log.entry(reference);
-            let before = all.insert((table, entry.key.to_vec()), (entry.version, entry.value.to_vec()));
+            // Whether it was joined is of no concern once it is there.
+            let value = if table & COMPLETIONS == 0 { entry.value } else { &entry.value[1..] };
+            let before = all.insert((table, entry.key.to_vec()), (entry.version, value.to_vec()));
             assert!(before.is_none(), "given twice");
         }
     }
     all
+}
+
+/// An operation is done as the model has it: with its completion.
+fn record(model: &mut Model, log: &Log, key: Key, object: Option<Object>, version: u64, id: Option<OperationId>) {
+    if let Some(id) = id {
+        let completion = [&version.to_le_bytes()[..6], RESULT].concat();
+        let name = (key.0 | COMPLETIONS, id.key().to_vec());
+        model.record(name, Some((id.sequence, completion)), log.position());
+        let found = log.completion(key.0, &id).map(|found| log.entry(found));
+        let found = found.and_then(|entry| Completion::of(&entry));
+        assert_eq!(found, Some(Completion { joined: true, status: Status::Ok, version, result: RESULT }));
+    }
+    model.record(key, object, log.position());
 }
 
 /// Does what a refused writer waits for.
@@ -145,15 +183,20 @@ fn step(
     let what = case.chance.below(100);
     if what < 60 {
         let (key, value) = (case.key(), case.value());
+        let id = case.operation();
         for round in 0.. {
-            match log.put(key.0, &key.1, &value) {
+            let put = match id {
+                Some(id) => log.put_once(key.0, &key.1, &value, &Operation { id, result: RESULT }),
+                None => log.put(key.0, &key.1, &value),
+            };
+            match put {
                 Ok(written) => {
                     let entry = log.entry(written.reference);
                     assert_eq!((entry.version, entry.value), (written.version, &value[..]));
                     if let Some((version, _)) = model.state.get(&key) {
                         assert_eq!(written.version, version + 1);
                     }
-                    model.record(key, Some((written.version, value)), log.position());
+                    record(model, log, key, Some((written.version, value)), written.version, id);
                 }
                 Err(Full::Replication) => {
                     assert!(round < 100, "waits for ever: {:?}", log.stats());
@@ -162,7 +205,7 @@ fn step(
                 }
                 Err(Full::Memory) => {
                     let live = usize::try_from(log.stats().object_bytes).unwrap();
-                    let needed = live + 70 + value.len();
+                    let needed = live + 120 + value.len();
                     // Objects of nearly a seglet lose the ends of seglets, see `Log::capacity`.
                     let lost = if case.value_max > LONG_VALUE { log.capacity() / 4 } else { 0 };
                     assert!(
@@ -177,11 +220,16 @@ fn step(
         }
     } else if what < 60 + case.removes {
         let key = case.key();
-        match log.remove(key.0, &key.1) {
+        let id = case.operation();
+        let removed = match id {
+            Some(id) => log.remove_once(key.0, &key.1, &Operation { id, result: RESULT }),
+            None => log.remove(key.0, &key.1),
+        };
+        match removed {
             Ok(removed) => {
                 assert_eq!(removed, model.state.get(&key).map(|object| object.0));
-                if removed.is_some() {
-                    model.record(key, None, log.position());
+                if let Some(version) = removed {
+                    record(model, log, key, None, version, id);
                 }
             }
             Err(Full::Replication) => make_way(log, pins, disk),
@@ -214,7 +262,9 @@ fn step(
 }
 
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
-    Case { chance: Chance::new(seed), keys, value_max, tables: 3, removes }
+    // A third of the histories know nothing of operations that take effect once.
+    let once = if seed.is_multiple_of(3) { 0 } else { 40 };
+    Case { chance: Chance::new(seed), keys, value_max, tables: 3, removes, once, sequences: HashMap::new() }
 }
 
 /// Without a disk.

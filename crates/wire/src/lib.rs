@@ -3,6 +3,7 @@
 //! - [`packet`]: the header of a packet between two RPC endpoints.
 //! - [`op`]: what a client asks of a coordinator or master, and what it answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
+//! - [`once`]: operations that take effect once, and what is kept of them.
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
 //! All integers are little-endian. Bytes from outside are parsed here once, into types that cannot
@@ -11,6 +12,7 @@
 pub mod entry;
 pub mod frame;
 pub mod limits;
+pub mod once;
 pub mod op;
 pub mod packet;
 

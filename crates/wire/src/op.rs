@@ -1,7 +1,7 @@
 //! What a client asks of a coordinator or master, what servers ask of each other, and what is answered.
 //!
 //! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
-//! locator). A response is a [`ResponseHeader`], then a body whose meaning follows the request.
+//! locator). A change of an object may have an id, which then stands behind the header ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning follows the request.
 
 mod answer;
 mod backup;
@@ -16,6 +16,7 @@ pub use records::{
     scan_record_len, write_scan_record,
 };
 
+use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE, MAX_VERSION};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -36,6 +37,15 @@ pub struct RequestHeader {
 }
 
 const _: () = assert!(size_of::<RequestHeader>() == REQUEST_BYTES);
+
+impl RequestHeader {
+    /// The header of a request behind which its operation's id stands.
+    #[must_use]
+    #[inline]
+    pub fn with_id(self) -> Self {
+        Self { op: self.op | WITH_ID, ..self }
+    }
+}
 
 /// What must hold of an object for a write or remove to take place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -243,6 +253,12 @@ pub enum Malformed {
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
+    /// The id of a table's completions in place of a table's.
+    #[error("table id {0} is over the limit of {max}", max = COMPLETIONS - 1)]
+    Table(u32),
+    /// An operation's id where none belongs.
+    #[error("operation {0} takes no id")]
+    Id(u8),
     /// A place that no segment has, or where none belongs.
     #[error("offset {0} is not in a segment, or does not belong there")]
     Offset(u32),
@@ -267,6 +283,9 @@ const ASSIGNMENTS: u8 = 38;
 const VOID: u8 = 39;
 const RECOVERED: u8 = 40;
 const LOCATE_TABLE: u8 = 41;
+
+/// Bit in `op` of a request whose operation has an id.
+const WITH_ID: u8 = 0x80;
 
 /// Code in `condition` of a scan that goes on from a cursor.
 const CONTINUE: u8 = 1;
@@ -321,18 +340,46 @@ impl<'a> Request<'a> {
         (RequestHeader { op, condition, key_len, table: U32::new(table), argument: U64::new(argument) }, key, value)
     }
 
-    /// Parses a request.
+    /// Parses a request without an operation's id.
     ///
     /// # Errors
     /// [`Malformed`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::parse_with_id(bytes)? {
+            (request, None) => Ok(request),
+            (_, Some(_)) => Err(Malformed::Id(bytes[0] & !WITH_ID)),
+        }
+    }
+
+    /// Parses a request, and its operation's id if it has one.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    #[inline]
+    pub fn parse_with_id(bytes: &'a [u8]) -> Result<(Self, Option<OperationId>), Malformed> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
             return Err(Malformed::Short(bytes.len()));
         };
+        if header.op & WITH_ID == 0 {
+            return Ok((Self::parse_op(header, rest)?, None));
+        }
+        let Ok((id, rest)) = OperationIdBytes::ref_from_prefix(rest) else {
+            return Err(Malformed::Short(bytes.len()));
+        };
+        let header = RequestHeader { op: header.op & !WITH_ID, ..*header };
+        let request = Self::parse_op(&header, rest)?;
+        if !request.changes_object() {
+            return Err(Malformed::Id(header.op));
+        }
+        Ok((request, Some(OperationId::of(id))))
+    }
+
+    #[inline]
+    fn parse_op(header: &RequestHeader, rest: &'a [u8]) -> Result<Self, Malformed> {
         let key_len = usize::from(header.key_len.get());
         if key_len > rest.len() {
-            return Err(Malformed::Short(bytes.len()));
+            return Err(Malformed::Short(REQUEST_BYTES + rest.len()));
         }
         let (key, value) = rest.split_at(key_len);
         if (backup::FIRST..=backup::LAST).contains(&header.op) {
@@ -342,6 +389,9 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0 {
+            return Err(Malformed::Table(table));
+        }
         if !matches!(header.op, WRITE | ECHO) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
@@ -413,16 +463,16 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether it writes or removes an object, and so may have an [`OperationId`].
+    #[must_use]
+    #[inline]
+    pub fn changes_object(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Remove { .. } | Self::IncrementI64 { .. } | Self::IncrementF64 { .. })
+    }
+
     /// Whether executing it twice is the same as once, so that it may be sent again when an answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        !matches!(
-            self,
-            Self::Write { .. }
-                | Self::Remove { .. }
-                | Self::IncrementI64 { .. }
-                | Self::IncrementF64 { .. }
-                | Self::DropTable { .. }
-        )
+        !self.changes_object() && !matches!(self, Self::DropTable { .. })
     }
 }

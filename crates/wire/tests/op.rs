@@ -1,12 +1,14 @@
 //! Requests and responses survive the wire, and no bytes make the parsers panic.
 
 use proptest::prelude::*;
+use sprat_wire::entry::{Entry, Kind, Role};
+use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
     Answer, Assignment, BackupRequest, Condition, Item, Items, Malformed, Records, RecoveryOrder, ReplicaId,
     ReplicaRecord, Request, ServerRecord, Status, TableRecord, encode_answer, push_counter, push_replica, push_server,
     push_table, write_scan_record,
 };
-use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, SEGMENT_BYTES};
+use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
@@ -26,8 +28,13 @@ fn condition() -> impl Strategy<Value = Condition> {
 proptest! {
     #[test]
     fn requests_round_trip(
-        table: u32, number: u64, key: Vec<u8>, value: Vec<u8>, condition in condition(), name in "[a-zé]{1,60}",
+        table in 0..COMPLETIONS, number: u64, key: Vec<u8>, value: Vec<u8>, condition in condition(),
+        name in "[a-zé]{1,60}", client: u64, lane in 0..MAX_LANES, sequence in 0..=MAX_VERSION, again: bool,
     ) {
+        let id = OperationId { client, lane, sequence, again };
+        let mut marked = id.bytes();
+        OperationId::mark_again(&mut marked);
+        prop_assert_eq!(marked, OperationId { again: true, ..id }.bytes());
         let (key, value, name) = (&key[..], &value[..], &name[..]);
         for request in [
             Request::Read { table, key },
@@ -54,6 +61,13 @@ proptest! {
         ] {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
+            prop_assert_eq!(Request::parse_with_id(&bytes), Ok((request, None)));
+            let (header, key, value) = request.parts();
+            let bytes = [header.with_id().as_bytes(), &id.bytes(), key, value].concat();
+            let op = bytes_of(&request)[0];
+            let with_id = if request.changes_object() { Ok((request, Some(id))) } else { Err(Malformed::Id(op)) };
+            prop_assert_eq!(Request::parse_with_id(&bytes), with_id);
+            prop_assert_eq!(Request::parse(&bytes), Err(Malformed::Id(op)), "where none is awaited");
         }
     }
 
@@ -79,7 +93,8 @@ proptest! {
 
     #[test]
     fn any_bytes_parse_or_fail(bytes: Vec<u8>) {
-        let _ = Request::parse(&bytes);
+        let _ = Request::parse_with_id(&bytes);
+        let _ = Completion::parse(&bytes);
         let _ = Answer::parse(&bytes);
         let mut records = Records::new(&bytes);
         while records.table().is_some() {}
@@ -112,6 +127,34 @@ proptest! {
             .unwrap();
         prop_assert_eq!(read, items);
     }
+}
+
+proptest! {
+    #[test]
+    fn completions_round_trip(
+        joined: bool, version in 0..=MAX_VERSION, result in prop::collection::vec(any::<u8>(), 0..=MAX_RESULT),
+        client: u64, lane in 0..MAX_LANES,
+    ) {
+        let completion = Completion { joined, status: Status::Conflict, version, result: &result };
+        let mut value = [0; MAX_COMPLETION];
+        let len = completion.encode(&mut value);
+        prop_assert_eq!(Completion::parse(&value[..len]), Some(completion));
+        let key = OperationId { client, lane, sequence: 1, again: joined }.key();
+        prop_assert_eq!(OperationId::client_of(&key), client);
+        let entry = Entry {
+            kind: Kind::Object, successor: false, table: COMPLETIONS | 7, version: 1, key: &key, value: &value[..len],
+        };
+        prop_assert_eq!(Completion::of(&entry), Some(completion));
+        prop_assert_eq!(Completion::of(&Entry { table: 7, ..entry }), None, "an object of the table itself");
+        prop_assert_eq!(Completion::is_cut(&entry, Role::Head), joined);
+        prop_assert!(!Completion::is_cut(&entry, Role::Survivor));
+    }
+}
+
+#[test]
+fn nobody_outside_names_a_table_of_completions() {
+    let bytes = bytes_of(&Request::Read { table: COMPLETIONS | 1, key: b"k" });
+    assert_eq!(Request::parse(&bytes), Err(Malformed::Table(COMPLETIONS | 1)));
 }
 
 #[test]

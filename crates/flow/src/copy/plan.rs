@@ -172,7 +172,9 @@ impl Plan {
     fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.lanes[idle].pace;
         let busy = (0..self.lanes.len()).filter(|lane| !self.lanes[*lane].run.is_empty());
-        let (last, pace) = busy.map(|lane| (lane, self.pace_at(lane, now))).max_by_key(|(lane, pace)| pace.saturating_mul(self.lanes[*lane].left()))?;
+        let (last, pace) = busy
+            .map(|lane| (lane, self.pace_at(lane, now)))
+            .max_by_key(|(lane, pace)| pace.saturating_mul(self.lanes[*lane].left()))?;
         let last = &mut self.lanes[last];
         let behind = last.left() - 1;
         if behind == 0 {

@@ -21,7 +21,7 @@ mod purge;
 
 use crate::log::{Log, hash};
 use crate::table::Place;
-use sprat_wire::entry::Kind;
+use sprat_wire::entry::{Entry, Kind};
 
 /// Most entries looked at in a slice.
 pub const SLICE_ENTRIES: usize = 32;
@@ -207,14 +207,11 @@ impl Log {
             Kind::Segment => None,
             Kind::Object => {
                 let (place, _) = self.table.find(visit.hash, |address| address == visit.address)?;
-                if !self.tables.any_dropped() {
+                let Entry { table, key, .. } = self.memory.entry(visit.address);
+                if !self.is_gone(table, key) {
                     return Some(Live::Object(place));
                 }
-                let table = self.memory.entry(visit.address).table;
-                if !self.tables.is_dropped(table) {
-                    return Some(Live::Object(place));
-                }
-                self.bury_dropped(visit.hash, place, Visit::reference(visit), table);
+                self.bury_gone(visit.hash, place, Visit::reference(visit), table);
                 None
             }
             Kind::Tombstone => {

@@ -1,11 +1,11 @@
-//! Frees the objects of dropped tables.
+//! Frees the objects of dropped tables, and the completions of clients that are gone.
 
 use super::Budget;
 use crate::log::{Log, Ref, hash_at};
 use crate::table::Place;
 
 impl Log {
-    /// Walks on through the hash table if a table was dropped; true if it did something.
+    /// Walks on through the hash table if there is something to free; true if it did something.
     pub(super) fn purge_step(&mut self, budget: &mut Budget) -> bool {
         let Some(mut from) = self.cleaner.purge else { return false };
         let mut dropped = Vec::new();
@@ -18,7 +18,7 @@ impl Log {
                 let entry = memory.entry(address);
                 let len = entry.encoded_len();
                 budget.take(0);
-                if self.tables.is_dropped(entry.table) {
+                if self.is_gone(entry.table, entry.key) {
                     dropped.push((Ref { address, len }, entry.table));
                 }
             });
@@ -27,7 +27,7 @@ impl Log {
                 let hash = hash_at(&self.memory, self.config.seed, reference.address);
                 let place = self.table.find(hash, |address| address == reference.address);
                 let (place, _) = place.expect("it was there a moment ago");
-                self.bury_dropped(hash, place, reference, table);
+                self.bury_gone(hash, place, reference, table);
             }
             let depth = self.table.depth(hash);
             let Some(next) = (from | u64::MAX >> depth).checked_add(1) else {
@@ -41,8 +41,8 @@ impl Log {
         true
     }
 
-    /// Takes an object of a dropped table out of the books.
-    pub(super) fn bury_dropped(&mut self, hash: u64, place: Place, reference: Ref, table: u32) {
+    /// Takes an object that is nobody's out of the books.
+    pub(super) fn bury_gone(&mut self, hash: u64, place: Place, reference: Ref, table: u32) {
         self.table.remove(hash, place);
         self.memory.owner_mut(reference.address).live -= reference.len;
         self.account_removed(table, reference.len);

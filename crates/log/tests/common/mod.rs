@@ -3,6 +3,7 @@
 
 use sprat_log::{Config, Log, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
+use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A small generator: a seed is a test case.
@@ -139,7 +140,9 @@ impl Disk {
             while at < bytes.len() {
                 let entry = Entry::parse(&bytes[at..]).unwrap();
                 let len = entry.encoded_len();
-                entries.push((restore.hash(entry.table, entry.key), &bytes[at..at + len]));
+                if at + len < bytes.len() || !Completion::is_cut(&entry, headers[&id].role) {
+                    entries.push((restore.hash(entry.table, entry.key), &bytes[at..at + len]));
+                }
                 at += len;
             }
             restore.segment(id, headers[&id].safe_version, entries).unwrap();

@@ -5,7 +5,8 @@ use super::report::{Cut, ReplayReport, ReplayedSegment};
 use super::survey::{Found, Source};
 use super::walk::{BadLog, End, read_log};
 use sprat_disk::{AlignedBuf, ReadAt};
-use sprat_wire::entry::{Malformed, Role, SegmentHeader};
+use sprat_wire::entry::{Entry, Malformed, Role, SegmentHeader};
+use sprat_wire::once::Completion;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -123,6 +124,10 @@ impl<R: ReadAt> Source<R> {
             }
             (Err((at, bad)), _) => return Err(self.bad_log(found, frame_bytes, at, &bad)),
         };
+        let last = entries.last().map(|&(at, _)| Entry::parse(&bytes[at as usize..]).expect("just read"));
+        if last.is_some_and(|last| Completion::is_cut(&last, header.role)) {
+            entries.pop();
+        }
         let log_end = u32::try_from(bytes.len()).expect("within a segment");
         self.check_clean(found, newest, walked.position, log_end)?;
         let cut_bytes = (chunked - bytes.len()) as u64 + u64::from(walked.lost);

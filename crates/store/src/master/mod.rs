@@ -27,7 +27,7 @@ use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{Count, Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
-use sprat_wire::entry::MAX_ENTRY;
+use sprat_wire::once::KEPT_FOR;
 use sprat_wire::op::{Request, Status};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
@@ -89,6 +89,8 @@ pub struct Master<D: Disk> {
     /// Used again by each scan.
     found: Vec<Ref>,
     counts: Counts,
+    /// When clients that are not heard of are forgotten next, with their completions.
+    age_at: Nanos,
     /// Log position behind the last removal: an object that is not found may have been removed up to there.
     removed_at: u64,
     /// Why no more writes are taken.
@@ -126,6 +128,7 @@ impl<D: Disk> Master<D> {
             expected: Expected::default(),
             found: Vec::new(),
             counts: Counts::default(),
+            age_at: Nanos(0),
             removed_at: 0,
             stopped: None,
             timing: None,
@@ -268,10 +271,10 @@ impl<D: Disk> Handler for Master<D> {
     #[inline]
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
         self.mark(Mark::Entered);
-        let parsed = Request::parse(payload);
+        let parsed = Request::parse_with_id(payload);
         self.mark(Mark::Parsed);
         let outcome = match parsed {
-            Ok(request) => self.dispatch(now, id, &request),
+            Ok((request, operation)) => self.dispatch(now, id, &request, operation.as_ref()),
             Err(malformed) => {
                 self.counts.malformed += 1;
                 answer_text(&mut self.held.made, Status::Malformed, &malformed.to_string())
@@ -283,9 +286,12 @@ impl<D: Disk> Handler for Master<D> {
 
     #[inline]
     fn expect(&mut self, payload: &[u8]) {
-        if let Ok(request) = Request::parse(payload)
+        if let Ok((request, operation)) = Request::parse_with_id(payload)
             && let Some((table, key)) = request.object()
         {
+            if let Some(operation) = operation {
+                self.log.prefetch_completion(table, &operation);
+            }
             let hash = self.log.hash(table, key);
             self.log.prefetch(hash);
             self.log.prefetch_entry(self.expected.push(hash));
@@ -317,6 +323,10 @@ impl<D: Disk> Service for Master<D> {
         while let Some(command) = self.inbox.take() {
             self.obey(command);
             worked = true;
+        }
+        if now >= self.age_at {
+            self.age_at = now + KEPT_FOR;
+            self.log.age_clients();
         }
         if let Some(segment) = self.replicator().and_then(Replicator::min_open) {
             self.inbox.wants_min_open(segment);

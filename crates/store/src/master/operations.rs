@@ -1,15 +1,18 @@
 //! What a master does for each request.
 
+use super::Master;
 use super::body::Body;
 use super::timing::Mark;
-use super::{MAX_ENTRY, Master};
 use crate::answers::{answer, answer_text};
 use sprat_disk::Disk;
-use sprat_log::{Full, Ref};
+use sprat_log::{Full, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::entry::HEADER_BYTES;
-use sprat_wire::op::{Condition, Item, Request, Status, encode_answer, push_counter, write_scan_record};
+use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
+use sprat_wire::op::{
+    Condition, Item, RESPONSE_BYTES, Request, Status, encode_answer, push_counter, write_scan_record,
+};
 use zerocopy::IntoBytes;
 
 /// Bytes of objects in the answer to a scan, unless one alone is longer.
@@ -18,12 +21,44 @@ const SCAN_BYTES: usize = 64 << 10;
 /// Objects in the answer to a scan.
 const SCAN_OBJECTS: usize = 256;
 
+/// Bytes of log that the completion of an operation takes which changed nothing.
+const MAX_ALONE: usize = HEADER_BYTES + COMPLETION_KEY_BYTES + MAX_COMPLETION;
+
+/// A change that is asked for.
+struct Asked<'a> {
+    id: RequestId,
+    table: u32,
+    /// Which operation it is, if it is to take effect once.
+    operation: Option<&'a OperationId>,
+}
+
+impl Asked<'_> {
+    /// The operation as done.
+    fn done<'r>(&self, result: &'r [u8]) -> Option<Operation<'r>> {
+        self.operation.map(|&id| Operation { id, result })
+    }
+}
+
+/// An answer with a few bytes of body.
+fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<Body> {
+    let mut head = [0; RESPONSE_BYTES + MAX_RESULT];
+    head[..RESPONSE_BYTES].copy_from_slice(encode_answer(status, false, 0, number).as_bytes());
+    head[RESPONSE_BYTES..][..body.len()].copy_from_slice(body);
+    Reply::new(&head[..RESPONSE_BYTES + body.len()], Repeat::Retain)
+}
+
 /// What to ask of those who come too early or when too much is under way, microseconds.
 pub(super) const BUSY_MICROS: u32 = 500;
 
 impl<D: Disk> Master<D> {
     #[inline]
-    pub(super) fn dispatch(&mut self, now: Nanos, id: RequestId, request: &Request<'_>) -> Outcome<Body> {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        request: &Request<'_>,
+        operation: Option<&OperationId>,
+    ) -> Outcome<Body> {
         let Some(table) = request.table() else {
             if *request == Request::ServerStats {
                 return if self.watchers.ask(id) { Outcome::Pending } else { Outcome::Retry(BUSY_MICROS) };
@@ -45,16 +80,22 @@ impl<D: Disk> Master<D> {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         }
+        if let Some(operation) = operation
+            && let Some(outcome) = self.done_before(id, table, operation)
+        {
+            return outcome;
+        }
+        let asked = Asked { id, table, operation };
         match *request {
             Request::Read { key, .. } => self.read(id, table, key),
-            Request::Write { key, value, condition, .. } => self.write(id, table, key, value, condition),
-            Request::Remove { key, condition, .. } => self.remove(id, table, key, condition),
-            Request::IncrementI64 { key, delta, .. } => self.increment(id, table, key, |old| {
+            Request::Write { key, value, condition, .. } => self.write(&asked, key, value, condition),
+            Request::Remove { key, condition, .. } => self.remove(&asked, key, condition),
+            Request::IncrementI64 { key, delta, .. } => self.increment(&asked, key, |old| {
                 let sum =
                     old.map_or(Some(0), |bytes| bytes.try_into().ok().map(i64::from_le_bytes))?.checked_add(delta)?;
                 Some(sum.to_le_bytes())
             }),
-            Request::IncrementF64 { key, delta, .. } => self.increment(id, table, key, |old| {
+            Request::IncrementF64 { key, delta, .. } => self.increment(&asked, key, |old| {
                 let old = old.map_or(Some(0.0), |bytes| bytes.try_into().ok().map(f64::from_le_bytes))?;
                 Some((old + delta).to_le_bytes())
             }),
@@ -79,45 +120,50 @@ impl<D: Disk> Master<D> {
         self.tell(id, Some(found), reply)
     }
 
-    fn write(&mut self, id: RequestId, table: u32, key: &[u8], value: &[u8], condition: Condition) -> Outcome<Body> {
+    fn write(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], condition: Condition) -> Outcome<Body> {
         self.counts.writes += 1;
         if self.stopped.is_some() {
             return self.writes_stopped();
         }
         if condition != Condition::None
-            && let Err(outcome) = self.check(id, table, key, condition)
+            && let Err(outcome) = self.check(asked, key, condition)
         {
             return outcome;
         }
-        match self.put(table, key, value) {
-            Ok(version) => self.acknowledge(id, answer(Status::Ok, false, 0, version, Repeat::Retain)),
+        match self.put(asked, key, value, &[]) {
+            Ok(version) => self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain)),
             Err(outcome) => outcome,
         }
     }
 
-    fn remove(&mut self, id: RequestId, table: u32, key: &[u8], condition: Condition) -> Outcome<Body> {
+    fn remove(&mut self, asked: &Asked<'_>, key: &[u8], condition: Condition) -> Outcome<Body> {
         self.counts.removes += 1;
         if self.stopped.is_some() {
             return self.writes_stopped();
         }
-        if let Err(outcome) = self.check(id, table, key, condition) {
+        if let Err(outcome) = self.check(asked, key, condition) {
             return outcome;
         }
-        let room = self.seal_if_short(HEADER_BYTES + key.len() + size_of::<u64>());
-        match room.and_then(|()| self.log.remove(table, key)) {
+        let operation = asked.done(&[]);
+        let before = operation.as_ref().map_or(0, Operation::len);
+        let removed = self.seal_if_short(before + HEADER_BYTES + key.len() + size_of::<u64>());
+        let removed = removed.and_then(|()| match &operation {
+            Some(operation) => self.log.remove_once(asked.table, key, operation),
+            None => self.log.remove(asked.table, key),
+        });
+        match removed {
             Ok(Some(version)) => {
                 self.removed_at = self.log.position();
-                self.acknowledge(id, answer(Status::Ok, false, 0, version, Repeat::Retain))
+                self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
             }
-            Ok(None) => self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Retain)),
-            Err(full) => self.full(full),
+            Ok(None) => self.refuse(asked, None, Status::NotFound, 0),
+            Err(full) => self.full(full, asked),
         }
     }
 
     fn increment(
         &mut self,
-        id: RequestId,
-        table: u32,
+        asked: &Asked<'_>,
         key: &[u8],
         add: impl FnOnce(Option<&[u8]>) -> Option<[u8; 8]>,
     ) -> Outcome<Body> {
@@ -125,19 +171,34 @@ impl<D: Disk> Master<D> {
         if self.stopped.is_some() {
             return self.writes_stopped();
         }
-        let found = self.log.find(table, key);
+        let found = self.log.find(asked.table, key);
         let Some(sum) = add(found.map(|found| self.log.entry(found).value)) else {
-            return self.tell(id, found, answer(Status::NotANumber, false, 0, 0, Repeat::Retain));
+            return self.refuse(asked, found, Status::NotANumber, 0);
         };
-        match self.put(table, key, &sum) {
-            Ok(version) => {
-                let mut head = [0; 24];
-                head[..16].copy_from_slice(encode_answer(Status::Ok, false, 0, version).as_bytes());
-                head[16..].copy_from_slice(&sum);
-                self.acknowledge(id, Reply::new(&head, Repeat::Retain))
-            }
+        match self.put(asked, key, &sum, &sum) {
+            Ok(version) => self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum)),
             Err(outcome) => outcome,
         }
+    }
+
+    /// The answer to an operation that was done before, or that nobody awaits any more: a later one of its lane shows that.
+    fn done_before(&mut self, id: RequestId, table: u32, operation: &OperationId) -> Option<Outcome<Body>> {
+        let Some(found) = self.log.completion(table, operation) else {
+            return (!self.log.takes_client(operation.client)).then_some(Outcome::Retry(BUSY_MICROS));
+        };
+        let entry = self.log.entry(found);
+        if entry.version < operation.sequence {
+            return None;
+        }
+        self.counts.repeated += 1;
+        if entry.version > operation.sequence {
+            let reason = "a later operation of its lane was done: nobody can await this one";
+            return Some(answer_text(&mut self.held.made, Status::Refused, reason));
+        }
+        let Completion { status, version, result, .. } = Completion::of(&entry).expect("as the log wrote it");
+        let reply = short_answer(status, version, result);
+        // Also what it wrote, which stands behind it in the log, has to be durable.
+        Some(self.wait_for(self.log.position(), id, reply))
     }
 
     fn echo(&mut self, value: &[u8]) -> Outcome<Body> {
@@ -148,31 +209,49 @@ impl<D: Disk> Master<D> {
     }
 
     /// Whether the condition holds; the answer if not.
-    fn check(&mut self, id: RequestId, table: u32, key: &[u8], condition: Condition) -> Result<(), Outcome<Body>> {
-        let found = self.log.find(table, key);
+    fn check(&mut self, asked: &Asked<'_>, key: &[u8], condition: Condition) -> Result<(), Outcome<Body>> {
+        let found = self.log.find(asked.table, key);
         let version = found.map(|found| self.log.entry(found).version);
         if condition.holds(version) {
             return Ok(());
         }
         self.counts.conflicts += 1;
-        Err(self.tell(id, found, answer(Status::Conflict, false, 0, version.unwrap_or(0), Repeat::Retain)))
+        Err(self.refuse(asked, found, Status::Conflict, version.unwrap_or(0)))
     }
 
-    fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<u64, Outcome<Body>> {
-        let len = HEADER_BYTES + key.len() + value.len();
-        debug_assert!(len <= MAX_ENTRY);
-        let put = self.seal_if_short(len).and_then(|()| self.log.put(table, key, value));
+    /// Answers that nothing was changed, because of what was found. If the operation was sent before, that is kept: what was
+    /// sent then may still be under way, and must not be executed when it comes.
+    fn refuse(&mut self, asked: &Asked<'_>, found: Option<Ref>, status: Status, number: u64) -> Outcome<Body> {
+        let reply = answer(status, false, 0, number, Repeat::Retain);
+        let Some(operation) = asked.operation.filter(|operation| operation.again) else {
+            return self.tell(asked.id, found, reply);
+        };
+        let kept = self.seal_if_short(MAX_ALONE);
+        match kept.and_then(|()| self.log.complete_alone(asked.table, operation, status, number)) {
+            Ok(()) => self.acknowledge(asked.id, reply),
+            Err(_) => Outcome::Retry(BUSY_MICROS),
+        }
+    }
+
+    fn put(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], result: &[u8]) -> Result<u64, Outcome<Body>> {
+        let operation = asked.done(result);
+        let len = operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.len();
+        let put = self.seal_if_short(len).and_then(|()| match &operation {
+            Some(operation) => self.log.put_once(asked.table, key, value, operation),
+            None => self.log.put(asked.table, key, value),
+        });
         self.mark(Mark::Found);
-        put.map(|written| written.version).map_err(|full| self.full(full))
+        put.map(|written| written.version).map_err(|full| self.full(full, asked))
     }
 
-    fn full(&mut self, full: Full) -> Outcome<Body> {
+    fn full(&mut self, full: Full, asked: &Asked<'_>) -> Outcome<Body> {
         match full {
-            Full::Memory => {
+            // What was sent before may be executed once there is memory: then nobody can be told that it was not.
+            Full::Memory if asked.operation.is_none_or(|operation| !operation.again) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
             }
-            Full::Replication => {
+            Full::Memory | Full::Replication => {
                 self.counts.turned_away += 1;
                 Outcome::Retry(BUSY_MICROS)
             }

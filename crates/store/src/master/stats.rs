@@ -12,6 +12,7 @@ pub(super) struct Counts {
     pub(super) increments: u64,
     pub(super) scans: u64,
     pub(super) conflicts: u64,
+    pub(super) repeated: u64,
     pub(super) malformed: u64,
     pub(super) turned_away: u64,
     pub(super) memory_full: u64,
@@ -20,8 +21,8 @@ pub(super) struct Counts {
 impl<D: Disk> Master<D> {
     /// Every counter by name; names that end in `_total` only grow.
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
-        let Counts { reads, writes, removes, increments, scans, conflicts, malformed, turned_away, memory_full } =
-            self.counts;
+        let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
+        let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
         let mut counters = vec![
             ("reads_total", reads),
@@ -30,6 +31,7 @@ impl<D: Disk> Master<D> {
             ("increments_total", increments),
             ("scans_total", scans),
             ("conflicts_total", conflicts),
+            ("repeated_operations_total", repeated),
             ("malformed_requests_total", malformed),
             ("turned_away_total", turned_away),
             ("memory_full_total", memory_full),
@@ -38,6 +40,8 @@ impl<D: Disk> Master<D> {
             ("values_pinned", self.held.pinned() as u64),
             ("assignments_version", self.serves.version),
             ("objects", log.objects),
+            ("completions", log.completions),
+            ("completion_clients", log.clients),
             ("object_bytes", log.object_bytes),
             ("tombstone_bytes", log.tombstone_bytes),
             ("memory_bytes", log.memory_bytes),

@@ -2,6 +2,7 @@
 
 use super::plan::Source;
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
+use sprat_wire::once::Completion;
 use thiserror::Error;
 
 /// Why what a backup sent is not the segment.
@@ -23,12 +24,14 @@ pub(super) struct Loading {
     pub(super) asked: bool,
     /// Where the next entry to replay begins.
     pub(super) at: usize,
+    /// Where entries that count end, once that is known.
+    end: usize,
 }
 
 impl Loading {
     pub(super) fn new(source: Source) -> Self {
         let bytes = Vec::with_capacity(source.len as usize);
-        Self { source, bytes, asked: false, at: 0 }
+        Self { source, bytes, asked: false, at: 0, end: 0 }
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -48,19 +51,23 @@ impl Loading {
     pub(super) fn check(&mut self) -> Result<SegmentHeader, BadReplica> {
         let header = self.check_header()?;
         let mut at = self.at;
+        self.end = at;
         while at < self.bytes.len() {
             let entry = Entry::parse_checked(&self.bytes[at..]).map_err(|_| BadReplica::Entry(at))?;
             if entry.kind == Kind::Segment {
                 return Err(BadReplica::Entry(at));
             }
-            at += entry.encoded_len();
+            let next = at + entry.encoded_len();
+            let is_cut = next == self.bytes.len() && Completion::is_cut(&entry, header.role);
+            self.end = if is_cut { at } else { next };
+            at = next;
         }
         Ok(header)
     }
 
     /// The next entry to replay; `None` when there are no more.
     pub(super) fn next(&self) -> Option<Entry<'_>> {
-        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let rest = self.bytes.get(self.at..self.end).filter(|rest| !rest.is_empty())?;
         Some(Entry::parse(rest).expect("checked when it came"))
     }
 

@@ -9,6 +9,7 @@ use sprat_log::{Full, Log};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::entry::{Entry, Kind};
+use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::op::{Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Status};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -333,7 +334,7 @@ impl Recovery {
                 return true;
             };
             let len = entry.encoded_len();
-            let since = self.order.tables.binary_search_by_key(&entry.table, |&(table, _)| table);
+            let since = self.order.tables.binary_search_by_key(&(entry.table & !COMPLETIONS), |&(table, _)| table);
             if since.is_ok_and(|at| self.order.tables[at].1 <= loading.source.segment) {
                 match adopt(log, &mut self.graves, &entry) {
                     Ok(written) => self.report.objects += u64::from(written),
@@ -357,6 +358,9 @@ impl Recovery {
 /// Takes an entry into `log`, unless it is of the past; returns whether an object was written.
 fn adopt(log: &mut Log, graves: &mut HashMap<(u32, Box<[u8]>), u64>, entry: &Entry<'_>) -> Result<bool, Full> {
     let Entry { table, key, version, .. } = *entry;
+    if table & COMPLETIONS != 0 {
+        return if Completion::of(entry).is_some() { log.adopt_completion(entry) } else { Ok(false) };
+    }
     if entry.kind == Kind::Object {
         // Most logs have few removals, and a key is copied to be looked for.
         let last = if graves.is_empty() { None } else { graves.get(&(table, Box::from(key))) };
