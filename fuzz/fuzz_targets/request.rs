@@ -5,11 +5,13 @@ use libfuzzer_sys::fuzz_target;
 use sprat_wire::op::Request;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(request) = Request::parse(bytes) else { return };
+    let Ok((request, id)) = Request::parse_with_id(bytes) else { return };
     let (header, key, value) = request.parts();
-    let again = [zerocopy::IntoBytes::as_bytes(&header), key, value].concat();
+    let header = if id.is_some() { header.with_id() } else { header };
+    let id_bytes = id.map_or(Vec::new(), |id| id.bytes().to_vec());
+    let again = [zerocopy::IntoBytes::as_bytes(&header), &id_bytes, key, value].concat();
     assert_eq!(again.len(), bytes.len());
-    let parsed = Request::parse(&again).expect("what we write, we read");
+    let parsed = Request::parse_with_id(&again).expect("what we write, we read");
     // As text: one f64 is not equal to itself.
-    assert_eq!(format!("{parsed:?}"), format!("{request:?}"));
+    assert_eq!(format!("{parsed:?}"), format!("{:?}", (request, id)));
 });
