@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-bypass bench-lab bench-flow sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -36,6 +36,10 @@ bench: bench-store ## every benchmark
 bench-store: build ## the store beside its peers, in one run; results in target/bench/
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench store --out $(TARGET)/bench/store.json --html $(TARGET)/bench/store.html
+
+bench-cluster: build ## replicas on other servers, beside Redis's; a dead server's data brought back; deaths under load (FULL=1 for 1 GB and 100 deaths)
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench cluster $(if $(FULL),--full) --out $(TARGET)/bench/cluster.json --html $(TARGET)/bench/cluster.html
 
 bench-bypass: build ## past the kernel: every path from shared memory to TCP, and reads above each
 	@mkdir -p $(TARGET)/bench

@@ -7,6 +7,7 @@
 //! - [`system`] and [`scenarios`]: whole servers started, measured and stopped; [`cables`] between them.
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
+//! - [`cluster`]: what replicas cost, and what a death does.
 //! - [`lab`]: what the network box promises.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
@@ -18,6 +19,7 @@ pub mod basic;
 pub mod breakdown;
 pub mod bypass;
 pub mod cables;
+pub mod cluster;
 mod counts;
 pub mod cpu;
 pub mod distribution;

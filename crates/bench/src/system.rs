@@ -1,6 +1,7 @@
 //! Whole servers the bench starts, measures, kills and starts again: the peers, and ours.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::peers::process::{answers, free_loopback_addr};
+use crate::peers::redis::RespWait;
+use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
 use crate::target::Target;
 
@@ -102,6 +105,13 @@ pub struct Redis {
     pub unix: bool,
 }
 
+/// Redis with replicas, all in memory; a write is done when all of them have it (`WAIT`).
+#[derive(Clone, Copy, Debug)]
+pub struct RedisReplicas {
+    /// Replicas: 1 or 3.
+    pub replicas: u8,
+}
+
 /// memcached with one thread, from `memcached` in `PATH`.
 #[derive(Clone, Copy, Debug)]
 pub struct Memcached;
@@ -145,6 +155,72 @@ impl System for Redis {
             endpoint,
             ready,
         )
+    }
+}
+
+impl System for RedisReplicas {
+    fn name(&self) -> &str {
+        if self.replicas == 1 { "redis WAIT 1" } else { "redis WAIT 3" }
+    }
+
+    fn offers(&self, _durability: Durability) -> bool {
+        true
+    }
+
+    fn start(&self, setup: &Setup) -> Result<Box<dyn Server>> {
+        let mut primary: Option<(SocketAddr, Process)> = None;
+        let mut replicas = Vec::new();
+        let folder = own_folder(&setup.data, "redis")?;
+        for number in 0..=self.replicas {
+            let addr = free_loopback_addr()?;
+            let home = folder.path().join(number.to_string());
+            std::fs::create_dir(&home)?;
+            let mut arguments = Arguments::default();
+            arguments.pair("--port", addr.port().to_string()).pair("--bind", "127.0.0.1").pair("--dir", &home);
+            arguments.pair("--save", "").pair("--appendonly", "no").pair("--daemonize", "no");
+            arguments.pair("--loglevel", "warning").pair("--repl-diskless-sync-delay", "0");
+            if let Some((first, _)) = &primary {
+                arguments.pair("--replicaof", format!("127.0.0.1 {}", first.port()));
+            }
+            let mut process = Process::spawn("redis-server", arguments.0, setup.core, &home.join("log"))?;
+            process.wait_ready(READY_LIMIT, || answers(&Endpoint::Tcp(addr), b"PING\r\n", b"+PONG"))?;
+            match primary {
+                None => primary = Some((addr, process)),
+                Some(_) => replicas.push(process),
+            }
+        }
+        let (addr, mut process) = primary.context("a primary")?;
+        let endpoint = Endpoint::Tcp(addr);
+        let (question, answer) = (format!("WAIT {} 500\r\n", self.replicas), format!(":{}", self.replicas));
+        process.wait_ready(READY_LIMIT, || answers(&endpoint, question.as_bytes(), answer.as_bytes()))?;
+        Ok(Box::new(RedisGroup { process, _replicas: replicas, _folder: folder, endpoint, count: self.replicas }))
+    }
+}
+
+/// A primary of Redis and its replicas.
+struct RedisGroup {
+    // Killed before their folder goes.
+    process: Process,
+    _replicas: Vec<Process>,
+    _folder: TempDir,
+    endpoint: Endpoint,
+    count: u8,
+}
+
+impl Server for RedisGroup {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+        Ok(match self.count {
+            1 => Box::new(Pipelined::connect("redis", RespWait::<1>, &self.endpoint, connections)?),
+            _ => Box::new(Pipelined::connect("redis", RespWait::<3>, &self.endpoint, connections)?),
+        })
+    }
+
+    fn restart(&mut self) -> Result<Duration> {
+        bail!("a group of Redis servers is not started again")
     }
 }
 

@@ -20,7 +20,9 @@ use std::time::Duration;
 
 pub(crate) use browser::{BrowserCommand, BrowserHostArgs, BrowserInstallArgs, BrowserPlaceArgs, ForArg};
 pub(crate) use cp::CpArgs;
-pub(crate) use judged::{BreakdownArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs};
+pub(crate) use judged::{
+    BreakdownArgs, ClusterBenchArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
+};
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
@@ -519,6 +521,8 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
     Ping(PingArgs),
     /// Everything the store promises, beside its peers, in one run.
     Store(StoreBenchArgs),
+    /// Replicas on other servers: what they cost a write, how fast what a dead server had is back, what clients notice.
+    Cluster(ClusterBenchArgs),
     /// Every path from shared memory to TCP, and what a read costs above each (needs a build with DPDK).
     Bypass(PromisesArgs),
     /// Where the time of a read and a write goes: client, driver and network, server; over each transport.

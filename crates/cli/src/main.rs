@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Breakdown(args)) => cmd::bench::breakdown(&args),
         Command::Bench(BenchCommand::Bypass(args)) => cmd::bench::bypass(&args),
         Command::Bench(BenchCommand::Lab(args)) => cmd::bench::lab(&args),
+        Command::Bench(BenchCommand::Cluster(args)) => cmd::bench::replicated(&args),
         Command::Bench(BenchCommand::Flow(args)) => cmd::bench::flow(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),

@@ -20,6 +20,9 @@ const KILLS: u64 = 6;
 
 const KEYS: u64 = 200;
 
+/// Every so many keys one is added to instead of written.
+const ADDED: u64 = 4;
+
 /// A coordinator of its own. Killed when dropped.
 struct Coordinator(Child);
 
@@ -89,6 +92,33 @@ impl Cluster {
     }
 }
 
+/// Writes one key, or adds one to it; tells whether that was acknowledged.
+fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut Known) -> bool {
+    let name = key.to_le_bytes();
+    let before = known.acknowledged.unwrap_or(0);
+    let (value, done) = if key.is_multiple_of(ADDED) {
+        match client.increment_i64(table, &name, 1) {
+            Ok((sum, _)) => {
+                let sum = sum.cast_unsigned();
+                let fits = sum == before + 1 || known.perhaps.contains(&(sum - 1));
+                assert!(fits, "one was added to {before}, or {:?}, and it is {sum}", known.perhaps);
+                (sum, Ok(()))
+            }
+            Err(error) => (known.perhaps.iter().copied().max().unwrap_or(before) + 1, Err(error)),
+        }
+    } else {
+        (value, client.put(table, &name, &value.to_le_bytes()).map(drop))
+    };
+    let acknowledged = done.is_ok();
+    match done {
+        Ok(()) => *known = Known { acknowledged: Some(value), perhaps: Vec::new() },
+        Err(ref error) if error.is_indeterminate() => known.perhaps.push(value),
+        Err(Error::Timeout { .. }) => {} // it was not executed
+        Err(error) => panic!("{error}"),
+    }
+    acknowledged
+}
+
 /// Writes until `until`, one key after the other; counts acknowledged writes, and the longest time without one.
 fn write(
     client: &mut Client,
@@ -101,17 +131,10 @@ fn write(
     while Instant::now() < until {
         let (key, value) = (random.below(KEYS), random.draw());
         let table = tables[usize::try_from(key).expect("small") % tables.len()];
-        let entry = known.entry(key).or_default();
-        match client.put(table, &key.to_le_bytes(), &value.to_le_bytes()) {
-            Ok(_) => {
-                *entry = Known { acknowledged: Some(value), perhaps: Vec::new() };
-                done += 1;
-                longest = longest.max(last.elapsed());
-                last = Instant::now();
-            }
-            Err(error) if error.is_indeterminate() => entry.perhaps.push(value),
-            Err(Error::Timeout { .. }) => {} // it was not executed
-            Err(error) => panic!("{error}"),
+        if change(client, table, key, value, known.entry(key).or_default()) {
+            done += 1;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
         }
     }
     (done, longest)

@@ -15,6 +15,10 @@ pub struct Resp;
 /// Longest line of an answer that is not a bulk string (error texts).
 const MAX_LINE: usize = 4096;
 
+/// The same, each write followed by a `WAIT` for so many replicas, 1 or 3; it is done when they have it.
+#[derive(Clone, Copy, Debug)]
+pub struct RespWait<const REPLICAS: u8>;
+
 /// Opens `connections` connections to the Redis at `endpoint`.
 ///
 /// # Errors
@@ -69,6 +73,38 @@ impl Codec for Resp {
             }
             _ => Err(Malformed("neither a simple string, an error nor a bulk string")),
         }
+    }
+}
+
+impl<const REPLICAS: u8> Codec for RespWait<REPLICAS> {
+    const VALUE_END: &'static [u8] = match REPLICAS {
+        1 => b"\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$1\r\n0\r\n",
+        3 => b"\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n3\r\n$1\r\n0\r\n",
+        _ => panic!("one replica or three"),
+    };
+
+    fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
+        Resp.encode(op, out);
+    }
+
+    fn decode(&self, input: &[u8], asked: &Asked) -> Result<Decoded, Malformed> {
+        let stored = Resp.decode(input, asked)?;
+        let Decoded::Reply { consumed, outcome } = stored else { return Ok(stored) };
+        if asked.read {
+            return Ok(stored);
+        }
+        let rest = &input[consumed..];
+        let Some(line) = rest.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+            return if rest.len() < MAX_LINE {
+                Ok(Decoded::Need(input.len() + 1))
+            } else {
+                Err(Malformed("endless line"))
+            };
+        };
+        let count = rest[..line].strip_prefix(b":").and_then(|digits| digits.strip_suffix(b"\r"));
+        let count = count.and_then(decimal).ok_or(Malformed("number of replicas"))?;
+        let outcome = if count >= usize::from(REPLICAS) { outcome } else { Outcome::Error };
+        Ok(Decoded::Reply { consumed: consumed + line + 1, outcome })
     }
 }
 

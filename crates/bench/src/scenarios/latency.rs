@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::ladder::climb;
 use super::{Lab, Loaded, Results, VALUE_BYTES, load, measure};
 use crate::cpu::Hog;
 use crate::echo::{self, Carrier};
@@ -66,6 +67,22 @@ pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability,
         Durability::Sync => "synced before the answer",
     };
     measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
+}
+
+/// 100 B reads and then 100 B writes at `durability`, of `clients` clients as in [`durable_write`], turn by turn; a system's series end in
+/// `reads` and `writes`.
+///
+/// # Errors
+/// When a system cannot be started or breaks.
+pub fn reads_and_writes(lab: &Lab, systems: &[&dyn System], durability: Durability, clients: usize) -> Result<Results> {
+    let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
+    let plan = |workload| Plan { clients, ..lab.timed(Plan::one_client(workload, wait)) };
+    let reads = plan(Workload::reads(lab.keys, VALUE_BYTES));
+    let writes = plan(Workload::writes(lab.keys, VALUE_BYTES));
+    let setup = Setup { durability, ..lab.setup.clone() };
+    let loaded = load(systems, &setup, clients, &reads)?;
+    let rungs = loaded.into_iter().map(|one| (one, vec![("reads", reads.clone()), ("writes", writes.clone())]));
+    climb(lab, &format!("{VALUE_BYTES} B reads and writes, {clients} connections"), rungs.collect())
 }
 
 pub(super) fn echoes(lab: &Lab, plan: &Plan) -> Result<Vec<Loaded>> {

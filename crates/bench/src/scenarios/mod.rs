@@ -6,6 +6,7 @@
 //! | [`read_latency`] | how long one 100 B read takes, beside the bare echo |
 //! | [`write_latency`] | the same for writes kept in memory |
 //! | [`durable_write`] | how long, and how many a second, when a write must survive |
+//! | [`reads_and_writes`] | both, of systems that keep what is written elsewhere too |
 //! | [`throughput`] | operations a second with many connections, and pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
 //! | [`contention`] | one read's latency when a hog wants the cores too |
@@ -29,7 +30,7 @@ use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
 pub use ladder::{DEPTH, LARGE_BYTES, Path, ladder, shared_memory, volume};
-pub use latency::{contention, durable_write, read_latency, write_latency};
+pub use latency::{contention, durable_write, read_latency, reads_and_writes, write_latency};
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 

@@ -16,6 +16,20 @@ pub(crate) struct StoreBenchArgs {
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
+  sprat bench cluster
+  sprat bench cluster --only recovery --full
+
+Coordinator, servers and Redis are processes of the benchmark's own, on the loopback, and gone with it.")]
+pub(crate) struct ClusterBenchArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Bring back 1 GB of log instead of 256 MB, and kill 100 servers instead of 10.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
   sprat bench lab
   sprat bench lab --only delay --seconds 10
   sprat bench lab --full

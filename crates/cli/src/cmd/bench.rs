@@ -2,8 +2,8 @@
 
 use super::print_line;
 use crate::args::{
-    BasicArgs, BreakdownArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, FlowBenchArgs, LabBenchArgs,
-    PingArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
+    BasicArgs, BreakdownArgs, ClusterBenchArgs, ClusterPerfArgs, Connect, DEFAULT_COORDINATOR, EchoArgs, FlowBenchArgs,
+    LabBenchArgs, PingArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
 };
 use anyhow::{Context as _, Result, bail};
 use sprat_bench::basic::{Basic, Settings, measure};
@@ -173,6 +173,11 @@ pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
     let objects = if args.full { OBJECTS_FULL } else { OBJECTS };
     let special = Special { objects, full: args.full, ..Special::default() };
     judge("store", sprat_bench::store::CHAPTERS, &args.promises, special)
+}
+
+pub(crate) fn replicated(args: &ClusterBenchArgs) -> Result<ExitCode> {
+    let special = Special { full: args.full, ..Special::default() };
+    judge("cluster", sprat_bench::cluster::CHAPTERS, &args.promises, special)
 }
 
 pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {

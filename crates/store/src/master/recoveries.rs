@@ -20,9 +20,13 @@ struct Task {
     recovery: Option<Recovery>,
     /// The segment of the log here from which on what it writes lies; zero before it has begun.
     since: u64,
+    /// When the attempt under way began.
+    begun: Nanos,
     retry_at: Nanos,
     /// It is done, and the coordinator was told.
     told: bool,
+    /// It is in the totals.
+    counted: bool,
 }
 
 /// All that are under way.
@@ -30,6 +34,17 @@ struct Task {
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
     members: Vec<Member>,
+    totals: Totals,
+}
+
+/// What came of those that are done.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) recoveries: u64,
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+    /// From the order to the last object's being durable.
+    pub(super) micros: u64,
 }
 
 impl Recoveries {
@@ -40,7 +55,15 @@ impl Recoveries {
             let same = |task: &&Task| task.order.master == order.master && overlap(&task.order, &order);
             // What an earlier attempt has written is not written again, and lies where that began.
             let since = before.iter().filter(same).map(|task| task.since).filter(|&since| since > 0).min().unwrap_or(0);
-            self.tasks.push(Task { order, recovery: None, since, retry_at: Nanos(0), told: false });
+            self.tasks.push(Task {
+                order,
+                recovery: None,
+                since,
+                begun: Nanos(0),
+                retry_at: Nanos(0),
+                told: false,
+                counted: false,
+            });
         }
         for task in before {
             if let Some(same) = self.tasks.iter_mut().find(|other| other.order == task.order) {
@@ -49,6 +72,11 @@ impl Recoveries {
             }
         }
         self.members = members.to_vec();
+    }
+
+    /// What came of those that are done.
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// How they stand, in words.
@@ -68,7 +96,8 @@ impl Recoveries {
     /// Goes on with what is under way; returns whether there was anything to do.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
-        for task in &mut self.tasks {
+        let Self { tasks, members, totals } = self;
+        for task in tasks {
             let Some(recovery) = &mut task.recovery else {
                 // What was here of a table long ago has to be gone first.
                 let is_free = task.order.tables.iter().all(|&(table, _)| !log.is_dropped(table));
@@ -76,7 +105,8 @@ impl Recoveries {
                     if task.since == 0 {
                         task.since = log.head_pending().0;
                     }
-                    task.recovery = Some(Recovery::new(task.order.clone(), &self.members));
+                    task.begun = now;
+                    task.recovery = Some(Recovery::new(task.order.clone(), members));
                     worked = true;
                 }
                 continue;
@@ -87,7 +117,14 @@ impl Recoveries {
             let (gone, since) = (task.order.master, task.since);
             match outcome {
                 Ok(report) => {
-                    tracing::info!("tables of server {gone} are here: {report:?}");
+                    let took = now.since(task.begun);
+                    tracing::info!("tables of server {gone} are here after {took:?}: {report:?}");
+                    if !std::mem::replace(&mut task.counted, true) {
+                        totals.recoveries += 1;
+                        totals.objects += report.objects;
+                        totals.bytes += report.bytes;
+                        totals.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                    }
                     task.told = true;
                     inbox.recovered(Recovered { gone, since, failure: String::new() });
                 }

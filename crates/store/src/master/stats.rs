@@ -24,6 +24,7 @@ impl<D: Disk> Master<D> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
+        let recovered = self.recoveries.totals();
         let mut counters = vec![
             ("reads_total", reads),
             ("writes_total", writes),
@@ -56,6 +57,10 @@ impl<D: Disk> Master<D> {
             ("cleaner_compacted_bytes_total", log.cleaner.compacted_bytes),
             ("cleaner_combined_bytes_total", log.cleaner.combined_bytes),
             ("cleaner_combined_segments_total", log.cleaner.combined_segments),
+            ("recoveries_total", recovered.recoveries),
+            ("recovered_objects_total", recovered.objects),
+            ("recovered_bytes_total", recovered.bytes),
+            ("recovery_micros_total", recovered.micros),
         ];
         counters.extend(self.durable.counters());
         if let Some(timing) = &mut self.timing {

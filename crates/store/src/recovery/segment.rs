@@ -24,14 +24,18 @@ pub(super) struct Loading {
     pub(super) asked: bool,
     /// Where the next entry to replay begins.
     pub(super) at: usize,
+    /// Up to where entries were looked at that come later.
+    ahead: usize,
     /// Where entries that count end, once that is known.
     end: usize,
 }
 
 impl Loading {
-    pub(super) fn new(source: Source) -> Self {
-        let bytes = Vec::with_capacity(source.len as usize);
-        Self { source, bytes, asked: false, at: 0, end: 0 }
+    /// Begins; `bytes` is a buffer that may have served before.
+    pub(super) fn new(source: Source, mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.reserve(source.len as usize);
+        Self { source, bytes, asked: false, at: 0, ahead: 0, end: 0 }
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -71,11 +75,69 @@ impl Loading {
         Some(Entry::parse(rest).expect("checked when it came"))
     }
 
+    /// Whether entries were looked at ahead of time.
+    pub(super) fn is_begun(&self) -> bool {
+        self.ahead > 0
+    }
+
+    /// The next entry that was not looked at ahead of time yet.
+    pub(super) fn look_ahead(&mut self) -> Option<Entry<'_>> {
+        let from = self.ahead.max(self.at);
+        let rest = self.bytes.get(from..self.end).filter(|rest| !rest.is_empty())?;
+        let entry = Entry::parse(rest).expect("checked when it came");
+        self.ahead = from + entry.encoded_len();
+        Some(entry)
+    }
+
     /// What a backup has sent is thrown away, and another asked; false when there is none left.
     pub(super) fn turn_to_another(&mut self) -> bool {
         self.source.servers.remove(0);
         self.bytes.clear();
         self.asked = false;
         !self.source.servers.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_wire::entry::Role;
+    use sprat_wire::once::{COMPLETIONS, MAX_COMPLETION, OperationId};
+    use sprat_wire::op::Status;
+
+    fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
+        let at = bytes.len();
+        bytes.resize(at + entry.encoded_len(), 0);
+        entry.encode(&mut bytes[at..]);
+    }
+
+    /// Entries that count of a segment with two completions, the second with nothing behind it.
+    fn counted(role: Role, joined: bool) -> usize {
+        let header = SegmentHeader { id: 7, safe_version: 1, role, digest: Vec::new() }.encode();
+        let mut value = [0; MAX_COMPLETION];
+        let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
+        let key = OperationId { client: 1, lane: 2, sequence: 3, again: false }.key();
+        let object = Entry { kind: Kind::Object, successor: false, table: 1, version: 1, key: b"key", value: b"value" };
+        let completion = Entry { table: 1 | COMPLETIONS, version: 3, key: &key, value: &value[..len], ..object };
+        let first = Entry { kind: Kind::Segment, table: 0, key: &[], value: &header, ..object };
+        let mut bytes = Vec::new();
+        [first, completion, object, completion].iter().for_each(|entry| push(&mut bytes, entry));
+        let len = u32::try_from(bytes.len()).expect("few");
+        let mut loading = Loading::new(Source { segment: 7, len, servers: vec![1] }, Vec::new());
+        loading.bytes = bytes;
+        loading.check().expect("a segment");
+        let mut count = 0;
+        while let Some(len) = loading.next().map(|entry| entry.encoded_len()) {
+            loading.at += len;
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn a_completion_counts_with_what_it_came_with() {
+        assert_eq!(counted(Role::Head, true), 2, "what it came with never arrived");
+        assert_eq!(counted(Role::Head, false), 3, "it stands alone");
+        assert_eq!(counted(Role::Survivor, true), 3, "the cleaner knew that it counts");
     }
 }

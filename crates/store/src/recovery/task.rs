@@ -22,6 +22,12 @@ const READ_AHEAD: usize = 4;
 /// Entries replayed between two turns of the node's loop.
 const SLICE_ENTRIES: usize = 1000;
 
+/// Entries between the first look at one and its replay.
+const AHEAD: usize = 16;
+
+/// Entries between the look at a key's line in the hash table and the look at what that points to.
+const NEARER: usize = 8;
+
 /// How long a backup may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -92,7 +98,11 @@ pub struct Recovery {
     safe_version: u64,
     waiting: VecDeque<Source>,
     loading: VecDeque<Loading>,
+    /// Buffers of segments that are done, for those to come.
+    spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
+    /// Hashes of entries to come, looked at ahead of time.
+    expected: Expected,
     /// Versions up to which objects were removed, by table and key.
     graves: HashMap<(u32, Box<[u8]>), u64>,
     report: Report,
@@ -115,7 +125,9 @@ impl Recovery {
             safe_version: 0,
             waiting: VecDeque::new(),
             loading: VecDeque::new(),
+            spare: Vec::new(),
             calls: HashMap::new(),
+            expected: Expected::default(),
             graves: HashMap::new(),
             report: Report::default(),
             failure: None,
@@ -144,6 +156,7 @@ impl Recovery {
     fn fail(&mut self, failure: Failure) {
         (self.stage, self.failure) = (Stage::Ended, Some(failure));
         self.loading.clear();
+        self.spare.clear();
         self.graves.clear();
     }
 
@@ -182,7 +195,8 @@ impl Recovery {
                 while self.loading.len() < READ_AHEAD
                     && let Some(source) = self.waiting.pop_front()
                 {
-                    self.loading.push_back(Loading::new(source));
+                    let buffer = self.spare.pop().unwrap_or_default();
+                    self.loading.push_back(Loading::new(source, buffer));
                 }
                 for at in 0..self.loading.len() {
                     let loading = &mut self.loading[at];
@@ -263,7 +277,7 @@ impl Recovery {
     fn header(&mut self, server: u32, answer: Option<Answer<'_>>) {
         let Stage::Header(source) = &mut self.stage else { return };
         let segment = source.segment;
-        let mut loading = Loading::new(source.clone());
+        let mut loading = Loading::new(source.clone(), Vec::new());
         loading.bytes.extend(answer.iter().flat_map(|answer| answer.body));
         let header = loading.check_header();
         let (digest, len) = match header {
@@ -322,15 +336,16 @@ impl Recovery {
         let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
             if self.loading.is_empty() && self.waiting.is_empty() {
                 log.raise_version(self.safe_version);
-                self.graves = HashMap::new();
+                (self.graves, self.spare) = (HashMap::new(), Vec::new());
                 self.stage = Stage::Settling(log.position());
             }
             return false;
         };
         for _ in 0..SLICE_ENTRIES {
+            self.expected.advance(log, &mut self.loading[at]);
             let loading = &self.loading[at];
             let Some(entry) = loading.next() else {
-                self.loading.remove(at);
+                self.spare.extend(self.loading.remove(at).map(|loading| loading.bytes));
                 return true;
             };
             let len = entry.encoded_len();
@@ -352,6 +367,28 @@ impl Recovery {
             self.loading[at].at += len;
         }
         true
+    }
+}
+
+/// Hashes of the entries that will be replayed next: where the log will look for them is brought near ahead of time, first the line
+/// of its hash table, then what that points to.
+#[derive(Default)]
+struct Expected {
+    hashes: [u64; NEARER],
+    next: usize,
+}
+
+impl Expected {
+    /// One entry more of a segment is looked at: [`AHEAD`] before it is replayed, once that many were.
+    fn advance(&mut self, log: &Log, loading: &mut Loading) {
+        let entries = if loading.is_begun() { 1 } else { AHEAD };
+        for _ in 0..entries {
+            let Some(entry) = loading.look_ahead() else { return };
+            let hash = log.hash(entry.table, entry.key);
+            log.prefetch(hash);
+            log.prefetch_entry(std::mem::replace(&mut self.hashes[self.next], hash));
+            self.next = (self.next + 1) % NEARER;
+        }
     }
 }
 

@@ -124,6 +124,31 @@ fn a_buffered_log_survives_power_failures_up_to_some_moment() {
     }
 }
 
+#[test]
+fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
+    for whole in [false, true] {
+        let control = MemControl::new(1);
+        let (mut backup, ..) = open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+        let mut log = MiniLog::new(1);
+        assert!(log.append(&backup, 100));
+        log.append_completion();
+        if whole {
+            assert!(log.append(&backup, 100));
+        }
+        log.settle(&mut backup);
+        drop(backup);
+        // Twice: the head is sealed where it ended, and is not the newest any more.
+        for life in 0..2 {
+            control.kill();
+            let (backup, report, segments, newest) =
+                open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+            assert_eq!(report.entries, if whole { 3 } else { 1 }, "life {life}");
+            log.check(&segments, newest, true);
+            drop(backup);
+        }
+    }
+}
+
 /// A log that is killed after so many steps, or when it has begun to write behind its last frame; and the steps.
 fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     let control = MemControl::new(seed);

@@ -4,6 +4,8 @@ use sprat_disk::{Disk, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
+use sprat_wire::op::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -178,6 +180,20 @@ impl MiniLog {
         entry.encode(&mut bytes[at..]);
         self.entries += 1;
         true
+    }
+
+    /// Appends a completion that counts only with the entry that is appended next.
+    pub(crate) fn append_completion(&mut self) {
+        let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+        let mut value = [0; MAX_COMPLETION];
+        let completion = Completion { joined: true, status: Status::Ok, version: 1, result: &[] };
+        let len = completion.encode(&mut value);
+        let (kind, table, key, value) = (Kind::Object, 3 | COMPLETIONS, &id.key()[..], &value[..len]);
+        let entry = Entry { kind, successor: false, table, version: id.sequence, key, value };
+        let bytes = self.segments.get_mut(&self.head.expect("a head")).unwrap();
+        let at = bytes.len();
+        bytes.resize(at + entry.encoded_len(), 0);
+        entry.encode(&mut bytes[at..]);
     }
 
     /// Drops some old segments from the digest: the next head no longer lists them.

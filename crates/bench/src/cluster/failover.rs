@@ -1,0 +1,220 @@
+//! What clients notice when a server dies under load.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use sprat_client::{Client, Error, Table};
+
+use super::servers::{Cluster, Replicated};
+use crate::cpu;
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+use crate::system::{Durability, Setup};
+use crate::table;
+use crate::units::digits;
+
+/// Replicas of each log.
+const COPIES: usize = 2;
+
+/// Servers killed, and with `full`.
+const DEATHS: (usize, usize) = (10, 100);
+
+/// Clients, each a thread that waits for each answer.
+const CLIENTS: u64 = 4;
+
+/// Operations a second of all clients together.
+const RATE: u64 = 10_000;
+
+/// Keys of a client, and of those the ones that it adds to.
+const KEYS: u64 = 200;
+const SUMS: u64 = 50;
+
+/// How long before a death, and from it to the server's next start.
+const BEFORE: Duration = Duration::from_millis(700);
+const AFTER: Duration = Duration::from_millis(2500);
+
+/// Memory of each server, bytes.
+const MEMORY: u64 = 256 << 20;
+
+/// What a key has, as far as its one client knows.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    value: Option<i64>,
+    /// What may have become of it: written instead, or added, without an answer.
+    perhaps: Option<i64>,
+}
+
+/// What the clients have found so far.
+#[derive(Default)]
+struct Found {
+    operations: u64,
+    perhaps: u64,
+    lost: u64,
+    doubled: u64,
+    /// The longest time in which one of them had no operation done, since the last death.
+    gap: Duration,
+}
+
+/// Servers are killed one after another while clients read, write and add at a given rate.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let deaths = if settings.full { DEATHS.1 } else { DEATHS.0 };
+    let setup =
+        Setup { core: None, durability: Durability::Buffered, memory_bytes: MEMORY, ..settings.lab.setup.clone() };
+    let mut cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
+    let mut client = cluster.client()?;
+    let tables: Vec<String> = (0..cluster.locators().len()).map(|table| format!("bench-{table}")).collect();
+    tables.iter().try_for_each(|table| client.create_table(table).map(drop))?;
+    let (found, over) = (Mutex::new(Found::default()), AtomicBool::new(false));
+    let options = cluster.client_options();
+    let started = Instant::now();
+    let gaps = std::thread::scope(|scope| {
+        let workers = (0..CLIENTS).map(|number| {
+            let (options, tables, found, over) = (&options, &tables, &found, &over);
+            scope.spawn(move || work(Client::connect(options)?, tables, number, found, over))
+        });
+        let workers: Vec<_> = workers.collect();
+        let gaps = kill(&mut cluster, deaths, &found);
+        over.store(true, Ordering::Relaxed);
+        for worker in workers {
+            worker.join().expect("a client's thread does not panic")?;
+        }
+        gaps
+    })?;
+    let found = found.into_inner().expect("nobody panicked");
+    let rate = found.operations as f64 / started.elapsed().as_secs_f64();
+    let millis = |rank: usize| gaps.get(rank).map(|gap| gap.as_secs_f64() * 1000.0);
+    let name = format!("longest time without an answer, {deaths} deaths, p50");
+    findings.row(&name, millis(gaps.len() / 2), None, "ms", Goal::Shown);
+    findings.row("the same, p99", millis(gaps.len() * 99 / 100), None, "ms", Goal::Shown);
+    findings.row("acknowledged writes lost", Some(found.lost as f64), None, "", Goal::AtMost(0.0));
+    findings.row("additions that counted twice", Some(found.doubled as f64), None, "", Goal::AtMost(0.0));
+    findings.row("operations that ended as perhaps", Some(found.perhaps as f64), None, "", Goal::Shown);
+    findings.row("operations a second, deaths included", Some(rate), None, "op/s", Goal::Shown);
+    let mut list = table::Table::new(&["death", "longest time without an answer"]);
+    for (rank, gap) in (1..).zip(&gaps) {
+        list.row(vec![format!("{rank}"), format!("{} ms", digits(gap.as_secs_f64() * 1000.0))]);
+    }
+    findings.table("Deaths, the least noticed first", list);
+    Ok(())
+}
+
+/// Kills servers, one after another, and starts each again; gives the longest gap after each, ascending.
+fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<Vec<Duration>> {
+    let mut gaps = Vec::new();
+    let servers = cluster.locators().len();
+    for death in 0..deaths {
+        cpu::pause(BEFORE);
+        found.lock().expect("nobody panicked").gap = Duration::ZERO;
+        // Each in turn, but no two neighbours in a row.
+        let victim = (death * 2 + death / servers) % servers;
+        cluster.kill(victim);
+        cpu::pause(AFTER);
+        gaps.push(found.lock().expect("nobody panicked").gap);
+        cluster.start(victim).with_context(|| format!("starting server {victim} again"))?;
+    }
+    gaps.sort_unstable();
+    ensure!(!gaps.is_empty(), "at least one death");
+    Ok(gaps)
+}
+
+/// One client's work, on keys that are its own; at the end it looks at all of them.
+fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>, over: &AtomicBool) -> Result<()> {
+    let tables: Vec<Table> = tables.iter().map(|table| client.table(table)).collect::<Result<_, Error>>()?;
+    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut draw = move || {
+        // Xorshift: any mixture does.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let rest = Duration::from_nanos(1_000_000_000 * CLIENTS / RATE);
+    let (mut due, mut last) = (Instant::now(), Instant::now());
+    while !over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if let Some(early) = due.checked_duration_since(now) {
+            cpu::pause(early);
+        }
+        // What could not be asked in time is not asked for later.
+        due = (due + rest).max(now);
+        let key = draw() % KEYS;
+        let name = [number, key].map(u64::to_le_bytes).concat();
+        let table = tables[usize::try_from(key).expect("few") % tables.len()];
+        let entry = known.entry(key).or_default();
+        let value = i64::from_le_bytes(draw().to_le_bytes());
+        let answered = if draw().is_multiple_of(2) {
+            read(&mut client, table, &name, entry, found)
+        } else if key < SUMS {
+            add(&mut client, table, &name, entry, found)
+        } else {
+            write(&mut client, table, &name, value, entry)
+        };
+        let mut found = found.lock().expect("nobody panicked");
+        match answered {
+            Ok(()) => {
+                found.operations += 1;
+                found.gap = found.gap.max(last.elapsed());
+                last = Instant::now();
+            }
+            Err(error) if error.is_indeterminate() => found.perhaps += 1,
+            Err(Error::Timeout { .. }) => {} // it was not executed
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for (key, mut entry) in known {
+        let name = [number, key].map(u64::to_le_bytes).concat();
+        read(&mut client, tables[usize::try_from(key).expect("few") % tables.len()], &name, &mut entry, found)?;
+    }
+    Ok(())
+}
+
+/// Reads a key, and holds it against what is known.
+fn read(client: &mut Client, table: Table, name: &[u8], known: &mut Known, found: &Mutex<Found>) -> Result<(), Error> {
+    let object = client.get(table, name)?;
+    let value = object.and_then(|object| object.value.try_into().ok().map(i64::from_le_bytes));
+    if value != known.value {
+        if value.is_some() && value == known.perhaps {
+            *known = Known { value, perhaps: None };
+        } else {
+            found.lock().expect("nobody panicked").lost += 1;
+            known.value = value;
+        }
+    }
+    Ok(())
+}
+
+fn write(client: &mut Client, table: Table, name: &[u8], value: i64, known: &mut Known) -> Result<(), Error> {
+    match client.put(table, name, &value.to_le_bytes()) {
+        Ok(_) => *known = Known { value: Some(value), perhaps: None },
+        Err(error) => {
+            known.perhaps = error.is_indeterminate().then_some(value).or(known.perhaps);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Adds one, and holds the sum against what is known.
+fn add(client: &mut Client, table: Table, name: &[u8], known: &mut Known, found: &Mutex<Found>) -> Result<(), Error> {
+    let before = known.value.unwrap_or(0);
+    match client.increment_i64(table, name, 1) {
+        Ok((sum, _)) => {
+            let most = known.perhaps.unwrap_or(before).max(before) + 1;
+            let mut found = found.lock().expect("nobody panicked");
+            found.doubled += u64::from(sum > most);
+            found.lost += u64::from(sum <= before);
+            *known = Known { value: Some(sum), perhaps: None };
+        }
+        Err(error) => {
+            if error.is_indeterminate() {
+                known.perhaps = Some(known.perhaps.unwrap_or(before) + 1);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}

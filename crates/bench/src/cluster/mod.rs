@@ -1,0 +1,13 @@
+//! The store on many servers, all of them on this machine: what replicas cost, how fast what a server had is brought back, and what clients
+//! notice when one dies.
+
+mod failover;
+mod latency;
+mod recovery;
+mod servers;
+
+use crate::promises::Chapter;
+
+/// The chapters, in order.
+pub const CHAPTERS: &[Chapter] =
+    &[("write", latency::chapter), ("recovery", recovery::chapter), ("failover", failover::chapter)];

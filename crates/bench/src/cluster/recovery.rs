@@ -1,0 +1,144 @@
+//! How fast what a server had is there again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::servers::{Cluster, Replicated};
+use crate::goals::Goal;
+use crate::load::keys::{Values, write_key};
+use crate::load::{Workload, preload};
+use crate::ours::TABLE;
+use crate::promises::{Findings, Settings};
+use crate::scenarios::VALUE_BYTES;
+use crate::system::{Durability, Server, Setup};
+use crate::table::Table;
+use crate::units::{self, digits};
+
+/// Replicas of each log.
+const COPIES: usize = 3;
+
+/// Bytes of an object in the log: header, 30 B of key, 100 B of value.
+const OBJECT_BYTES: u64 = 149;
+
+/// Bytes of log that are lost, and with `full`.
+const BYTES: (u64, u64) = (256 << 20, 1 << 30);
+
+/// Connections that fill the server.
+const FILLERS: usize = 8;
+
+/// Objects read again in the end, spread over all.
+const LOOKS: u64 = 1000;
+
+/// The lease, bytes aside: a death is known after that long, and a thousandth.
+const LEASE_SECONDS: f64 = 0.4;
+
+/// What came of one death.
+struct Brought {
+    objects: u64,
+    bytes: u64,
+    /// From the order to the last object's being durable, seconds.
+    seconds: f64,
+    /// CPU that the server which brought it back used meanwhile, seconds.
+    cpu: f64,
+    /// From the kill to the first read that was answered, seconds.
+    readable: f64,
+    lost: u64,
+}
+
+/// A server with one table is killed, and another brings the table back.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
+    let setup = Setup {
+        core: None,
+        durability: Durability::Buffered,
+        memory_bytes: bytes * 5 / 2,
+        ..settings.lab.setup.clone()
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..settings.lab.rounds {
+        let mut cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
+        rounds.push(death(&mut cluster, bytes / OBJECT_BYTES)?);
+    }
+    let median = |figure: &dyn Fn(&Brought) -> f64| {
+        let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    };
+    let size = units::bytes(bytes as f64);
+    let objects = median(&|brought| brought.objects as f64 / brought.cpu);
+    findings.row("objects of 30 B + 100 B brought back a CPU second", objects, None, "1/s", Goal::AtLeast(1e6));
+    let mbytes = median(&|brought| brought.bytes as f64 / 1e6 / brought.cpu);
+    findings.row("log brought back a CPU second", mbytes, None, "MB/s", Goal::AtLeast(300.0));
+    let objects = median(&|brought| brought.objects as f64 / brought.seconds);
+    findings.row("objects a second, all servers on these cores", objects, None, "1/s", Goal::Shown);
+    let rate = median(&|brought| brought.bytes as f64 / brought.cpu);
+    let readable = median(&|brought| brought.readable);
+    let name = format!("{size} of log: from SIGKILL to the first read, lease of 0.4 s included");
+    findings.row(&name, readable, None, "s", Goal::AtMost(2.0 + LEASE_SECONDS));
+    let lost = rounds.iter().map(|brought| brought.lost).max().map(|lost| lost as f64);
+    findings.row("acknowledged objects lost, of a thousand looked at", lost, None, "", Goal::AtMost(0.0));
+    let mut table =
+        Table::new(&["objects", "log read", "order to durable", "CPU for it", "SIGKILL to first read", "lost"]);
+    for Brought { objects, bytes, seconds, cpu, readable, lost } in &rounds {
+        let time = |seconds: f64| format!("{} s", digits(seconds));
+        let read = units::bytes(*bytes as f64);
+        table.row(vec![objects.to_string(), read, time(*seconds), time(*cpu), time(*readable), lost.to_string()]);
+    }
+    findings.table(&format!("{size} of a server's log brought back by one other, all on this machine"), table);
+    if let Some(rate) = rate {
+        findings.table("What that makes of 64 GB, each server that replays with a core of its own", model(rate));
+    }
+    Ok(())
+}
+
+/// Seconds that 64 GB take over so many servers, each bringing back its part at the rate, bytes a CPU second, measured here.
+fn model(rate: f64) -> Table {
+    const LOST: f64 = 64e9;
+    let mut table = Table::new(&["servers that replay", "64 GB, and the lease"]);
+    for servers in [1.0, 10.0, 60.0, 120.0] {
+        table.row(vec![digits(servers), format!("{} s", digits(LEASE_SECONDS + LOST / servers / rate))]);
+    }
+    table
+}
+
+fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
+    let workload = Workload::writes(objects, VALUE_BYTES);
+    preload(cluster.connect(FILLERS)?.as_mut(), &workload)?;
+    let mut client = cluster.client()?;
+    let table = client.table(TABLE)?;
+    let key_of = |number: u64| {
+        let mut key = vec![0; workload.key_bytes];
+        write_key(number, &mut key);
+        key
+    };
+    ensure!(client.get(table, &key_of(0))?.is_some(), "the first object is there");
+    let before = cluster.server_of(TABLE)?;
+    let others = (0..cluster.locators().len()).filter(|server| *server != before);
+    let used: Vec<(usize, f64)> =
+        others.map(|server| Ok((server, cluster.cpu_seconds(server)?))).collect::<Result<_>>()?;
+    let killed = Instant::now();
+    cluster.kill(before);
+    client.get(table, &key_of(objects - 1)).context("the first read after the death")?;
+    let readable = killed.elapsed().as_secs_f64();
+    let by = cluster.server_of(TABLE)?;
+    ensure!(by != before, "another server has the table");
+    let used = used.iter().find(|(server, _)| *server == by).map_or(0.0, |(_, used)| *used);
+    let cpu = cluster.cpu_seconds(by)? - used;
+    let values = Values::new(workload.value_bytes, workload.seed);
+    let mut lost = 0;
+    for look in 0..LOOKS {
+        let number = look * (objects / LOOKS);
+        let found = client.get(table, &key_of(number))?;
+        lost += u64::from(found.is_none_or(|object| object.value != values.of(number)));
+    }
+    let micros = cluster.counter(by, "recovery_micros_total")?;
+    Ok(Brought {
+        objects: cluster.counter(by, "recovered_objects_total")?,
+        bytes: cluster.counter(by, "recovered_bytes_total")?,
+        seconds: Duration::from_micros(micros).as_secs_f64(),
+        cpu,
+        readable,
+        lost,
+    })
+}

@@ -1,0 +1,180 @@
+//! A coordinator and servers with replicas on each other, as processes of this machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use sprat_client::{Client, Mode, Options};
+use tempfile::TempDir;
+
+use crate::ours::{Sockets, TABLE, connect};
+use crate::peers::Process;
+use crate::peers::process::free_loopback_addr;
+use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
+use crate::target::Target;
+use crate::usage;
+
+/// How long an operation may take, a death and the recovery from it included.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Replicated {
+    pub(super) program: PathBuf,
+    /// Servers.
+    pub(super) servers: usize,
+    /// Replicas of each log.
+    pub(super) copies: usize,
+    name: String,
+}
+
+impl Replicated {
+    /// One server more than the fewest that do.
+    pub(super) fn new(program: PathBuf, copies: usize) -> Self {
+        Self { program, servers: copies + 2, copies, name: format!("sprat -r {copies}") }
+    }
+
+    /// Starts it, and waits until everybody is known.
+    pub(super) fn launch(&self, setup: &Setup) -> Result<Cluster> {
+        let folder = own_folder(&setup.data, "cluster")?;
+        let locator = |transport: &str| -> Result<String> {
+            let address = free_loopback_addr()?;
+            Ok(format!("{transport}:host={},port={}", address.ip(), address.port()))
+        };
+        let coordinator = locator("tcp")?;
+        let listens: Vec<String> = (0..self.servers).map(|_| locator("fast+udp")).collect::<Result<_>>()?;
+        let program = self.program.to_str().context("a path of the program in UTF-8")?;
+        let data = folder.path().join("coordinator");
+        let data = data.to_str().context("a folder in UTF-8")?;
+        let arguments = ["coordinator", "-C", &coordinator, "--data", data];
+        let process = Process::spawn(program, arguments, None, &folder.path().join("coordinator.log"))?;
+        let mut cluster = Cluster {
+            servers: listens.iter().map(|_| None).collect(),
+            _process: process,
+            wanted: self.clone(),
+            setup: setup.clone(),
+            folder,
+            coordinator,
+            listens,
+        };
+        (0..self.servers).try_for_each(|server| cluster.start(server))?;
+        Ok(cluster)
+    }
+}
+
+impl System for Replicated {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn offers(&self, durability: Durability) -> bool {
+        durability != Durability::Memory
+    }
+
+    fn start(&self, setup: &Setup) -> Result<Box<dyn Server>> {
+        Ok(Box::new(self.launch(setup)?))
+    }
+}
+
+/// One that runs.
+pub(super) struct Cluster {
+    // Killed before their folder goes.
+    servers: Vec<Option<Process>>,
+    _process: Process,
+    wanted: Replicated,
+    setup: Setup,
+    folder: TempDir,
+    coordinator: String,
+    listens: Vec<String>,
+}
+
+impl Cluster {
+    /// Starts a server that does not run, and waits until the coordinator knows it.
+    pub(super) fn start(&mut self, server: usize) -> Result<()> {
+        let durability = match self.setup.durability {
+            Durability::Memory => bail!("replicas are on disk in the end"),
+            Durability::Buffered => "buffered",
+            Durability::Sync => "sync",
+        };
+        let program = self.wanted.program.to_str().context("a path of the program in UTF-8")?;
+        let data = self.folder.path().join(format!("server-{server}"));
+        let (memory, copies) = (self.setup.memory_bytes.to_string(), self.wanted.copies.to_string());
+        let disk = (self.setup.memory_bytes * 2).to_string();
+        let data = data.to_str().context("a folder in UTF-8")?;
+        let flags = ["server", "-C", &self.coordinator, "-L", &self.listens[server], "--data", data, "-r", &copies];
+        let more = ["--memory", &memory, "--disk", &disk, "--durability", durability];
+        let more = more.into_iter().chain(["--idle", "sleep", "--metrics", "none"]);
+        let log = self.folder.path().join(format!("server-{server}.log"));
+        let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
+        let process = self.servers[server].insert(process);
+        // One that was declared dead is listed until its tables are another's: whoever is new answers.
+        let (options, listen) = (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
+        process.wait_ready(READY_LIMIT, || {
+            let look = || Client::connect(&options)?.server_stats(listen);
+            look().is_ok_and(|counters| {
+                counters.iter().any(|counter| counter.name == "assignments_version" && counter.value > 0)
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Kills a server (SIGKILL).
+    pub(super) fn kill(&mut self, server: usize) {
+        if let Some(mut process) = self.servers[server].take() {
+            process.kill();
+        }
+    }
+
+    /// How clients reach it.
+    pub(super) fn client_options(&self) -> Options {
+        options(&self.coordinator, PATIENCE)
+    }
+
+    /// A client of it.
+    pub(super) fn client(&self) -> Result<Client> {
+        Ok(Client::connect(&self.client_options())?)
+    }
+
+    /// How servers are reached.
+    pub(super) fn locators(&self) -> &[String] {
+        &self.listens
+    }
+
+    /// The server that has a table.
+    pub(super) fn server_of(&self, table: &str) -> Result<usize> {
+        let tables = self.client()?.list_tables()?;
+        let locator = tables.into_iter().find(|record| record.name == table).context("a table just made")?.locator;
+        self.listens.iter().position(|listen| *listen == locator).context("a server of this cluster")
+    }
+
+    /// CPU seconds that a server has used.
+    pub(super) fn cpu_seconds(&self, server: usize) -> Result<f64> {
+        let process = self.servers[server].as_ref().context("a server that runs")?;
+        Ok(usage::cpu_time(process.pid())?.as_secs_f64())
+    }
+
+    /// A counter of a server, zero if it has none of that name.
+    pub(super) fn counter(&self, server: usize, name: &str) -> Result<u64> {
+        let counters = self.client()?.server_stats(&self.listens[server])?;
+        Ok(counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value))
+    }
+}
+
+impl Server for Cluster {
+    fn pid(&self) -> u32 {
+        self.servers[0].as_ref().map_or(0, Process::pid)
+    }
+
+    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+        self.client()?.create_table(TABLE)?;
+        Ok(Box::new(connect(&self.client_options(), connections, Sockets::Each, Mode::Sleep)?))
+    }
+
+    fn restart(&mut self) -> Result<Duration> {
+        bail!("the servers of a cluster are killed one by one")
+    }
+}
+
+fn options(coordinator: &str, timeout: Duration) -> Options {
+    Options { coordinator: coordinator.to_owned(), local: None, timeout, waiting: Mode::Sleep }
+}
