@@ -14,8 +14,8 @@ use crate::timer::Timers;
 /// Buffers kept for the next messages.
 const SPARE_BUFFERS: usize = 8;
 
-/// Longest buffer kept.
-const SPARE_BYTES: usize = 2 << 20;
+/// Longest buffer kept: what servers send each other comes in pieces of 2 MB, with the header of an operation.
+const SPARE_BYTES: usize = (2 << 20) + 1024;
 
 /// Grants are sent when they add this much.
 const GRANT_STEP: usize = GRANT_WINDOW / 4;

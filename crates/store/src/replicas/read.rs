@@ -249,7 +249,7 @@ impl<D: Disk> Replicas<D> {
         let cached = &mut reads.cached[at];
         let contents = cached.contents.as_mut().expect("it is in memory");
         let mut copied = Ok(false);
-        let body = bodies.make(|out| copied = contents.copy(offset, REPLICA_BYTES, out));
+        let body = bodies.make_long(|out| copied = contents.copy(offset, REPLICA_BYTES, out));
         let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };
         cached.used = now;
         match copied {
