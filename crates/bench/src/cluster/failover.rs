@@ -85,6 +85,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     })?;
     let found = found.into_inner().expect("nobody panicked");
     let rate = found.operations as f64 / started.elapsed().as_secs_f64();
+    let (gaps, stood) = gaps;
     let millis = |rank: usize| gaps.get(rank).map(|gap| gap.as_secs_f64() * 1000.0);
     let name = format!("longest time without an answer, {deaths} deaths, p50");
     findings.row(&name, millis(gaps.len() / 2), None, "ms", Goal::Shown);
@@ -92,6 +93,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     findings.row("acknowledged writes lost", Some(found.lost as f64), None, "", Goal::AtMost(0.0));
     findings.row("additions that counted twice", Some(found.doubled as f64), None, "", Goal::AtMost(0.0));
     findings.row("operations that ended as perhaps", Some(found.perhaps as f64), None, "", Goal::Shown);
+    findings.row("servers that stood still for longer than a lease", Some(stood as f64), None, "", Goal::Shown);
     findings.row("operations a second, deaths included", Some(rate), None, "op/s", Goal::Shown);
     let mut list = table::Table::new(&["death", "longest time without an answer"]);
     for (rank, gap) in (1..).zip(&gaps) {
@@ -101,11 +103,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Kills servers, one after another, and starts each again; gives the longest gap after each, ascending.
-fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<Vec<Duration>> {
-    let mut gaps = Vec::new();
+/// Kills servers, one after another, and starts each again; gives the longest gap after each, ascending, and how many others were declared dead
+/// although nobody had killed them.
+fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<(Vec<Duration>, usize)> {
+    let (mut gaps, mut stood) = (Vec::new(), 0);
     let servers = cluster.locators().len();
     for death in 0..deaths {
+        stood += cluster.revive()?;
         cpu::pause(BEFORE);
         found.lock().expect("nobody panicked").gap = Duration::ZERO;
         // Each in turn, but no two neighbours in a row.
@@ -116,8 +120,9 @@ fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<Ve
         cluster.start(victim).with_context(|| format!("starting server {victim} again"))?;
     }
     gaps.sort_unstable();
+    stood += cluster.revive()?;
     ensure!(!gaps.is_empty(), "at least one death");
-    Ok(gaps)
+    Ok((gaps, stood))
 }
 
 /// One client's work, on keys that are its own; at the end it looks at all of them.

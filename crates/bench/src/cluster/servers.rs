@@ -125,6 +125,14 @@ impl Cluster {
         }
     }
 
+    /// Starts servers again that have ended by themselves: those that were declared dead while they stood still. Returns how many there were.
+    pub(super) fn revive(&mut self) -> Result<usize> {
+        let ended = |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);
+        let ended: Vec<usize> = (0..self.servers.len()).filter(|&server| ended(&mut self.servers[server])).collect();
+        ended.iter().try_for_each(|&server| self.start(server))?;
+        Ok(ended.len())
+    }
+
     /// How clients reach it.
     pub(super) fn client_options(&self) -> Options {
         options(&self.coordinator, PATIENCE)

@@ -77,6 +77,11 @@ impl Process {
         }
     }
 
+    /// Whether it has ended, by itself or otherwise.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Resident memory, bytes.
     ///
     /// # Errors
