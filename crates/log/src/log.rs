@@ -255,9 +255,12 @@ impl Log {
     }
 
     /// Objects written from now on have this version at least: that of another log whose objects are
-    /// [adopted](Self::adopt).
-    pub fn raise_version(&mut self, version: u64) {
+    /// [adopted](Self::adopt). Returns whether that is more than before; then only heads that begin from here on tell it to whoever
+    /// brings back this log.
+    pub fn raise_version(&mut self, version: u64) -> bool {
+        let raised = version > self.safe_version;
         self.safe_version = self.safe_version.max(version);
+        raised
     }
 
     fn write(

@@ -96,6 +96,8 @@ pub struct Recovery {
     head: u64,
     /// Objects written from now on are to have this version at least.
     safe_version: u64,
+    /// That is more than the log had.
+    raised: bool,
     waiting: VecDeque<Source>,
     loading: VecDeque<Loading>,
     /// Buffers of segments that are done, for those to come.
@@ -123,6 +125,7 @@ impl Recovery {
             inventory: Inventory::default(),
             head: 0,
             safe_version: 0,
+            raised: false,
             waiting: VecDeque::new(),
             loading: VecDeque::new(),
             spare: Vec::new(),
@@ -335,7 +338,11 @@ impl Recovery {
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
             if self.loading.is_empty() && self.waiting.is_empty() {
-                log.raise_version(self.safe_version);
+                // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
+                self.raised |= log.raise_version(self.safe_version);
+                if self.raised && !log.roll_head() {
+                    return false;
+                }
                 (self.graves, self.spare) = (HashMap::new(), Vec::new());
                 self.stage = Stage::Settling(log.position());
             }
