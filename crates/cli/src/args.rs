@@ -102,7 +102,7 @@ pub(crate) enum Command {
 /// Where the coordinator is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connect {
-    /// Locator of the coordinator.
+    /// Locator of the coordinator; of several, all of them with commas between.
     #[arg(
         short = 'C',
         long,
@@ -148,7 +148,7 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
   sprat server --nodes 4 --core 2,3,4,5
   sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 3")]
 pub(crate) struct ServerArgs {
-    /// Locator of a coordinator that runs elsewhere; without it, this server brings its own.
+    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     pub(crate) coordinator: Option<String>,
 
@@ -206,14 +206,25 @@ pub(crate) struct ServerArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat coordinator --data /srv/coordinator
+  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --etcd http://10.0.0.1:2379,http://10.0.0.2:2379,http://10.0.0.3:2379")]
 pub(crate) struct CoordinatorArgs {
-    /// Where it listens.
+    /// Where it listens; with --etcd also where others reach it.
     #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
     pub(crate) coordinator: String,
 
     /// Directory for its metadata.
-    #[arg(long, value_name = "DIR", default_value = "sprat-coordinator")]
+    #[arg(long, value_name = "DIR", default_value = "sprat-coordinator", conflicts_with = "etcd")]
     pub(crate) data: PathBuf,
+
+    /// Keep the metadata in this etcd instead; then several coordinators can run, one of which leads while the others stand by.
+    #[arg(long, value_name = "URL,..")]
+    pub(crate) etcd: Option<String>,
+
+    /// Name of the cluster in etcd: coordinators of one cluster have the same.
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
+    pub(crate) name: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -3,7 +3,7 @@
 use crate::core::{Core, Target};
 use crate::error::Error;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
-use sprat_net::{Idle, Locator, Mode, Nanos, Policy};
+use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Where the cluster is, and how to wait for it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Locator of the coordinator.
+    /// Locator of the coordinator; of several, all of them with commas between.
     pub coordinator: String,
     /// Locator of our own end, for transports that know no operating system to ask: `fast+dpdk`, with the device.
     pub local: Option<String>,
@@ -36,11 +36,10 @@ impl Default for Options {
 
 impl Options {
     /// The locators as such.
-    pub(crate) fn locators(&self) -> Result<(Locator, Option<Locator>), Error> {
-        let parse = |text: &str| {
-            text.parse::<Locator>().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))
-        };
-        Ok((parse(&self.coordinator)?, self.local.as_deref().map(parse).transpose()?))
+    pub(crate) fn locators(&self) -> Result<(Locators, Option<Locator>), Error> {
+        let endpoint = |error: sprat_net::LocatorError| Error::Endpoint(error.to_string());
+        let local = self.local.as_deref().map(|text| text.parse::<Locator>().map_err(endpoint)).transpose()?;
+        Ok((self.coordinator.parse().map_err(endpoint)?, local))
     }
 }
 
@@ -249,6 +248,31 @@ impl Client {
         self.call_at(Some(target), "", &Request::ServerStats, |answer| {
             list(answer, |records| records.counter().map(|(name, value)| Counter { name: name.to_owned(), value }))
         })?
+    }
+
+    /// The coordinator that leads: its term, and its locator. Zero and empty when there is but one.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn leader(&mut self) -> Result<(u64, String), Error> {
+        self.call(&Request::WhoLeads, |answer| (answer.number, String::from_utf8_lossy(answer.body).into_owned()))
+    }
+
+    /// Whether the one coordinator that this client was told of leads, and in which term.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn ask_leads(&mut self) -> Result<(bool, u64), Error> {
+        let target = self.core.coordinator();
+        let (now, tag) = (self.now(), self.next_tag());
+        self.core.submit_to(now, tag, target, &Request::WhoLeads, now + self.timeout)?;
+        self.turn(now, None)?;
+        self.wait_whatever(Ticket(tag), |answer| (answer.status == Status::Ok, answer.number))
+    }
+
+    /// From here on an operation may take so long in all.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Submits an operation without waiting for it; see [`wait`](Self::wait). It leaves at once.

@@ -20,6 +20,9 @@ const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
 /// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
 
+/// Wait until the next coordinator is asked, when one does not lead.
+const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
+
 /// A request's buffer is kept for the next operation up to this size, bytes.
 const KEEP_BYTES: usize = 4096;
 
@@ -35,6 +38,8 @@ pub(crate) struct Pending {
     /// The table whose server it is for, if it is for one's.
     pub(crate) table: Option<u32>,
     pub(crate) repeats: Repeats,
+    /// It is for whichever coordinator leads.
+    pub(crate) roams: bool,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
     /// What was sent may have been executed.
@@ -107,6 +112,8 @@ pub(crate) struct Calls {
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
     /// Tables that may be elsewhere by now.
     doubts: Vec<u32>,
+    /// A coordinator that does not lead, or does not answer, and whom it named instead.
+    strayed: Option<(Target, String)>,
 }
 
 impl Calls {
@@ -118,6 +125,7 @@ impl Calls {
             spare: Vec::new(),
             due: BinaryHeap::new(),
             doubts: Vec::new(),
+            strayed: None,
         }
     }
 
@@ -187,6 +195,16 @@ impl Calls {
 
     pub(crate) fn table(&self, index: u32) -> Option<u32> {
         self.pending(index).table
+    }
+
+    /// Whether an operation is for whichever coordinator leads.
+    pub(crate) fn roams(&self, index: u32) -> bool {
+        self.pending(index).roams
+    }
+
+    /// A coordinator that does not lead, or does not answer, and whom it named, since this was last asked.
+    pub(crate) fn take_strayed(&mut self) -> Option<(Target, String)> {
+        self.strayed.take()
     }
 
     /// From here on the operation is for another server.
@@ -290,6 +308,12 @@ impl Calls {
                     self.doubts.push(table);
                     return self.retry(now, index);
                 }
+                if let Some(answer) = answer.filter(|answer| pending.roams && answer.status == Status::NotLeading) {
+                    let named = str::from_utf8(answer.body).unwrap_or_default().to_owned();
+                    self.strayed.get_or_insert((pending.target, named));
+                    let at = (now + NEXT_COORDINATOR).min(pending.deadline);
+                    return self.due.push(Reverse((at, index)));
+                }
                 self.remove(index);
                 // Not by this server; but an answer of another may have been lost.
                 if unknown && pending.perhaps {
@@ -308,6 +332,9 @@ impl Calls {
                 }
                 let pending = *pending;
                 self.doubts.extend(pending.table);
+                if pending.roams {
+                    self.strayed.get_or_insert((pending.target, String::new()));
+                }
                 if (!pending.perhaps || pending.may_repeat(now)) && now < pending.deadline {
                     return self.retry(now, index);
                 }

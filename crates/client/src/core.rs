@@ -8,7 +8,7 @@ use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
 use crate::error::Error;
 pub use crate::port::Passed;
 use crate::port::Port;
-use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role, Sources};
+use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{HashMap, HashSet};
@@ -19,6 +19,9 @@ pub use crate::calls::MAX_PENDING;
 
 /// Tables whose servers are remembered.
 pub const MAX_KNOWN_TABLES: usize = 4096;
+
+/// Coordinators of a cluster that a client knows of.
+pub const MAX_COORDINATORS: usize = 8;
 
 /// Transports used at once: the coordinator's and the servers'.
 pub const MAX_PORTS: usize = 4;
@@ -47,7 +50,9 @@ pub struct Target {
 pub struct Core {
     ports: Vec<Port>,
     calls: Calls,
-    coordinator: Target,
+    coordinators: Vec<Target>,
+    /// The one of them that leads, as far as known.
+    leader: usize,
     /// Our own end, of transports that must be told.
     local: Option<Locator>,
     tables: HashMap<u32, Target>,
@@ -62,16 +67,17 @@ pub struct Core {
 }
 
 impl Core {
-    /// A client of the cluster whose coordinator is at `coordinator`. Sends nothing yet. `seed` is drawn for this client: it is
-    /// known by it to servers, which keep what its operations came to. `local` is its own end, for a
+    /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet. `seed` is drawn for this client:
+    /// it is known by it to servers, which keep what its operations came to. `local` is its own end, for a
     /// transport that has to be told what it is: see [`Role::Connect`].
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when the coordinator's transport cannot be opened or its name is unknown.
-    pub fn new(coordinator: &Locator, local: Option<Locator>, seed: u64) -> Result<Self, Error> {
+    /// [`Error::Endpoint`] when a coordinator's transport cannot be opened or its name is unknown, or there are more than
+    /// [`MAX_COORDINATORS`].
+    pub fn new(coordinators: &Locators, local: Option<Locator>, seed: u64) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         core.local = local;
-        core.coordinator = core.target(coordinator)?;
+        core.find_coordinators(coordinators)?;
         Ok(core)
     }
 
@@ -79,20 +85,30 @@ impl Core {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinator: &Locator, seed: u64) -> Result<Self, Error> {
+    pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinators: &Locators, seed: u64) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         for (transport, driver) in drivers {
             core.add_port(transport, driver);
         }
-        core.coordinator = core.target(coordinator)?;
+        core.find_coordinators(coordinators)?;
         Ok(core)
+    }
+
+    fn find_coordinators(&mut self, coordinators: &Locators) -> Result<(), Error> {
+        if coordinators.len() > MAX_COORDINATORS {
+            let count = coordinators.len();
+            return Err(Error::Endpoint(format!("{count} coordinators; a cluster has at most {MAX_COORDINATORS}")));
+        }
+        self.coordinators = coordinators.iter().map(|locator| self.target(locator)).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     fn empty(seed: u64) -> Self {
         Self {
             ports: Vec::new(),
             calls: Calls::new(seed),
-            coordinator: Target { port: 0, peer: ([0, 0, 0, 0], 0).into() },
+            coordinators: Vec::new(),
+            leader: 0,
             local: None,
             tables: HashMap::new(),
             asked: HashSet::new(),
@@ -134,10 +150,24 @@ impl Core {
         Ok(Target { port, peer })
     }
 
-    /// The coordinator.
+    /// The coordinator that leads, as far as known.
     #[must_use]
     pub fn coordinator(&self) -> Target {
-        self.coordinator
+        self.coordinators[self.leader]
+    }
+
+    /// Asks another coordinator from here on: the one whose locator is `named`, or else the next.
+    pub fn move_on(&mut self, named: &str) {
+        let named = named.parse().ok().and_then(|locator| self.target(&locator).ok());
+        let known = named.and_then(|named| self.coordinators.iter().position(|&one| one == named));
+        self.leader = match (known, named) {
+            (Some(known), _) if known != self.leader => known,
+            (None, Some(new)) if self.coordinators.len() < MAX_COORDINATORS => {
+                self.coordinators.push(new);
+                self.coordinators.len() - 1
+            }
+            _ => (self.leader + 1) % self.coordinators.len(),
+        };
     }
 
     /// Learns where a table is, so that operations on it can be submitted.
@@ -185,11 +215,11 @@ impl Core {
     /// When the tag's highest bit is set: that is for the client's own questions.
     pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
         assert!(tag & PLACE == 0, "the highest bit of a tag is the client's own");
-        let target = match request.table() {
-            Some(table) => self.place(table)?,
-            None => self.coordinator,
+        let (target, roams) = match request.table() {
+            Some(table) => (self.place(table)?, false),
+            None => (self.coordinator(), true),
         };
-        self.submit_to(now, tag, target, request, deadline)
+        self.begin(now, tag, (target, roams), request, deadline)
     }
 
     /// As [`submit`](Self::submit), to a server of the caller's choice.
@@ -204,9 +234,21 @@ impl Core {
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
+        self.begin(now, tag, (target, false), request, deadline)
+    }
+
+    fn begin(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        (target, roams): (Target, bool),
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
         check(request)?;
         let (table, repeats) = (request.table(), Repeats::of(request));
-        let pending = Pending { tag, target, table, repeats, begun: now, deadline, perhaps: false, given_up: false };
+        let pending =
+            Pending { tag, target, table, repeats, roams, begun: now, deadline, perhaps: false, given_up: false };
         let index = self.calls.add(pending, request)?;
         self.ports[target.port].begin(now, index, &mut self.calls);
         Ok(())
@@ -241,6 +283,11 @@ impl Core {
                 worked |= port.turn(now, &mut deliver)?;
             }
         }
+        if let Some((from, named)) = self.calls.take_strayed()
+            && from == self.coordinator()
+        {
+            self.move_on(&named);
+        }
         while let Some(index) = self.calls.take_due(now, sink) {
             if let Some(table) = self.calls.table(index) {
                 match self.tables.get(&table) {
@@ -250,6 +297,9 @@ impl Core {
                         continue;
                     }
                 }
+            }
+            if self.calls.roams(index) {
+                self.calls.aim(index, self.coordinator());
             }
             let port = self.calls.target(index).port;
             self.ports[port].begin(now, index, &mut self.calls);
@@ -276,7 +326,7 @@ impl Core {
             }
             let request = Request::LocateTable { table };
             let (tag, deadline) = (PLACE | u64::from(table), now + PLACE_PATIENCE);
-            if self.submit_to(now, tag, self.coordinator, &request, deadline).is_err() {
+            if self.begin(now, tag, (self.coordinator(), true), &request, deadline).is_err() {
                 self.asked.remove(&table); // too much is under way; the next failure asks again
             }
         }

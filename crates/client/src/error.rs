@@ -122,7 +122,12 @@ impl Error {
             Status::MemoryFull => Self::MemoryFull,
             Status::WritesStopped => Self::WritesStopped(reason()),
             Status::NoServer => Self::NoServer(server.to_owned()),
-            Status::Malformed | Status::Refused | Status::WrongCluster | Status::WrongRole | Status::Fenced => {
+            Status::Malformed
+            | Status::Refused
+            | Status::WrongCluster
+            | Status::WrongRole
+            | Status::Fenced
+            | Status::NotLeading => {
                 let reason = if body.is_empty() { status.to_string() } else { reason() };
                 Self::Refused { server: server.to_owned(), reason }
             }

@@ -27,7 +27,7 @@ mod types;
 
 pub use asynchronous::{AsyncClient, Call};
 pub use blocking::{Client, Options, Ticket};
-pub use core::{Core, MAX_KNOWN_TABLES, MAX_PENDING, MAX_PORTS, Passed, Sink, Target};
+pub use core::{Core, MAX_COORDINATORS, MAX_KNOWN_TABLES, MAX_PENDING, MAX_PORTS, Passed, Sink, Target};
 pub use error::Error;
 pub use sprat_net::Mode;
 pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};

@@ -36,7 +36,7 @@ pub use figures::{Figure, MAX_NAME};
 pub use idle::decide::{Decider, Mode, Policy, Step};
 pub use idle::sources::{MAX_SOURCES, Sources};
 pub use idle::{Idle, Waker};
-pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Mac, Transport};
+pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Locators, Mac, Transport};
 pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
 pub use open::{OpenError, Role};
 pub use stamp::{Count, Event, Laps, Scale, Stamped, ThreadAccount, counts, stamp, ticks};

@@ -166,3 +166,24 @@ fn connecting_drivers_are_of_the_services_family() {
         assert_ne!(driver.local_addr().port(), 9);
     }
 }
+
+#[test]
+fn lists_are_taken_apart() {
+    let list = "tcp:host=10.0.0.1,port=1,fast+udp:host=::1,port=2,fast+dpdk:host=10.0.0.3,port=3,dev=net_memif,role=client,tcp:host=a,port=4";
+    let locators: sprat_net::Locators = list.parse().unwrap();
+    let texts: Vec<String> = locators.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 4, "{texts:?}");
+    assert_eq!((&texts[1][..], &texts[3][..]), ("fast+udp:host=::1,port=2", "tcp:host=a,port=4"));
+    assert_eq!(locators.to_string().parse::<sprat_net::Locators>().unwrap(), locators);
+    let one: sprat_net::Locators = "tcp:host=10.0.0.1,port=1".parse().unwrap();
+    assert_eq!(one.len(), 1);
+    for wrong in [
+        "",
+        ",",
+        "tcp:host=1.2.3.4,port=1,",
+        "tcp:host=1.2.3.4,port=1,,tcp:host=1.2.3.4,port=2",
+        "tcp:,tcp:host=a,port=1",
+    ] {
+        assert!(wrong.parse::<sprat_net::Locators>().is_err(), "{wrong}");
+    }
+}

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::settings::Settings;
 use crate::trace::Trace;
 use sprat_client::{Core, Error};
-use sprat_net::{AnyDriver, Hub, Locator, Nanos};
+use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_wire::op::{Answer, Condition, Items, Request, Status, TableRecord};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -108,7 +108,7 @@ impl Client {
         index: usize,
         address: SocketAddr,
         life: u64,
-        coordinator: &Locator,
+        coordinator: &Locators,
         random: &mut Random,
     ) -> Self {
         let driver = AnyDriver::from(hub.port(address).expect("the one before is gone"));

@@ -23,6 +23,8 @@ pub struct Summary {
     pub crashes: u64,
     /// Stops in order.
     pub stops: u64,
+    /// Changes of the leader among several coordinators.
+    pub takeovers: u64,
     /// Starts that replayed a log.
     pub replays: u64,
     /// Replays that found the end of the log torn.
@@ -55,6 +57,7 @@ impl AddAssign for Summary {
         self.pages += other.pages;
         self.crashes += other.crashes;
         self.stops += other.stops;
+        self.takeovers += other.takeovers;
         self.replays += other.replays;
         self.cuts += other.cuts;
         self.disk_faults += other.disk_faults;
@@ -72,12 +75,13 @@ impl AddAssign for Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { histories, operations, told, pages, crashes, stops, replays, cuts, .. } = self;
+        let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
         let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, recreated, undecided, .. } = self;
         writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
+        writeln!(f, "takeovers       {takeovers:>12}")?;
         writeln!(f, "replays         {replays:>12}  {cuts} of a log with a torn end, which was cut")?;
         writeln!(f, "disk faults     {disk_faults:>12}")?;
         writeln!(f, "frames          {frames:>12}  {frames_lost} lost")?;

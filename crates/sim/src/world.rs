@@ -9,7 +9,7 @@ use crate::report::{Failure, Summary, of_seed};
 use crate::server::{self, Server, Start};
 use crate::settings::Settings;
 use crate::trace::Trace;
-use sprat_net::{Hub, Locator, Nanos};
+use sprat_net::{Hub, Locators, Nanos};
 use sprat_wire::op::{Condition, TableRecord};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ pub struct World {
     crash_at_work: Option<(Duration, bool)>,
     clients: Vec<Client>,
     lives: u64,
-    coordinator: Locator,
+    coordinator: Locators,
     ballast: TableRecord,
     tables: Vec<TableRecord>,
     next_table: u32,
@@ -103,7 +103,7 @@ impl World {
         let server = Server::new(&settings, &hub, address(0), random.draw());
         let faults = faults::plan(&settings, &mut random).into();
         let at = server.address();
-        let coordinator: Locator =
+        let coordinator: Locators =
             format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
         let mut world = Self {
             settings,

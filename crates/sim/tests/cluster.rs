@@ -17,6 +17,8 @@ fn histories_of_clusters_can_be() {
     assert!(summary.told * 3 > summary.operations * 2, "most calls end");
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
     assert!(summary.stops > SEEDS / 4, "servers are declared dead and live: {summary}");
+    assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
+    eprintln!("{summary}");
 }
 
 #[test]

@@ -2,12 +2,20 @@
 //! coordinator what the master wants known. Without clock, thread or network: whoever owns those asks what [`Agent::next`]
 //! says, one request at a time, and hands the answer to [`Agent::answered`].
 
-use crate::coordinator::DRIFT;
+use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
 use sprat_wire::op::{Answer, Assignment, Records, ReplicaId, Request, Status};
+use std::time::Duration;
 use thiserror::Error;
+
+/// How long a coordinator may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long it may take where there are others, one of which may have taken its place; what is asked then may be asked twice. A
+/// question stays unanswered for [`RENEWAL`].
+const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
 /// What a server is in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -51,6 +59,10 @@ pub struct Agent {
     known_there: bool,
     /// Version of the assignments that the master was given.
     given: u64,
+    /// The highest version that a coordinator has told of. One that tells of less was deposed, and has yet to hear of it: nothing
+    /// of what it says counts, a lease least of all.
+    seen: u64,
+    strayed: bool,
     asked: Asked,
     asked_at: Nanos,
     /// What the master wants told; the coordinator has noted the first so far.
@@ -68,6 +80,8 @@ impl Agent {
             locator,
             known_there: false,
             given: 0,
+            seen: 0,
+            strayed: false,
             asked: Asked::Nothing,
             asked_at: Nanos(0),
             voided: 0,
@@ -105,6 +119,19 @@ impl Agent {
         }
     }
 
+    /// How long to wait for the answer to what was asked last, of one of so many coordinators.
+    #[must_use]
+    pub fn patience(&self, coordinators: usize) -> Duration {
+        // Whoever enlists twice has two ids.
+        if coordinators > 1 && self.asked != Asked::Enlist { PATIENCE } else { TIMEOUT }
+    }
+
+    /// Whether the last answer came from a coordinator that leads no more, so that another is to be asked.
+    #[must_use]
+    pub fn take_strayed(&mut self) -> bool {
+        std::mem::take(&mut self.strayed)
+    }
+
     /// What to ask now.
     pub fn next(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
         let Self { enlisted: Enlisted { server, cluster }, copies, locator, .. } = self;
@@ -139,10 +166,20 @@ impl Agent {
     pub fn answered(&mut self, answer: Option<&Answer<'_>>, outbox: &Outbox) -> Result<bool, Gone> {
         let Some(answer) = answer else { return Ok(false) };
         let server = self.enlisted.server;
+        let told_version = match (self.asked, answer.status) {
+            (Asked::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => answer.number,
+            _ => u64::MAX,
+        };
+        if told_version < self.seen {
+            self.strayed = true;
+            return Ok(false);
+        }
         match (self.asked, answer.status) {
             (Asked::Nothing, _) => Err(Gone::Nonsense),
             (Asked::Enlist, Status::Ok) => {
-                let (_, cluster) = Records::new(answer.body).counter().ok_or(Gone::Nonsense)?;
+                let mut records = Records::new(answer.body);
+                let cluster = records.named("cluster").ok_or(Gone::Nonsense)?;
+                self.seen = self.seen.max(records.named("version").ok_or(Gone::Nonsense)?);
                 let server = u32::try_from(answer.number).map_err(|_| Gone::Nonsense)?;
                 self.enlisted = Enlisted { server, cluster };
                 (self.known_there, self.given) = (true, 0);
@@ -167,6 +204,8 @@ impl Agent {
                 self.report = None;
                 Ok(false)
             }
+            // There is none yet that leads: it is asked again.
+            (_, Status::NotLeading) => Ok(false),
             (_, status) => {
                 let words = String::from_utf8_lossy(answer.body);
                 Err(Gone::Refused(if words.is_empty() { status.to_string() } else { words.into_owned() }))
@@ -175,10 +214,12 @@ impl Agent {
     }
 
     fn assign(&mut self, version: u64, assignment: Assignment, outbox: &Outbox) -> Result<bool, Gone> {
+        assert!(version >= self.seen, "older ones are not taken");
+        self.seen = version;
         let lease = match assignment.lease_micros {
             0 => Nanos::NEVER,
             micros => {
-                let lease = std::time::Duration::from_micros(micros);
+                let lease = Duration::from_micros(micros);
                 self.asked_at + (lease - lease / DRIFT)
             }
         };

@@ -188,8 +188,11 @@ pub enum Request<'a> {
     ListTables,
     /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
     ListServers,
+    /// To a coordinator: who leads? `number` of the answer: the term, zero when there is but one coordinator. Body: the leader's
+    /// locator. Of one that stands by the answer is [`Status::NotLeading`].
+    WhoLeads,
     /// Server to coordinator: I serve here. `number` of the answer: the server's id.
-    /// Body of the answer: a counter named `cluster`, the cluster's id.
+    /// Body of the answer: a counter named `cluster`, the cluster's id, and one named `version`, that of the map.
     Enlist {
         /// The id it had before; zero when it never had one.
         server: u32,
@@ -283,6 +286,7 @@ const ASSIGNMENTS: u8 = 38;
 const VOID: u8 = 39;
 const RECOVERED: u8 = 40;
 const LOCATE_TABLE: u8 = 41;
+const WHO_LEADS: u8 = 42;
 
 /// Bit in `op` of a request whose operation has an id.
 const WITH_ID: u8 = 0x80;
@@ -322,6 +326,7 @@ impl<'a> Request<'a> {
             Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
             Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
             Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
+            Self::WhoLeads => (WHO_LEADS, 0, 0, 0, NOTHING, NOTHING),
             Self::Enlist { server, cluster, copies, locator } => {
                 (ENLIST, copies, server, cluster, locator.as_bytes(), NOTHING)
             }
@@ -421,6 +426,7 @@ impl<'a> Request<'a> {
             LOCATE_TABLE => keyless(Self::LocateTable { table }),
             LIST_TABLES => keyless(Self::ListTables),
             LIST_SERVERS => keyless(Self::ListServers),
+            WHO_LEADS => keyless(Self::WhoLeads),
             ENLIST => Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator: name()? }),
             ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
             VOID => keyless(Self::Void { server: table, segment: argument }),

@@ -53,6 +53,7 @@ proptest! {
             Request::LocateTable { table },
             Request::ListTables,
             Request::ListServers,
+            Request::WhoLeads,
             Request::Enlist { server: table, cluster: number, copies: 3, locator: name },
             Request::Assignments { server: table, known: number },
             Request::Void { server: table, segment: number },

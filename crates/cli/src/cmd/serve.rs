@@ -4,7 +4,8 @@ use crate::args::{CoordinatorArgs, DEFAULT_COORDINATOR, DurabilityArg, IdleArg, 
 use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use sprat_net::{Locator, Mode, Transport};
+use sprat_net::{Locator, Locators, Mode, Transport};
+use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::server::{Durability, MAX_NODES, Restored, Server, ServerOptions, Stopper};
 use std::process::ExitCode;
 use std::thread;
@@ -57,9 +58,13 @@ fn tell_restored(whose: &str, restored: &Restored) {
 
 pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
     tell_events();
-    let server = Server::start_coordinator(&args.coordinator, &args.data)?;
+    let server = match &args.etcd {
+        Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?)?,
+        None => Server::start_coordinator(&args.coordinator, &args.data)?,
+    };
     on_signal(server.stopper())?;
-    eprintln!("sprat: coordinator ready at {}; stop with Ctrl-C", server.coordinator);
+    let others = if args.etcd.is_some() { ", one of several" } else { "" };
+    eprintln!("sprat: coordinator ready at {}{others}; stop with Ctrl-C", server.coordinator);
     server.wait()?;
     eprintln!("sprat: stopped in order");
     Ok(ExitCode::SUCCESS)
@@ -153,12 +158,12 @@ fn tell_events() {
 
 /// Says aloud when an endpoint can be reached from elsewhere: nothing is encrypted or authenticated yet.
 fn warn_of_strangers(options: &ServerOptions) {
-    for text in [&options.coordinator].into_iter().chain(&options.listen) {
-        let Ok(locator) = text.parse::<Locator>() else { continue };
+    let all = [&options.coordinator].into_iter().chain(&options.listen);
+    for locator in all.filter_map(|text| text.parse::<Locators>().ok()).flat_map(|locators| locators.to_vec()) {
         let loopback =
             locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()));
         if !loopback {
-            eprintln!("sprat: WARNING: {text} is not loopback, and this version neither encrypts nor authenticates");
+            eprintln!("sprat: WARNING: {locator} is not loopback, and this version neither encrypts nor authenticates");
         }
     }
 }

@@ -56,13 +56,21 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let tables = client.list_tables()?;
     let servers = servers(&mut client)?;
+    let (term, leader) = client.leader()?;
     if args.json {
         let servers: Vec<Value> = servers.iter().map(json_of_server).collect();
         let tables: Vec<Value> = tables.iter().map(json_of).collect();
-        print_json(&json!({ "coordinator": args.connect.coordinator, "servers": servers, "tables": tables }))?;
+        let mut all = json!({ "coordinator": args.connect.coordinator, "servers": servers, "tables": tables });
+        if term > 0 {
+            all["leader"] = json!({ "locator": leader, "term": term });
+        }
+        print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
     print_line(&format!("coordinator {}", args.connect.coordinator))?;
+    if term > 0 {
+        print_line(&format!("leader {leader}, term {term}"))?;
+    }
     for server in &servers {
         print_line(&format!("server {}  {}  heard {} ago", server.id, server.locator, ago(server.silent_ms)))?;
         match &server.counters {

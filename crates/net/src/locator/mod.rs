@@ -4,6 +4,7 @@
 //! with commas between. Which keys there are depends on the transport; none is ignored.
 
 mod fault;
+mod list;
 mod parse;
 
 use std::fmt::{self, Display};
@@ -12,6 +13,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 pub use fault::{Fault, LocatorError};
+pub use list::Locators;
 pub(crate) use parse::mac;
 
 /// Longest locator, bytes of text.

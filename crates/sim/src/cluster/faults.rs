@@ -30,8 +30,23 @@ pub enum Fault {
         /// How long.
         lasts: Duration,
     },
-    /// The coordinator's process ends, and another begins after so long.
-    CrashCoordinator(Duration),
+    /// A coordinator's process ends, and another begins after so long.
+    CrashCoordinator(usize, Duration),
+    /// A coordinator stands still for so long.
+    PauseCoordinator(usize, Duration),
+    /// Some coordinators do not reach etcd for so long.
+    CutFromEtcd(Vec<usize>, Duration),
+    /// Frames between a coordinator and the others, and some servers, are lost for so long; or only those that it sends.
+    CutCoordinator {
+        /// Which.
+        coordinator: usize,
+        /// The servers.
+        servers: Vec<usize>,
+        /// Both ways.
+        both: bool,
+        /// How long.
+        lasts: Duration,
+    },
     /// The network is like this from now on.
     Weather {
         /// Frames lost, of a million.
@@ -63,7 +78,9 @@ fn crash(server: usize, random: &mut Random) -> Fault {
 
 fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
-    match random.below(20) {
+    let several = settings.coordinators > 1;
+    let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
+    match random.below(if several { 32 } else { 20 }) {
         0..8 => crash(server, random),
         8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
         11..15 => Fault::Cut {
@@ -72,7 +89,19 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
             coordinator: random.chance(1, 2),
             lasts: random.micros(1_000, 1_500_000),
         },
-        15 | 16 => Fault::CrashCoordinator(random.micros(1_000, 500_000)),
+        15 | 16 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 500_000)),
+        20..22 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 2_000_000)),
+        22..25 => Fault::PauseCoordinator(coordinator, random.micros(1_000, 5_000_000)),
+        25..28 => Fault::CutFromEtcd(
+            (0..settings.coordinators).filter(|_| random.chance(2, 3)).collect(),
+            random.micros(1_000, 6_000_000),
+        ),
+        28..32 => Fault::CutCoordinator {
+            coordinator,
+            servers: (0..settings.servers).filter(|_| random.chance(1, 2)).collect(),
+            both: random.chance(1, 2),
+            lasts: random.micros(1_000, 4_000_000),
+        },
         _ => Fault::Weather {
             loss: random.below(20_000) * random.below(3),
             twice: random.below(20_000) * random.below(3),

@@ -1,6 +1,8 @@
-//! Whole clusters: a coordinator, servers that keep replicas for each other, and clients; servers that crash, stand still,
+//! Whole clusters: a coordinator or several, servers that keep replicas for each other, and clients; servers that crash, stand still,
 //! or are cut off, and clocks that run apart.
 
+mod coordinator;
+mod etcd;
 mod faults;
 mod server;
 mod settings;

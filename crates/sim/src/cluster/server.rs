@@ -6,7 +6,7 @@ use crate::server::HASH_SEED;
 use sprat_client::Core;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
-use sprat_net::{AnyDriver, Hub, Locator, Nanos};
+use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::agent::{Agent, Enlisted, Gone};
 use sprat_store::master::{Master, Outbox, inbox};
 use sprat_store::member::Member;
@@ -15,9 +15,6 @@ use sprat_store::replicas::{Options, Replicas};
 use sprat_store::replication::Replicator;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// How long the agent waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time that a turn takes when there was something to do, and a piece of idle work.
 const TURN: Duration = Duration::from_micros(2);
@@ -42,7 +39,7 @@ pub(super) struct Server {
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
-    coordinator: Locator,
+    coordinators: Locators,
     /// Its disk.
     disk: MemControl,
     options: Options,
@@ -62,7 +59,7 @@ impl Server {
         settings: &Settings,
         hub: &Hub,
         addresses: (SocketAddr, SocketAddr),
-        coordinator: &Locator,
+        coordinators: &Locators,
         (drift, seed): (i64, u64),
     ) -> Self {
         let (address, control) = addresses;
@@ -76,7 +73,7 @@ impl Server {
             address,
             control,
             hub: hub.clone(),
-            coordinator: coordinator.clone(),
+            coordinators: coordinators.clone(),
             disk,
             options,
             enlisted: Enlisted::default(),
@@ -161,7 +158,8 @@ impl Server {
     fn start(&mut self, now: Nanos) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let driver = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-        let core = Core::over(vec![(TRANSPORT, driver)], &self.coordinator, self.seed).expect("the transport is there");
+        let core =
+            Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed).expect("the transport is there");
         let locator = format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
         let agent = Agent::new(self.enlisted, super::COPIES, locator);
         // Replaced by the master's, when there is one.
@@ -256,14 +254,19 @@ impl Server {
                 }
             });
             polled.expect("a port in memory does not fail");
+            if agent.take_strayed() {
+                core.move_on("");
+            }
         }
         if left {
             *wake = local; // the master's bell
         }
         // It asks for assignments when there is a master to have them.
         if gone.is_none() && !*asking && (node.is_some() || !agent.has_enlisted()) {
+            let _ = agent.next(local, outbox);
+            let patience = agent.patience(self.coordinators.len());
             let request = agent.next(local, outbox);
-            *asking = core.submit(local, 0, &request, local + PATIENCE).is_ok();
+            *asking = core.submit(local, 0, &request, local + patience).is_ok();
             core.flush();
         }
         gone

@@ -10,6 +10,8 @@ use sprat_wire::SEGLET_BYTES;
 pub struct Settings {
     /// Servers.
     pub servers: usize,
+    /// Coordinators; one has its metadata to itself.
+    pub coordinators: usize,
     /// Memory of each log, bytes.
     pub memory: usize,
     /// Bytes of a segment.
@@ -30,6 +32,7 @@ impl Settings {
         Self {
             servers: usize::try_from(random.between(u64::from(super::COPIES) + 1, u64::from(super::COPIES) + 4))
                 .expect("few"),
+            coordinators: usize::try_from(random.between(1, 3)).expect("few"),
             memory: 4 << 20,
             segment_bytes: seglets * SEGLET_BYTES,
             drift: random.below(1_000_000 / u64::from(sprat_store::coordinator::DRIFT)),

@@ -1,5 +1,7 @@
-//! The loop of a cluster: time, network, coordinator, servers, clients and faults, in a fixed order.
+//! The loop of a cluster: time, network, coordinators, servers, clients and faults, in a fixed order.
 
+use super::coordinator::{Post, locator};
+use super::etcd::{Etcd, Rows, Shared as Register};
 use super::faults::{self, Fault};
 use super::server::Server;
 use super::settings::Settings;
@@ -11,12 +13,11 @@ use crate::random::Random;
 use crate::report::{Failure, Summary, of_seed};
 use crate::server::HASH_SEED;
 use crate::trace::Trace;
-use sprat_net::{AnyDriver, Hub, Locator, Nanos};
-use sprat_store::coordinator::{Catalog, Coordinator, Metadata, MetadataError, MetadataMemory};
-use sprat_store::node::Node;
+use sprat_net::{AnyDriver, Hub, Locators, Nanos};
+use sprat_store::coordinator::Coordinator;
 use sprat_wire::op::TableRecord;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,22 +47,6 @@ enum Phase {
     Last(usize),
 }
 
-/// Metadata that outlive a coordinator.
-#[derive(Clone, Default)]
-struct Durable(Rc<RefCell<MetadataMemory>>);
-
-impl Metadata for Durable {
-    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
-        self.0.borrow().load()
-    }
-
-    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
-        self.0.borrow_mut().apply(changes)
-    }
-}
-
-type CoordinatorNode = Node<AnyDriver, Coordinator<Durable>>;
-
 /// A cluster, its clients, and what befalls them.
 pub struct World {
     settings: Settings,
@@ -70,11 +55,11 @@ pub struct World {
     now: Nanos,
     hub: Hub,
     weather: Rc<RefCell<Weather>>,
-    metadata: Durable,
-    coordinator: Option<Box<CoordinatorNode>>,
-    coordinator_up_at: Nanos,
-    /// Of the map, as last noted.
+    etcd: Register,
+    coordinators: Vec<Post>,
+    /// Of the map, and of the leader, as last noted.
     version: u64,
+    term: u64,
     servers: Vec<Server>,
     clients: Vec<Client>,
     /// Who makes the tables.
@@ -100,9 +85,10 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     of_seed(seed, true, |trace| World::new(seed, trace).finish())
 }
 
-/// Where the coordinator is, the makers of tables, servers' nodes and agents, and clients.
-const COORDINATOR: u16 = 1;
+/// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and clients.
 const MAKER: u16 = 2;
+const COORDINATORS: u16 = 10;
+const ELECTIONS: u16 = 20;
 const NODES: u16 = 100;
 const AGENTS: u16 = 200;
 const CLIENTS: u16 = 300;
@@ -128,9 +114,15 @@ impl World {
         let weather = Rc::new(RefCell::new(Weather::new(&mut random, false)));
         let hub = Hub::new(settings.work.network);
         hub.set_policy(policy(&weather));
-        let at = address(COORDINATOR);
-        let coordinator: Locator =
-            format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator");
+        let etcd = Etcd::shared(random.draw());
+        let all: Vec<_> =
+            (0..settings.coordinators).map(|index| locator(place(COORDINATORS, index)).to_string()).collect();
+        let coordinator: Locators = all.join(",").parse().expect("locators");
+        let mut post = |index| {
+            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
+            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, random.draw())
+        };
+        let coordinators = (0..settings.coordinators).map(&mut post).collect();
         let drift = i64::try_from(settings.drift).expect("small");
         let mut server = |index| {
             let addresses = (place(NODES, index), place(AGENTS, index));
@@ -153,10 +145,10 @@ impl World {
             now: Nanos(0),
             hub,
             weather,
-            metadata: Durable::default(),
-            coordinator: None,
-            coordinator_up_at: Nanos(0),
+            etcd,
+            coordinators,
             version: 0,
+            term: 0,
             servers,
             clients,
             maker: maker.expect("the transport is there"),
@@ -243,12 +235,13 @@ impl World {
         let servers = self.servers.iter().map(Server::wake);
         let clients = self.clients.iter().filter(|_| !self.tables.is_empty());
         let clients = clients.map(|client| client.wake(&self.settings.work));
-        let coordinator = self.coordinator.as_ref().map_or(self.coordinator_up_at, |node| node.next_deadline());
+        let coordinators = self.coordinators.iter().map(Post::wake);
         let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
-        let others = [self.hub.next_delivery(), fault, Some(self.look_at), Some(coordinator)];
+        let others = [self.hub.next_delivery(), fault, Some(self.look_at)];
         let maker = if self.making { self.maker.next_deadline() } else { Nanos::NEVER };
         let next = servers
             .chain(clients)
+            .chain(coordinators)
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .fold(maker, Nanos::min);
@@ -262,8 +255,7 @@ impl World {
 
     /// Notes how things stand.
     fn describe(&self) {
-        if let Some(coordinator) = &self.coordinator {
-            let service = coordinator.service();
+        if let Some(service) = self.leading() {
             let catalog = service.catalog();
             self.note(format_args!("coordinator: version {}", catalog.version()));
             catalog.servers().for_each(|(id, known)| self.note(format_args!("server {id}: {known:?}")));
@@ -277,34 +269,43 @@ impl World {
         }
     }
 
-    /// The coordinator's turn.
+    /// The coordinator that leads; of several that take themselves for the leader, the one that does.
+    fn leading(&self) -> Option<&Coordinator<Rows>> {
+        self.coordinators.iter().filter_map(|post| post.leading(self.now)).max_by_key(|service| service.term())
+    }
+
+    /// The coordinators' turns.
     fn coordinate(&mut self) -> Result<(), String> {
-        if self.coordinator.is_none() && self.now >= self.coordinator_up_at {
-            let catalog = Catalog::open(self.metadata.clone(), 1)?;
-            let driver = AnyDriver::from(self.hub.port(address(COORDINATOR)).expect("the one before is gone"));
-            let node = Node::new(driver, Coordinator::new(catalog), &sprat_rpc::Config::default(), self.random.draw());
-            self.coordinator = Some(Box::new(node));
-        }
-        let waiting = self.hub.waiting(address(COORDINATOR)) > 0;
-        if let Some(node) = &mut self.coordinator
-            && (waiting || node.next_deadline() <= self.now)
-        {
-            node.turn(self.now).expect("a port in memory does not fail");
-            let catalog = node.service().catalog();
-            if catalog.version() != self.version {
-                self.version = catalog.version();
-                let servers: Vec<_> = catalog
-                    .servers()
-                    .map(|(id, known)| format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open))
-                    .collect();
-                let tables: Vec<_> =
-                    catalog.tables().map(|table| format!("{} at {}", table.id, table.server)).collect();
-                let (version, servers, tables) = (self.version, servers.join(", "), tables.join(", "));
-                self.note(format_args!("map {version}: servers {servers}; tables {tables}"));
-                for server in self.servers.iter().filter_map(Server::recoveries) {
-                    self.note(format_args!("{server}"));
-                }
+        self.etcd.borrow_mut().advance(self.now);
+        for index in 0..self.coordinators.len() {
+            if self.coordinators[index].wake() <= self.now
+                || self.hub.waiting(place(COORDINATORS, index)) > 0
+                || self.hub.waiting(place(ELECTIONS, index)) > 0
+            {
+                self.coordinators[index].step(self.now)?;
             }
+        }
+        let Some(leading) = self.leading() else { return Ok(()) };
+        let term = leading.term();
+        if term > self.term {
+            self.summary.takeovers += u64::from(self.term > 0);
+            self.term = term;
+        }
+        let Some(leading) = self.leading() else { return Ok(()) };
+        let catalog = leading.catalog();
+        if catalog.version() > self.version {
+            let version = catalog.version();
+            let servers: Vec<_> = catalog
+                .servers()
+                .map(|(id, known)| format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open))
+                .collect();
+            let tables: Vec<_> = catalog.tables().map(|table| format!("{} at {}", table.id, table.server)).collect();
+            let (servers, tables) = (servers.join(", "), tables.join(", "));
+            self.note(format_args!("map {version} of term {term}: servers {servers}; tables {tables}"));
+            for server in self.servers.iter().filter_map(Server::recoveries) {
+                self.note(format_args!("{server}"));
+            }
+            self.version = version;
         }
         Ok(())
     }
@@ -335,8 +336,8 @@ impl World {
             return;
         }
         self.look_at = self.now + Duration::from_nanos(self.random.below(MAP_AGE));
-        if let Some(coordinator) = &self.coordinator {
-            self.tables = coordinator.service().catalog().tables().collect();
+        if let Some(tables) = self.leading().map(|leading| leading.catalog().tables().collect()) {
+            self.tables = tables;
         }
     }
 
@@ -356,7 +357,9 @@ impl World {
                 let is_in = |index: &usize| from.contains(index);
                 let ours: Vec<_> = (0..self.servers.len()).filter(is_in).flat_map(hosts).collect();
                 let others = (0..self.servers.len()).filter(|index| !is_in(index)).flat_map(hosts);
-                let others: Vec<_> = others.chain(coordinator.then(|| address(COORDINATOR))).collect();
+                let posts =
+                    (0..self.coordinators.len()).filter(|_| coordinator).map(|index| place(COORDINATORS, index));
+                let others: Vec<_> = others.chain(posts).collect();
                 let pairs = ours.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
                 let pairs: Vec<_> = pairs
                     .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))])
@@ -365,9 +368,27 @@ impl World {
                 self.weather.borrow_mut().ways.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
-            Fault::CrashCoordinator(down) => {
-                self.coordinator = None;
-                self.coordinator_up_at = self.now + down;
+            Fault::CrashCoordinator(index, down) => self.coordinators[index].crash(self.now + down),
+            Fault::PauseCoordinator(index, lasts) => {
+                let post = &mut self.coordinators[index];
+                post.paused_until = post.paused_until.max(self.now + lasts);
+            }
+            Fault::CutFromEtcd(which, lasts) => {
+                for index in which {
+                    let post = &mut self.coordinators[index];
+                    post.cut_until = post.cut_until.max(self.now + lasts);
+                }
+            }
+            Fault::CutCoordinator { coordinator, servers, both, lasts } => {
+                let ours = [place(COORDINATORS, coordinator), place(ELECTIONS, coordinator)];
+                let posts = (0..self.coordinators.len()).filter(|&index| index != coordinator);
+                let posts = posts.flat_map(|index| [place(COORDINATORS, index), place(ELECTIONS, index)]);
+                let others = posts.chain(servers.into_iter().map(|index| place(AGENTS, index)));
+                let pairs = others.flat_map(|other| ours.map(|one| (one, other)));
+                let pairs = pairs.flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))]);
+                let pairs: Vec<_> = pairs.flatten().collect();
+                self.weather.borrow_mut().ways.extend(&pairs);
+                self.cuts.push((self.now + lasts, pairs));
             }
             Fault::Weather { loss, twice, delay, jitter } => {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
@@ -408,7 +429,11 @@ impl World {
                     server.paused_until = server.paused_until.min(self.now);
                     server.up_at = server.up_at.min(self.now);
                 }
-                self.coordinator_up_at = self.coordinator_up_at.min(self.now);
+                for post in &mut self.coordinators {
+                    post.paused_until = post.paused_until.min(self.now);
+                    post.up_at = post.up_at.min(self.now);
+                    post.cut_until = post.cut_until.min(self.now);
+                }
                 self.note(format_args!("healed"));
                 self.phase = Phase::Heal;
             }
@@ -436,8 +461,8 @@ impl World {
 
     /// Whether every table has a server that lives and knows of it.
     fn all_serve(&self) -> bool {
-        let Some(coordinator) = &self.coordinator else { return false };
-        let catalog = coordinator.service().catalog();
+        let Some(leading) = self.leading() else { return false };
+        let catalog = leading.catalog();
         let version = catalog.version();
         let lives = |id: u32| {
             let known = catalog.server(id).is_some_and(|known| !known.dead);

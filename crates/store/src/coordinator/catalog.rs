@@ -19,11 +19,20 @@ pub enum Refusal {
     Limit(&'static str),
     /// The metadata could not be changed; why.
     Metadata(String),
+    /// The metadata cannot be changed for the moment; why.
+    Later(String),
+    /// Whoever asked leads no more, or does not know what it leads: the catalog is to be read again before it is used.
+    Lost(String),
 }
 
 impl From<MetadataError> for Refusal {
     fn from(error: MetadataError) -> Self {
-        Self::Metadata(error.to_string())
+        let words = error.to_string();
+        match error {
+            MetadataError::Failed { .. } => Self::Metadata(words),
+            MetadataError::Unavailable { .. } => Self::Later(words),
+            MetadataError::Fenced { .. } | MetadataError::Unknown { .. } => Self::Lost(words),
+        }
     }
 }
 
@@ -53,7 +62,10 @@ pub struct Known {
 
 /// The catalog, in memory as in the metadata.
 pub struct Catalog<M> {
-    metadata: M,
+    /// `None` of one that is [absent](Catalog::absent).
+    metadata: Option<M>,
+    /// Why it is to be read again before it is used.
+    lost: Option<String>,
     tables: BTreeMap<String, Owned>,
     servers: BTreeMap<u32, Known>,
     next_table: u32,
@@ -74,15 +86,7 @@ impl<M: Metadata> Catalog<M> {
     pub fn open(metadata: M, new_cluster: u64) -> Result<Self, String> {
         assert!(new_cluster != 0, "zero stands for no cluster");
         let rows = metadata.load().map_err(|error| error.to_string())?;
-        let mut catalog = Self {
-            metadata,
-            tables: BTreeMap::new(),
-            servers: BTreeMap::new(),
-            next_table: 1,
-            next_server: 1,
-            version: 1,
-            cluster: 0,
-        };
+        let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
         for (key, value) in &rows {
             catalog
                 .read_row(key, value)
@@ -91,9 +95,45 @@ impl<M: Metadata> Catalog<M> {
         if catalog.cluster == 0 {
             catalog.cluster = new_cluster;
             let row = (COUNTERS.to_owned(), Some(catalog.counters(1, 1, 1)));
-            catalog.metadata.apply(&[row]).map_err(|error| error.to_string())?;
+            let metadata = catalog.metadata.as_mut().expect("just given");
+            metadata.apply(&[row]).map_err(|error| error.to_string())?;
         }
         Ok(catalog)
+    }
+
+    /// The catalog of a coordinator that does not lead: it knows nothing, and changes nothing.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self {
+            metadata: None,
+            lost: None,
+            tables: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            next_table: 1,
+            next_server: 1,
+            version: 1,
+            cluster: 0,
+        }
+    }
+
+    /// Whether it is that of a coordinator that leads, or of one that is alone.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.metadata.is_some()
+    }
+
+    /// Why it is to be read again before it is used, if it is.
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// A new version, with nothing else changed: by it those are known that have heard of this leader.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn begin_reign(&mut self) -> Result<(), Refusal> {
+        self.commit(Vec::new(), (0, 0))
     }
 
     /// The cluster's id, drawn when it began: a server with another cluster's data is not let in.
@@ -282,7 +322,8 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Tables of a server that is gone are another's now, entries of whose log count for them from segment `since` on. When
-    /// those were its last it is forgotten.
+    /// those were its last it is forgotten. Many are written down in portions, each of which would do for itself: what is left of
+    /// them when that is interrupted is still to be brought back.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -290,21 +331,29 @@ impl<M: Metadata> Catalog<M> {
         let taken = |owned: &Owned| owned.server == gone && tables.contains(&owned.id);
         let moved: Vec<_> =
             self.tables.iter().filter(|(_, owned)| taken(owned)).map(|(name, _)| name.clone()).collect();
-        let now = |name: &String| Owned { server: by, since, ..self.tables[name] };
-        let mut changes: Vec<_> = moved.iter().map(|name| table_row(name, now(name))).collect();
         let last = self.tables.values().all(|owned| owned.server != gone || taken(owned));
-        if last {
-            changes.push((server_key(gone), None));
+        // Room for the counters, and for the row of the server that is forgotten.
+        let portion = self.metadata.as_ref().map_or(usize::MAX, M::most_changes) - 2;
+        let mut left = &moved[..];
+        loop {
+            let (now, later) = left.split_at(left.len().min(portion));
+            let forget = last && later.is_empty();
+            let owned = |name: &String| Owned { server: by, since, ..self.tables[name] };
+            let mut changes: Vec<_> = now.iter().map(|name| table_row(name, owned(name))).collect();
+            changes.extend(forget.then(|| (server_key(gone), None)));
+            self.commit(changes, (0, 0))?;
+            for name in now {
+                let owned = self.tables.get_mut(name).expect("just seen");
+                (owned.server, owned.since) = (by, since);
+            }
+            if forget {
+                self.servers.remove(&gone);
+            }
+            if later.is_empty() {
+                return Ok(());
+            }
+            left = later;
         }
-        self.commit(changes, (0, 0))?;
-        for name in moved {
-            let owned = self.tables.get_mut(&name).expect("just seen");
-            (owned.server, owned.since) = (by, since);
-        }
-        if last {
-            self.servers.remove(&gone);
-        }
-        Ok(())
     }
 
     /// Changes rows and the counters with them; in memory only the counters.
@@ -312,7 +361,14 @@ impl<M: Metadata> Catalog<M> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
         changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version))));
-        self.metadata.apply(&changes)?;
+        let metadata = self.metadata.as_mut().ok_or(Refusal::Later("this coordinator does not lead".into()))?;
+        if let Err(error) = metadata.apply(&changes) {
+            let refusal = error.into();
+            if let Refusal::Lost(why) = &refusal {
+                self.lost = Some(why.clone());
+            }
+            return Err(refusal);
+        }
         (self.next_table, self.next_server, self.version) = (next_table, next_server, version);
         Ok(())
     }

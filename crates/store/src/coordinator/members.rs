@@ -14,8 +14,9 @@ use std::time::Duration;
 /// For how long a server may serve without having heard from the coordinator.
 pub const LEASE: Duration = Duration::from_millis(400);
 
-/// How often a server asks, so that its lease goes on.
-pub const RENEWAL: Duration = Duration::from_millis(100);
+/// How often a server asks, so that its lease goes on: often enough that when its question dies with the coordinator, there is time
+/// to notice it and to find the next.
+pub const RENEWAL: Duration = Duration::from_millis(50);
 
 /// Clocks run apart by at most one part in this many.
 pub const DRIFT: u32 = 1000;
@@ -25,6 +26,13 @@ pub const FIRST_QUESTION: Duration = Duration::from_secs(5);
 
 /// How long a server without a lease may be silent and still be given tables.
 pub const ALIVE: Duration = Duration::from_secs(2);
+
+/// A coordinator that finds a lease over for so long was not there when it ended, and may have missed questions: the server
+/// gets time to ask again.
+const OVERSLEPT: Duration = Duration::from_millis(100);
+
+/// How long a new leader listens who lives before it has anybody bring tables back.
+const GATHERING: Duration = Duration::from_millis(200);
 
 /// What is known of a server since this coordinator started.
 #[derive(Clone, Copy)]
@@ -51,9 +59,27 @@ pub(super) struct Members {
     tasks: Vec<Task>,
     /// Version of the map in which a server last took tables over.
     moved: BTreeMap<u32, u64>,
+    /// The version with which this leader began, and until when another may have granted leases to who does not know of it;
+    /// zero of a coordinator that is alone.
+    begun: u64,
+    bury_from: Nanos,
+    /// Nobody is told to bring tables back before; zero when that is over.
+    distribute_from: Nanos,
 }
 
 impl Members {
+    /// Those of a leader that began at `now` with version `begun`; the one before may have granted leases that last until
+    /// `bury_from`.
+    pub(super) fn of_reign(now: Nanos, begun: u64, bury_from: Nanos) -> Self {
+        Self { begun, bury_from, distribute_from: now + GATHERING, ..Self::default() }
+    }
+
+    /// When a server is gone if nothing more is heard of it. One that has told that it serves a version of this leader's, or a
+    /// later one, takes nothing more from those before.
+    fn gone_at(&self, heard: &Heard) -> Nanos {
+        if heard.applied >= self.begun { heard.gone_at } else { heard.gone_at.max(self.bury_from) }
+    }
+
     /// A server has enlisted.
     pub(super) fn enlisted(&mut self, now: Nanos, server: u32) {
         self.heard.insert(server, Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION });
@@ -97,7 +123,7 @@ impl Members {
     pub(super) fn alive<M: Metadata>(&self, now: Nanos, catalog: &Catalog<M>) -> Vec<u32> {
         let lives = |(&id, heard): (&u32, &Heard)| {
             let known = catalog.server(id).filter(|known| !known.dead)?;
-            let lives = if known.copies > 0 { heard.gone_at > now } else { now.since(heard.at) < ALIVE };
+            let lives = if known.copies > 0 { self.gone_at(heard) > now } else { now.since(heard.at) < ALIVE };
             (lives && now.since(heard.at) < ALIVE).then_some(id)
         };
         self.heard.iter().filter_map(lives).collect()
@@ -136,17 +162,35 @@ impl Members {
             catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead).map(|(id, _)| id).collect();
         for &id in &leased {
             let fresh = Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION };
-            let heard = self.heard.entry(id).or_insert(fresh);
-            if heard.gone_at <= now {
+            let gone_at = match self.heard.get(&id) {
+                Some(heard) => self.gone_at(heard),
+                None => self.heard.entry(id).or_insert(fresh).gone_at,
+            };
+            if gone_at > now {
+                continue;
+            }
+            let buried = now.since(gone_at) <= OVERSLEPT && {
                 tracing::warn!("server {id} is gone: its lease is over");
-                if let Err(refusal) = catalog.bury(id) {
+                let buried = catalog.bury(id);
+                if let Err(refusal) = &buried {
                     tracing::error!("cannot note that server {id} is gone: {refusal:?}");
                 }
+                buried.is_ok()
+            };
+            if !buried && let Some(heard) = self.heard.get_mut(&id) {
+                heard.gone_at = now + LEASE;
+            }
+            if catalog.lost().is_some() {
+                return;
             }
         }
         let lives = |id: u32| catalog.server(id).is_some_and(|known| !known.dead);
         self.tasks.retain(|task| lives(task.by) && catalog.server(task.gone).is_some());
         self.moved.retain(|&server, _| lives(server));
+        if now < self.distribute_from {
+            return;
+        }
+        self.distribute_from = Nanos(0);
         let gone: Vec<u32> = catalog.servers().filter(|(_, known)| known.dead).map(|(id, _)| id).collect();
         let candidates = self.alive(now, catalog);
         let candidates: Vec<u32> =
@@ -206,6 +250,8 @@ impl Members {
     /// When [`poll`](Self::poll) has something to do.
     pub(super) fn next_deadline<M: Metadata>(&self, catalog: &Catalog<M>) -> Option<Nanos> {
         let leased = catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead);
-        leased.map(|(id, _)| self.heard.get(&id).map_or(Nanos(0), |heard| heard.gone_at)).min()
+        let gone_at = leased.map(|(id, _)| self.heard.get(&id).map_or(Nanos(0), |heard| self.gone_at(heard)));
+        // Until then nobody looks for whoever is to bring back what the dead had.
+        gone_at.chain((self.distribute_from > Nanos(0)).then_some(self.distribute_from)).min()
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a file; a
-/// cluster will keep it in etcd.
+/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a file; several
+/// coordinators keep it in etcd.
 pub trait Metadata {
     /// Everything there is, by key.
     ///
@@ -17,22 +17,54 @@ pub trait Metadata {
     /// Puts (`Some`) and removes (`None`) keys, all or none of them; durable on return.
     ///
     /// # Errors
-    /// [`MetadataError`]; then nothing has changed.
+    /// [`MetadataError`]; then nothing has changed, unless that is [`MetadataError::Unknown`].
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError>;
+
+    /// Most changes that [`apply`](Self::apply) makes at once.
+    fn most_changes(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Why the metadata cannot be read or changed.
 #[derive(Debug, Error)]
-#[error("coordinator metadata {place}: {cause}")]
-pub struct MetadataError {
-    place: String,
-    cause: String,
+pub enum MetadataError {
+    /// It cannot be, and nothing was changed.
+    #[error("coordinator metadata {place}: {cause}")]
+    Failed {
+        /// Where they are.
+        place: String,
+        /// Why.
+        cause: String,
+    },
+    /// Nothing was changed; in a while it may be possible.
+    #[error("coordinator metadata {place}: {cause}")]
+    Unavailable {
+        /// Where they are.
+        place: String,
+        /// Why.
+        cause: String,
+    },
+    /// Nothing was changed: another coordinator leads.
+    #[error("coordinator metadata {place}: another coordinator leads")]
+    Fenced {
+        /// Where they are.
+        place: String,
+    },
+    /// Whether anything was changed, or will yet be, is not known: what was read before says nothing any more.
+    #[error("coordinator metadata {place}: {cause}")]
+    Unknown {
+        /// Where they are.
+        place: String,
+        /// What came instead of an answer.
+        cause: String,
+    },
 }
 
 impl MetadataError {
-    /// The error of metadata at `place`.
+    /// The error of metadata at `place` that cannot be read or changed.
     pub fn new(place: impl Into<String>, cause: impl Into<String>) -> Self {
-        Self { place: place.into(), cause: cause.into() }
+        Self::Failed { place: place.into(), cause: cause.into() }
     }
 }
 
@@ -50,10 +82,7 @@ impl MetadataFile {
     /// # Errors
     /// [`MetadataError`], among others when another process has it open.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
-        let fail = |cause: &dyn std::fmt::Display| MetadataError {
-            place: path.display().to_string(),
-            cause: cause.to_string(),
-        };
+        let fail = |cause: &dyn std::fmt::Display| MetadataError::new(path.display().to_string(), cause.to_string());
         let database = Database::create(path).map_err(|cause| match cause {
             redb::DatabaseError::DatabaseAlreadyOpen => {
                 fail(&"another sprat is running with this data directory; stop it, or give another --data")
@@ -64,7 +93,7 @@ impl MetadataFile {
     }
 
     fn fail(&self, cause: impl Into<redb::Error>) -> MetadataError {
-        MetadataError { place: self.path.display().to_string(), cause: cause.into().to_string() }
+        MetadataError::new(self.path.display().to_string(), cause.into().to_string())
     }
 }
 

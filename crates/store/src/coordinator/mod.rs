@@ -3,13 +3,20 @@
 //! Servers pull: each asks for the assignments that are newer than those it serves, and the coordinator answers
 //! when there are any, or after [`POLL`]. That question is also the sign of life. A client that makes or drops a
 //! table is answered once the server concerned has asked with a version that includes the change.
+//!
+//! There may be several, with their metadata in etcd. One leads; the others stand by, and take its place within a lease
+//! when it is silent: [`election`] says who, [`Office`] tells the service.
 
 mod catalog;
+pub mod election;
+pub mod etcd;
 mod members;
 mod metadata;
+mod office;
 mod service;
 
 pub use catalog::{Catalog, Known, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
 pub use members::{ALIVE, DRIFT, FIRST_QUESTION, LEASE, RENEWAL};
 pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};
+pub use office::{Envoy, Office, Reign, Valid};
 pub use service::{APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};

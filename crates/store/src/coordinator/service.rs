@@ -1,8 +1,10 @@
 //! The coordinator as a service: requests in, answers out, now or when a server has caught up.
 
 use super::catalog::{Catalog, Owned, Refusal};
+use super::election::BURIAL_WAIT;
 use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
+use super::office::{Office, Valid};
 use crate::answers::{answer, answer_text};
 use crate::bodies::Bodies;
 use crate::node::Service;
@@ -27,11 +29,15 @@ const RECOVERING_MICROS: u32 = 20_000;
 /// What to ask of those who come when [`MAX_WAITING`] is reached, microseconds.
 const BUSY_MICROS: u32 = 10_000;
 
+/// When to ask again for what the metadata do not let be done for the moment, microseconds.
+const LATER_MICROS: u32 = 100_000;
+
 /// A server's open question.
 struct Question {
     id: RequestId,
     server: u32,
     known: u64,
+    came: Nanos,
     until: Nanos,
 }
 
@@ -44,8 +50,24 @@ struct Change {
     table: Option<TableRecord>,
 }
 
+/// The place of a coordinator among several.
+struct Post<M> {
+    office: Office<M>,
+    /// What it has heard from there.
+    heard: u64,
+    /// Where it is reached.
+    locator: String,
+    /// Its term while it leads, and until when it may.
+    term: u64,
+    valid: Valid,
+    /// The term and place of who leads otherwise, as far as known.
+    leader: (u64, String),
+}
+
 /// The coordinator.
 pub struct Coordinator<M> {
+    /// `None` of one that is alone, which always leads.
+    post: Option<Post<M>>,
     catalog: Catalog<M>,
     members: Members,
     questions: Vec<Question>,
@@ -53,12 +75,15 @@ pub struct Coordinator<M> {
     ready: VecDeque<(RequestId, Outcome<u32>)>,
     bodies: Bodies,
     requests: u64,
+    /// Whether it led when it was last polled.
+    led: bool,
 }
 
 impl<M: Metadata> Coordinator<M> {
     /// A coordinator with this catalog; no server has been heard of yet.
     pub fn new(catalog: Catalog<M>) -> Self {
         Self {
+            post: None,
             catalog,
             members: Members::default(),
             questions: Vec::new(),
@@ -66,7 +91,25 @@ impl<M: Metadata> Coordinator<M> {
             ready: VecDeque::new(),
             bodies: Bodies::default(),
             requests: 0,
+            led: true,
         }
+    }
+
+    /// One of several, which others reach at `locator`. It leads when it is told to through its office; until then, and when it
+    /// may not any more, it answers [`Status::NotLeading`] and no more than that.
+    pub fn standby(office: Office<M>, locator: String) -> Self {
+        let post = Post { office, heard: 0, locator, term: 0, valid: Valid::default(), leader: (0, String::new()) };
+        Self { post: Some(post), ..Self::new(Catalog::absent()) }
+    }
+
+    /// Whether it leads.
+    pub fn leads(&self, now: Nanos) -> bool {
+        self.post.as_ref().is_none_or(|post| self.catalog.is_present() && post.valid.at(now))
+    }
+
+    /// The term in which it leads, or would if it still may; zero of one that is alone.
+    pub fn term(&self) -> u64 {
+        self.post.as_ref().map_or(0, |post| post.term)
     }
 
     /// What it knows, for a look at it.
@@ -96,6 +139,11 @@ impl<M: Metadata> Coordinator<M> {
             Refusal::NoServer => (Status::NoServer, ""),
             Refusal::Limit(which) => (Status::Refused, *which),
             Refusal::Metadata(cause) => (Status::Refused, cause.as_str()),
+            Refusal::Later(_) => return Outcome::Retry(LATER_MICROS),
+            Refusal::Lost(_) => {
+                self.step_down();
+                return self.not_leading();
+            }
         };
         answer_text(&mut self.bodies, status, reason)
     }
@@ -136,7 +184,11 @@ impl<M: Metadata> Coordinator<M> {
         match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator, copies) {
             Ok(id) => {
                 self.members.enlisted(now, id);
-                self.list(Status::Ok, u64::from(id), |out| push_counter(out, "cluster", ours))
+                let version = self.catalog.version();
+                self.list(Status::Ok, u64::from(id), |out| {
+                    push_counter(out, "cluster", ours);
+                    push_counter(out, "version", version);
+                })
             }
             Err(refusal) => self.refuse(&refusal),
         }
@@ -145,7 +197,8 @@ impl<M: Metadata> Coordinator<M> {
     fn question(&mut self, now: Nanos, id: RequestId, server: u32, known: u64) -> Outcome<u32> {
         if !self.members.asks(now, server, known, &self.catalog) {
             // Enlisted with a coordinator before this one, or never, or declared dead.
-            return Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain));
+            let version = self.catalog.version();
+            return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
         }
         if self.questions.len() >= MAX_WAITING {
             return Outcome::Retry(BUSY_MICROS);
@@ -153,7 +206,8 @@ impl<M: Metadata> Coordinator<M> {
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
         // One question a server: a newer one shows that the answer to the older is not awaited.
         self.questions.retain(|question| question.server != server);
-        self.questions.push(Question { id, server, known, until: now + if leased { RENEWAL } else { POLL } });
+        let until = now + if leased { RENEWAL } else { POLL };
+        self.questions.push(Question { id, server, known, came: now, until });
         Outcome::Pending
     }
 
@@ -166,7 +220,8 @@ impl<M: Metadata> Coordinator<M> {
     /// A server that is alive says something of its log.
     fn void(&mut self, server: u32, segment: u64) -> Outcome<u32> {
         if self.catalog.server(server).is_none_or(|known| known.dead) {
-            return Outcome::Reply(answer(Status::Fenced, false, 0, 0, Repeat::Retain));
+            let version = self.catalog.version();
+            return Outcome::Reply(answer(Status::Fenced, false, 0, version, Repeat::Retain));
         }
         match self.catalog.void(server, segment) {
             Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, segment, Repeat::Retain)),
@@ -190,8 +245,84 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
+    /// It does not lead; who does, if that is known.
+    fn not_leading(&mut self) -> Outcome<u32> {
+        let (term, locator) = self.post.as_ref().map(|post| post.leader.clone()).unwrap_or_default();
+        self.list(Status::NotLeading, term, |out| out.extend_from_slice(locator.as_bytes()))
+    }
+
+    fn who_leads(&mut self, now: Nanos) -> Outcome<u32> {
+        if !self.leads(now) {
+            return self.not_leading();
+        }
+        let locator = self.post.as_ref().map(|post| post.locator.clone()).unwrap_or_default();
+        self.list(Status::Ok, self.term(), |out| out.extend_from_slice(locator.as_bytes()))
+    }
+
+    /// Takes in whether it leads.
+    fn hear(&mut self, now: Nanos) {
+        let Some(post) = &mut self.post else { return };
+        let Some(news) = post.office.news(&mut post.heard).filter(|news| !news.is_empty()) else { return };
+        if let Some(leader) = news.leader {
+            post.leader = leader;
+        }
+        if self.catalog.is_present() {
+            self.step_down();
+        }
+        let Some(post) = &mut self.post else { return };
+        if let Some(reign) = news.reign {
+            (post.term, post.valid, post.leader) = (reign.term, reign.valid, (0, String::new()));
+            self.catalog = reign.catalog;
+            self.members = Members::of_reign(now, self.catalog.version(), reign.taken + BURIAL_WAIT);
+            tracing::info!("leads the cluster, in term {}", reign.term);
+        }
+    }
+
+    /// Leads no more: because somebody else does, or because it does not know what became of a change.
+    fn step_down(&mut self) {
+        let post = self.post.as_mut().expect("one that is alone loses nothing");
+        post.valid = Valid::default();
+        match self.catalog.lost() {
+            Some(why) => {
+                tracing::warn!("leads no more: {why}");
+                post.office.resign(post.term);
+            }
+            None => tracing::warn!("leads no more: term {} is over", post.term),
+        }
+        self.catalog = Catalog::absent();
+        self.members = Members::default();
+        self.turn_away();
+    }
+
+    /// Answers what waits: questions with that it does not lead, changes as what they are, made.
+    fn turn_away(&mut self) {
+        for question in std::mem::take(&mut self.questions) {
+            let outcome = self.not_leading();
+            self.ready.push_back((question.id, outcome));
+        }
+        for change in std::mem::take(&mut self.changes) {
+            let outcome = self.changed(change.table, change.version);
+            self.ready.push_back((change.id, outcome));
+        }
+    }
+
+    /// A change was made.
+    fn changed(&mut self, table: Option<TableRecord>, version: u64) -> Outcome<u32> {
+        match table {
+            Some(table) => self.table(&table),
+            None => Outcome::Reply(answer(Status::Ok, false, 0, version, Repeat::Retain)),
+        }
+    }
+
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
         match request {
+            Request::WhoLeads => return self.who_leads(now),
+            Request::ServerStats => {}
+            _ if !self.leads(now) => return self.not_leading(),
+            _ => {}
+        }
+        match request {
+            Request::WhoLeads => unreachable!("answered above"),
             Request::CreateTable { name } => self.create(now, id, name),
             Request::DropTable { name } => self.drop_table(now, id, name),
             Request::FindTable { name } => {
@@ -231,11 +362,13 @@ impl<M: Metadata> Coordinator<M> {
                 let (tables, servers) = (self.catalog.tables().count() as u64, self.catalog.servers().count() as u64);
                 let requests = self.requests;
                 let lost = self.members.failures().count() as u64;
+                let leads = self.leads(now).into();
                 self.list(Status::Ok, 0, |out| {
                     push_counter(out, "coordinator_tables", tables);
                     push_counter(out, "coordinator_servers", servers);
                     push_counter(out, "coordinator_requests_total", requests);
                     push_counter(out, "coordinator_recoveries_failing", lost);
+                    push_counter(out, "coordinator_leads", leads);
                 })
             }
             Request::Read { .. }
@@ -281,11 +414,47 @@ impl<M: Metadata> Handler for Coordinator<M> {
 
 impl<M: Metadata> Service for Coordinator<M> {
     fn poll(&mut self, now: Nanos) -> bool {
-        self.members.poll(now, &mut self.catalog);
+        self.hear(now);
+        if self.leads(now) {
+            self.members.poll(now, &mut self.catalog);
+            if self.catalog.lost().is_some() {
+                self.step_down();
+            }
+        }
+        self.led = self.leads(now);
+        match self.led {
+            true => self.answer_due(now),
+            false => self.turn_away(),
+        }
+        !self.ready.is_empty()
+    }
+
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<u32>)> {
+        self.ready.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        if !self.led {
+            return None; // until its office has news
+        }
+        let version = self.catalog.version();
+        let due = |question: &Question| if question.known == version { question.until } else { Nanos(0) };
+        let questions = self.questions.iter().map(due);
+        let changes = self.changes.iter().map(|change| change.until);
+        let valid = self.post.iter().map(|post| post.valid.until());
+        questions.chain(changes).chain(valid).chain(self.members.next_deadline(&self.catalog)).min()
+    }
+}
+
+impl<M: Metadata> Coordinator<M> {
+    /// Answers questions and changes whose time has come.
+    fn answer_due(&mut self, now: Nanos) {
         let version = self.catalog.version();
         let mut due = Vec::new();
         self.questions.retain(|question| {
-            let keep = question.known == version && now < question.until;
+            // One that came in this turn is answered in the next: the time that this turn began may be older than the question,
+            // if the process stood still since, and a lease that is counted from then would end before the server's.
+            let keep = question.came >= now || (question.known == version && now < question.until);
             if !keep {
                 due.push((question.id, question.server));
             }
@@ -306,22 +475,8 @@ impl<M: Metadata> Service for Coordinator<M> {
             keep
         });
         for (id, table) in done {
-            let outcome = match table {
-                Some(table) => self.table(&table),
-                None => Outcome::Reply(answer(Status::Ok, false, 0, version, Repeat::Retain)),
-            };
+            let outcome = self.changed(table, version);
             self.ready.push_back((id, outcome));
         }
-        !self.ready.is_empty()
-    }
-
-    fn take_ready(&mut self) -> Option<(RequestId, Outcome<u32>)> {
-        self.ready.pop_front()
-    }
-
-    fn next_deadline(&self) -> Option<Nanos> {
-        let questions = self.questions.iter().map(|question| question.until);
-        let changes = self.changes.iter().map(|change| change.until);
-        questions.chain(changes).chain(self.members.next_deadline(&self.catalog)).min()
     }
 }

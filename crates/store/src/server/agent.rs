@@ -6,7 +6,7 @@ use crate::agent::{Agent, Enlisted};
 use crate::data_dir::Identity;
 use crate::master::Outbox;
 use sprat_client::{Client, Error, Options};
-use sprat_net::{Locator, Mode, Nanos};
+use sprat_net::{Locators, Mode, Nanos};
 use sprat_wire::op::{Assignment, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +20,18 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server that starts looks for its coordinator.
 const ENLIST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Wait between two attempts to reach the coordinator.
+/// Wait between two attempts to reach the coordinator, and between two of several coordinators.
 const RETRY: Duration = Duration::from_millis(100);
+const NEXT: Duration = Duration::from_millis(5);
+
+/// Silence of all coordinators after which that is told, and again each time that it has lasted so long.
+const TELL: Duration = Duration::from_secs(1);
 
 /// The agent and its way to the coordinator, before its thread runs.
 pub(super) struct Link {
     client: Client,
+    /// How many coordinators there are.
+    coordinators: usize,
     agent: Agent,
 }
 
@@ -46,7 +52,7 @@ impl Link {
     /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so many copies of its log
     /// elsewhere.
     pub(super) fn connect(
-        coordinator: &Locator,
+        coordinator: &Locators,
         identity: Option<Identity>,
         copies: u8,
         locator: String,
@@ -57,11 +63,11 @@ impl Link {
     }
 
     /// A way to the coordinator for an agent: each thread has its own.
-    fn over(coordinator: &Locator, agent: Agent) -> Result<Self, ServerError> {
+    fn over(coordinator: &Locators, agent: Agent) -> Result<Self, ServerError> {
         let options =
             Options { coordinator: coordinator.to_string(), local: None, timeout: TIMEOUT, waiting: Mode::Sleep };
         let client = Client::connect(&options).map_err(ServerError::Enlist)?;
-        Ok(Self { client, agent })
+        Ok(Self { client, coordinators: coordinator.len(), agent })
     }
 
     /// Tells the coordinator where clients reach this server; waits for one that is not there yet.
@@ -93,9 +99,16 @@ impl Link {
 
     /// Asks once, and leaves with the master what there is for it; returns whether there was anything.
     fn turn(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
-        let ticket = self.client.submit(&self.agent.next(now, outbox)).map_err(ServerError::Enlist)?;
-        let agent = &mut self.agent;
-        let answered = self.client.wait_whatever(ticket, |answer| agent.answered(Some(answer), outbox));
+        let Self { client, agent, coordinators } = self;
+        // What is next decides how long it may take.
+        let _ = agent.next(now, outbox);
+        client.set_timeout(agent.patience(*coordinators));
+        let ticket = client.submit(&agent.next(now, outbox)).map_err(ServerError::Enlist)?;
+        let answered = client.wait_whatever(ticket, |answer| agent.answered(Some(answer), outbox));
+        if agent.take_strayed() {
+            client.core_mut().move_on("");
+            pause(NEXT);
+        }
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
     }
 
@@ -103,22 +116,29 @@ impl Link {
     fn run(mut self, place: &Place, ended: &AtomicBool, ready: &Sender<()>) {
         let Place { outbox, data, end, .. } = place;
         let mut ready = Some(ready);
+        let mut heard = Instant::now();
         while !ended.load(Ordering::Acquire) {
             let now = data.now();
             match self.turn(now, outbox) {
                 Ok(true) => {
+                    heard = Instant::now();
                     data.ring();
                     wait_applied(outbox, self.agent.given());
                 }
-                Ok(false) => {}
+                Ok(false) => heard = Instant::now(),
                 Err(gone @ ServerError::Gone(_)) => {
                     let _ = end.send(Err(gone)); // nobody listens when the process is ending
                     return;
                 }
                 Err(_) if ended.load(Ordering::Acquire) => {}
                 Err(error) => {
-                    tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
-                    pause(RETRY);
+                    let several = self.coordinators > 1;
+                    // One of several may be silent: that is what the others are for.
+                    if !several || heard.elapsed() > TELL {
+                        tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
+                        heard = Instant::now();
+                    }
+                    pause(if several { NEXT } else { RETRY });
                 }
             }
             if outbox.applied() > 0
@@ -142,7 +162,7 @@ pub(super) struct Place {
 
 /// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its tables.
 pub(super) fn start(
-    coordinator: &Locator,
+    coordinator: &Locators,
     link: Link,
     place: Place,
     ended: &Arc<AtomicBool>,

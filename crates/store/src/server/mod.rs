@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! coordinator thread   a node: the coordinator, if this process brings its own
+//! election thread      finds out which of several coordinators leads, if this process is one
 //! data thread          a node: a master with its backup; as many as there are to be
 //! control thread       enlists, asks for assignments, leaves them in the master's inbox; one a data thread
 //! metrics thread       answers HTTP
 //! ```
 
 mod agent;
+mod election;
 mod metrics;
 mod nodes;
 mod open;
@@ -16,13 +18,14 @@ mod run;
 pub use open::{Durability, Restored, ServerOptions};
 
 use crate::agent::Gone;
-use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory};
+use crate::coordinator::etcd::{EtcdError, EtcdPlace};
+use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory, Office};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::node::{Node, Service};
 use run::{Runner, Stop};
 use sprat_client::Error as ClientError;
 use sprat_net::bypass::Share;
-use sprat_net::{AnyDriver, Locator, LocatorError, OpenError, Policy, Role};
+use sprat_net::{AnyDriver, Locator, LocatorError, Locators, OpenError, Policy, Role};
 use sprat_rpc::Config;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -53,6 +56,9 @@ pub enum ServerError {
     /// The coordinator's metadata cannot be used.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// The coordinators' etcd cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     /// The coordinator's metadata makes no sense.
     #[error("{0}")]
     Catalog(String),
@@ -98,16 +104,18 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     if options.durability == Durability::None {
         return Err(ServerError::Log(format!("-r {copies}: replicas are on disk: give --durability sync or buffered")));
     }
-    let unreachable = |locator: &&Locator| {
-        let addresses = locator.resolve();
-        locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
-    };
-    match listen.iter().find(unreachable) {
+    match listen.iter().find(|locator| is_unreachable(locator)) {
         Some(locator) => Err(ServerError::Log(format!(
             "-L {locator}: other servers are to reach it there: name an address and a port"
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether nobody can be told to go there.
+fn is_unreachable(locator: &Locator) -> bool {
+    let addresses = locator.resolve();
+    locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
 }
 
 /// A number that others cannot guess.
@@ -142,12 +150,14 @@ pub struct Server {
     /// Nodes, in the order in which they must stop.
     stops: Vec<Stop>,
     agents: Vec<agent::Handle>,
+    /// The election's thread, of one of several coordinators.
+    election: Option<JoinHandle<()>>,
     /// What ends the agents.
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     ends: Receiver<End>,
-    /// Where clients find the coordinator.
-    pub coordinator: Locator,
+    /// Where clients find the coordinator, or the coordinators.
+    pub coordinator: Locators,
     /// The nodes that have the objects; none of a coordinator alone.
     pub nodes: Vec<DataNode>,
     /// Where metrics are served.
@@ -180,8 +190,39 @@ impl Server {
         let dir = DataDir::open(data, random())?;
         let catalog = Catalog::open(MetadataFile::open(&dir.coordinator())?, random()).map_err(ServerError::Catalog)?;
         let (ended, ends) = channel();
-        let mut server = Self::empty(locator.clone(), ends);
-        server.coordinator = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
+        let mut server = Self::empty(locator.clone().into(), ends);
+        let (at, _) = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
+        server.coordinator = at.into();
+        Ok(server)
+    }
+
+    /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at `locator`, which so names an address and
+    /// a port. Returns when it has found etcd, whether it leads or stands by.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start_candidate(locator: &str, place: &EtcdPlace) -> Result<Self, ServerError> {
+        let locator: Locator = locator.parse()?;
+        if is_unreachable(&locator) {
+            let reason = format!("-C {locator}: clients and servers are to reach it there: name an address and a port");
+            return Err(ServerError::Log(reason));
+        }
+        let etcd = place.open()?;
+        etcd.holder()?;
+        let (ended, ends) = channel();
+        let mut server = Self::empty(locator.clone().into(), ends);
+        let office = Office::default();
+        let coordinator = Coordinator::standby(office.clone(), locator.to_string());
+        let (_, node) = server.spawn_coordinator(&locator, coordinator, None, &ended)?;
+        let seat = election::Seat { locator: locator.to_string(), office, node, place: place.clone(), etcd };
+        match election::start(seat, &server.ended) {
+            Ok(thread) => server.election = Some(thread),
+            Err(error) => {
+                server.stopper().stop();
+                server.join();
+                return Err(error);
+            }
+        }
         Ok(server)
     }
 
@@ -192,7 +233,7 @@ impl Server {
     /// [`ServerError`].
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen = options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
-        let coordinator: Locator = options.coordinator.parse()?;
+        let coordinator: Locators = options.coordinator.parse()?;
         assert!((1..=MAX_NODES).contains(&listen.len()), "1 to {MAX_NODES} nodes, not {}", listen.len());
         assert!(options.cores.is_empty() || options.cores.len() == listen.len(), "a core for each node, or none");
         let mut dirs: Vec<_> = match options.durability {
@@ -207,18 +248,21 @@ impl Server {
         let (ended, ends) = channel();
         let mut server = Self::empty(coordinator.clone(), ends);
         if options.embedded {
+            let [coordinator] = &coordinator[..] else {
+                return Err(ServerError::Log("a server brings one coordinator: name one with -C".into()));
+            };
             let started = match &dirs[0] {
                 Some(dir) => {
                     let metadata = MetadataFile::open(&dir.coordinator())?;
                     let catalog = Catalog::open(metadata, random()).map_err(ServerError::Catalog)?;
-                    server.spawn_coordinator(&coordinator, Coordinator::new(catalog), None, &ended)
+                    server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
                 None => {
                     let catalog = Catalog::open(MetadataMemory::default(), random()).map_err(ServerError::Catalog)?;
-                    server.spawn_coordinator(&coordinator, Coordinator::new(catalog), None, &ended)
+                    server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
             };
-            server.coordinator = started?;
+            server.coordinator = started?.0.into();
         }
         if let Err(error) = server.start_nodes(options, &listen, &mut dirs, &ended) {
             server.stopper().stop();
@@ -228,10 +272,11 @@ impl Server {
         Ok(server)
     }
 
-    fn empty(coordinator: Locator, ends: Receiver<End>) -> Self {
+    fn empty(coordinator: Locators, ends: Receiver<End>) -> Self {
         Self {
             stops: Vec::new(),
             agents: Vec::new(),
+            election: None,
             ended: Arc::default(),
             threads: Vec::new(),
             ends,
@@ -272,6 +317,9 @@ impl Server {
     fn join(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.agents.drain(..).for_each(agent::Handle::join);
+        if let Some(election) = self.election.take() {
+            let _ = election.join(); // as below
+        }
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on standard error, and `ends` lacks its message.
             let _ = thread.join();
@@ -284,19 +332,16 @@ impl Server {
         coordinator: Coordinator<M>,
         dir: Option<DataDir>,
         ended: &Sender<End>,
-    ) -> Result<Locator, ServerError> {
+    ) -> Result<(Locator, Stop), ServerError> {
         // Tables are made seldom: its thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
         let seat = Seat { name: "coordinator".into(), locator: locator.clone(), policy, core: None, share: None };
-        self.spawn_node(
-            seat,
-            ended,
-            move |_| Ok(coordinator),
-            move |_, _| {
-                drop(dir);
-                Ok(())
-            },
-        )
+        let close = move |_, _| {
+            drop(dir);
+            Ok(())
+        };
+        let bound = self.spawn_node(seat, ended, move |_| Ok(coordinator), close)?;
+        Ok((bound, self.stops.last().expect("just started").clone()))
     }
 
     /// Starts a thread that opens the driver, makes the service and runs the node of both; returns once it runs.

@@ -66,6 +66,10 @@ pub enum Status {
     /// Others recover this master: a backup takes nothing from it any more.
     #[error("this server is being recovered by others")]
     Fenced = 13,
+    /// This coordinator stands by, and has done nothing. `number`: the term of the one that leads; body: its locator; zero and
+    /// empty when nobody knows.
+    #[error("this coordinator does not lead")]
+    NotLeading = 14,
 }
 
 impl TryFrom<u8> for Status {
@@ -87,6 +91,7 @@ impl TryFrom<u8> for Status {
             11 => Self::Refused,
             12 => Self::WrongCluster,
             13 => Self::Fenced,
+            14 => Self::NotLeading,
             other => return Err(other),
         })
     }

@@ -1,0 +1,239 @@
+//! A coordinator of a cluster, through its lives: alone, or one of several over a shared [`Etcd`](super::etcd).
+
+use super::etcd::{Rows, Shared};
+use crate::client::TRANSPORT;
+use sprat_client::Core;
+use sprat_net::{AnyDriver, Hub, Locator, Locators, Nanos};
+use sprat_store::coordinator::election::{Duty, Election, Holder, Pong, SILENCE};
+use sprat_store::coordinator::{Catalog, Coordinator, Envoy, Office};
+use sprat_store::node::Node;
+use sprat_wire::op::{Request, Status};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Time that etcd takes to answer, microseconds, as a rule and now and then; and after which it is not waited for.
+const USUAL: u64 = 3_000;
+const SLOW: u64 = 400_000;
+const GIVEN_UP: Duration = Duration::from_secs(1);
+
+/// How long its thread sleeps at most.
+const LOOK_AROUND: Duration = Duration::from_millis(25);
+
+type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;
+
+/// What its election awaits.
+enum Awaited {
+    Read { sent: Nanos, at: Nanos, found: Option<Option<Holder>> },
+    Claim { sent: Nanos, at: Nanos, outcome: Option<Option<u64>> },
+    Pong,
+}
+
+/// The election's part of a process.
+struct Candidate {
+    election: Election,
+    envoy: Envoy<Rows>,
+    core: Core,
+    awaited: Option<Awaited>,
+    wake: Nanos,
+}
+
+struct Process {
+    node: Box<CoordinatorNode>,
+    candidate: Option<Candidate>,
+}
+
+/// A coordinator.
+pub(super) struct Post {
+    /// Where it is asked, and from where it asks others.
+    address: SocketAddr,
+    control: SocketAddr,
+    hub: Hub,
+    etcd: Shared,
+    /// Whether there are others.
+    several: bool,
+    process: Option<Process>,
+    /// When it starts again, and until when it stands still.
+    pub(super) up_at: Nanos,
+    pub(super) paused_until: Nanos,
+    /// Until when etcd cannot be reached from here.
+    pub(super) cut_until: Nanos,
+    open: Rc<Cell<bool>>,
+    seed: u64,
+}
+
+/// The locator of an address.
+pub(super) fn locator(at: SocketAddr) -> Locator {
+    format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator")
+}
+
+impl Post {
+    /// One that never ran.
+    pub(super) fn new(
+        hub: &Hub,
+        (address, control): (SocketAddr, SocketAddr),
+        etcd: &Shared,
+        several: bool,
+        seed: u64,
+    ) -> Self {
+        Self {
+            address,
+            control,
+            hub: hub.clone(),
+            etcd: Rc::clone(etcd),
+            several,
+            process: None,
+            up_at: Nanos(0),
+            paused_until: Nanos(0),
+            cut_until: Nanos(0),
+            open: Rc::new(Cell::new(true)),
+            seed,
+        }
+    }
+
+    /// Ends it without a warning.
+    pub(super) fn crash(&mut self, up_at: Nanos) {
+        self.process = None;
+        self.up_at = up_at;
+    }
+
+    /// The coordinator, if it leads.
+    pub(super) fn leading(&self, now: Nanos) -> Option<&Coordinator<Rows>> {
+        let service = self.process.as_ref()?.node.service();
+        service.leads(now).then_some(service)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.seed
+    }
+
+    fn start(&mut self) -> Result<Process, String> {
+        let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
+        let here = locator(self.address);
+        let (life, seed) = (self.draw() | 1, self.draw());
+        let (service, candidate) = if self.several {
+            let office = Office::default();
+            let control = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
+            let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
+            let candidate = Candidate {
+                election: Election::new(life, here.to_string()),
+                envoy: Envoy::new(office.clone()),
+                core: core.expect("the transport is there"),
+                awaited: None,
+                wake: Nanos(0),
+            };
+            (Coordinator::standby(office, here.to_string()), Some(candidate))
+        } else {
+            (Coordinator::new(Catalog::open(Rows::new(&self.etcd, None, &self.open), 1)?), None)
+        };
+        Ok(Process { node: Box::new(Node::new(driver, service, &sprat_rpc::Config::default(), seed)), candidate })
+    }
+
+    /// When it has something to do although nothing arrives.
+    pub(super) fn wake(&self) -> Nanos {
+        let Some(Process { node, candidate }) = &self.process else { return self.up_at };
+        let election = candidate.as_ref().map_or(Nanos::NEVER, |candidate| match candidate.awaited {
+            Some(Awaited::Pong) => candidate.core.next_deadline(),
+            _ => candidate.wake,
+        });
+        node.next_deadline().min(election).max(self.paused_until)
+    }
+
+    /// One turn of its node and of its election.
+    pub(super) fn step(&mut self, now: Nanos) -> Result<(), String> {
+        if now < self.paused_until {
+            return Ok(());
+        }
+        self.open.set(now >= self.cut_until);
+        if self.process.is_none() {
+            if now < self.up_at {
+                return Ok(());
+            }
+            self.process = Some(self.start()?);
+        }
+        let Self { process, hub, etcd, open, address, .. } = self;
+        let Process { node, candidate } = process.as_mut().expect("it runs");
+        let mut rings = false;
+        if let Some(candidate) = candidate {
+            rings = candidate.step(now, etcd, open);
+        }
+        if rings || hub.waiting(*address) > 0 || node.next_deadline() <= now {
+            node.turn(now).expect("a port in memory does not fail");
+        }
+        Ok(())
+    }
+}
+
+impl Candidate {
+    /// Goes on with its election; returns whether there is news for the coordinator.
+    fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
+        self.envoy.hear(now, &mut self.election);
+        self.take(now);
+        if self.awaited.is_none() {
+            self.begin(now, etcd, open.get());
+        }
+        let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), 1);
+        self.envoy.tell(now, &mut self.election, catalog)
+    }
+
+    /// Takes what it awaits, if that is there.
+    fn take(&mut self, now: Nanos) {
+        match self.awaited.take() {
+            Some(Awaited::Read { sent, at, found }) if at <= now => self.election.read(sent, now, found),
+            Some(Awaited::Claim { sent, at, outcome }) if at <= now => self.election.claimed(sent, now, outcome),
+            Some(Awaited::Pong) => {
+                let mut ended = None;
+                let polled = self.core.poll(now, &mut |_, answer| {
+                    ended = Some(
+                        answer.ok().map(|answer| Pong { leads: answer.status == Status::Ok, term: answer.number }),
+                    );
+                });
+                polled.expect("a port in memory does not fail");
+                match ended {
+                    Some(pong) => self.election.pinged(now, pong),
+                    None => self.awaited = Some(Awaited::Pong),
+                }
+            }
+            other => self.awaited = other,
+        }
+    }
+
+    /// Begins what is to be done.
+    fn begin(&mut self, now: Nanos, etcd: &Shared, open: bool) {
+        let etcd = &mut *etcd.borrow_mut();
+        let takes = if etcd.chance(50) == 0 { SLOW } else { USUAL };
+        let at = now + Duration::from_micros(etcd.chance(takes));
+        let given_up = now + GIVEN_UP;
+        self.awaited = match self.election.next(now) {
+            Duty::Read if open => Some(Awaited::Read { sent: now, at, found: Some(etcd.holder()) }),
+            Duty::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
+            Duty::Claim { over } => {
+                let (life, locator) = self.election.identity();
+                // Over a way that is cut it may arrive all the same; and over one that is open the answer may be lost.
+                let arrives = open || etcd.chance(4) == 0;
+                let outcome = arrives.then(|| etcd.claim(over, life, locator));
+                let heard = open && etcd.chance(30) > 0;
+                let at = if heard { at } else { given_up };
+                Some(Awaited::Claim { sent: now, at, outcome: outcome.filter(|_| heard) })
+            }
+            Duty::Ping { locator } => {
+                let target = locator.parse().ok().and_then(|locator| self.core.target(&locator).ok());
+                let target = target.expect("locators of the simulator are good");
+                let begun = self.core.submit_to(now, 0, target, &Request::WhoLeads, now + SILENCE);
+                begun.expect("nothing else is under way");
+                self.core.flush();
+                Some(Awaited::Pong)
+            }
+            Duty::Rest(until) => {
+                self.wake = until.min(now + LOOK_AROUND);
+                return;
+            }
+        };
+        self.wake = match &self.awaited {
+            Some(Awaited::Read { at, .. } | Awaited::Claim { at, .. }) => *at,
+            _ => Nanos::NEVER,
+        };
+    }
+}

@@ -1,0 +1,349 @@
+//! Coordinators that lead, stand by and are deposed, in virtual time: what they grant, what they refuse, and whom they bury when.
+
+use sprat_client::{Core, Target};
+use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
+use sprat_store::agent::{Agent, Enlisted, Gone};
+use sprat_store::coordinator::election::{BURIAL_WAIT, VALID};
+use sprat_store::coordinator::{
+    Catalog, Coordinator, DRIFT, FIRST_QUESTION, LEASE, Metadata, MetadataError, MetadataMemory, Office, RENEWAL,
+    Reign, Valid,
+};
+use sprat_store::master::inbox;
+use sprat_store::node::Node;
+use sprat_wire::op::{Answer, Assignment, Request, Status, encode_answer, push_counter};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+const STEP: Duration = Duration::from_millis(1);
+
+/// How a change ends.
+#[derive(Clone, Copy, Default)]
+enum Way {
+    #[default]
+    Open,
+    Unavailable,
+    Unknown,
+}
+
+/// Rows that whoever has the newest term may change.
+#[derive(Clone)]
+struct Rows {
+    shared: Rc<RefCell<(u64, MetadataMemory, Way)>>,
+    term: u64,
+}
+
+impl Metadata for Rows {
+    fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
+        self.shared.borrow().1.load()
+    }
+
+    fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
+        let (term, rows, way) = &mut *self.shared.borrow_mut();
+        let place = String::new();
+        match way {
+            _ if *term != self.term => Err(MetadataError::Fenced { place }),
+            Way::Open => rows.apply(changes),
+            Way::Unavailable => Err(MetadataError::Unavailable { place, cause: String::new() }),
+            Way::Unknown => Err(MetadataError::Unknown { place, cause: String::new() }),
+        }
+    }
+}
+
+struct World {
+    now: Nanos,
+    hub: Hub,
+    rows: Rows,
+    nodes: Vec<Node<AnyDriver, Coordinator<Rows>>>,
+    offices: Vec<Office<Rows>>,
+    valid: Vec<Valid>,
+    core: Core,
+    targets: Vec<Target>,
+    /// Those that stand still.
+    paused: Vec<bool>,
+}
+
+fn address(host: u16) -> SocketAddr {
+    ([10, 0, 0, 1], host).into()
+}
+
+fn locators(count: usize) -> String {
+    (0..count).map(|index| format!("fast+udp:host=10.0.0.1,port={}", index + 1)).collect::<Vec<_>>().join(",")
+}
+
+impl World {
+    fn new(count: usize) -> Self {
+        let hub = Hub::new(HubOptions::default());
+        let port = |host| AnyDriver::from(hub.port(address(host)).unwrap());
+        let offices: Vec<_> = (0..count).map(|_| Office::default()).collect();
+        let node = |index: usize| {
+            let place = locators(count).parse::<Locators>().unwrap()[index].to_string();
+            let coordinator = Coordinator::standby(offices[index].clone(), place);
+            Node::new(port(u16::try_from(index + 1).unwrap()), coordinator, &sprat_rpc::Config::default(), index as u64)
+        };
+        let nodes = (0..count).map(node).collect();
+        let all: Locators = locators(count).parse().unwrap();
+        let mut core = Core::over(vec![("fast+udp", port(100))], &all, 7).unwrap();
+        let targets = all.iter().map(|one| core.target(one).unwrap()).collect();
+        let rows = Rows { shared: Rc::default(), term: 0 };
+        let (valid, paused) = (vec![Valid::default(); count], vec![false; count]);
+        Self { now: Nanos(0), hub, rows, nodes, offices, valid, core, targets, paused }
+    }
+
+    /// Has a coordinator lead in the next term.
+    fn appoint(&mut self, index: usize) {
+        self.rows.shared.borrow_mut().0 += 1;
+        let term = self.rows.shared.borrow().0;
+        let mut catalog = Catalog::open(Rows { term, ..self.rows.clone() }, 5).unwrap();
+        catalog.begin_reign().unwrap();
+        let valid = Valid::default();
+        valid.set(self.now + VALID);
+        self.valid[index] = valid.clone();
+        self.offices[index].appoint(Reign { term, taken: self.now, catalog, valid });
+        self.run(STEP);
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + STEP;
+        self.hub.deliver_until(self.now);
+        for (node, _) in self.nodes.iter_mut().zip(&self.paused).filter(|(_, paused)| !**paused) {
+            node.turn(self.now).unwrap();
+        }
+        self.hub.deliver_until(self.now);
+    }
+
+    fn run(&mut self, lasts: Duration) {
+        let until = self.now + lasts;
+        while self.now < until {
+            self.step();
+        }
+    }
+
+    /// Asks a coordinator; `None` when there is no answer within `patience`.
+    fn ask(&mut self, index: usize, request: &Request<'_>, patience: Duration) -> Option<(Status, u64, Vec<u8>)> {
+        self.core.submit_to(self.now, 1, self.targets[index], request, self.now + patience).unwrap();
+        self.core.flush();
+        let mut ended = None;
+        while ended.is_none() {
+            self.step();
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                ended = Some(answer.ok().map(|answer| (answer.status, answer.number, answer.body.to_vec())));
+            };
+            self.core.poll(self.now, sink).unwrap();
+        }
+        ended.unwrap()
+    }
+
+    fn enlist(&mut self, index: usize) -> u32 {
+        let locator = "fast+udp:host=10.0.0.2,port=9";
+        let request = Request::Enlist { server: 0, cluster: 0, copies: 2, locator };
+        let (status, id, _) = self.ask(index, &request, Duration::from_secs(1)).unwrap();
+        assert_eq!(status, Status::Ok);
+        u32::try_from(id).unwrap()
+    }
+
+    /// A server that serves version `known` asks; returns the version that it is told, and whether it got a lease.
+    fn question(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
+        let answer = self.ask(index, &Request::Assignments { server, known }, Duration::from_secs(1));
+        let (status, version, body) = answer.expect("an answer");
+        (status, version, Assignment::parse(&body).is_some_and(|assignment| assignment.lease_micros > 0))
+    }
+
+    fn is_alive(&self, index: usize, server: u32) -> bool {
+        self.nodes[index].service().catalog().server(server).is_some_and(|known| !known.dead)
+    }
+
+    /// Time until a server is taken for dead.
+    fn burial(&mut self, index: usize, server: u32) -> Duration {
+        let begun = self.now;
+        while self.is_alive(index, server) {
+            self.valid[index].set(self.now + VALID);
+            self.step();
+            assert!(self.now.since(begun) < FIRST_QUESTION * 2, "it is never buried");
+        }
+        self.now.since(begun)
+    }
+}
+
+#[test]
+fn whoever_stands_by_says_so_and_no_more() {
+    let mut world = World::new(2);
+    world.appoint(0);
+    world.offices[1].depose(Some((1, "tcp:host=10.9.9.9,port=1".into())));
+    world.run(STEP);
+    let leader = (Status::NotLeading, 1, b"tcp:host=10.9.9.9,port=1".to_vec());
+    for request in [
+        Request::ListTables,
+        Request::FindTable { name: "x" },
+        Request::CreateTable { name: "x" },
+        Request::Assignments { server: 1, known: 1 },
+        Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9" },
+        Request::WhoLeads,
+    ] {
+        assert_eq!(world.ask(1, &request, VALID), Some(leader.clone()), "{request:?}");
+    }
+    let (status, term, place) = world.ask(0, &Request::WhoLeads, VALID).unwrap();
+    assert_eq!((status, term, place), (Status::Ok, 1, b"fast+udp:host=10.0.0.1,port=1".to_vec()));
+}
+
+#[test]
+fn a_leader_grants_nothing_when_it_may_not_lead_any_more() {
+    let mut world = World::new(1);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (status, version, lease) = world.question(0, server, 0);
+    assert_eq!((status, lease), (Status::Ok, true));
+    // What waits when the time is over is turned away, not answered.
+    world.valid[0].set(world.now + RENEWAL / 2);
+    assert_eq!(world.question(0, server, version).0, Status::NotLeading);
+    assert_eq!(world.ask(0, &Request::WhoLeads, VALID).unwrap().0, Status::NotLeading);
+    // Nor does it bury anybody whose lease it could not renew, when it may lead again.
+    world.run(LEASE * 3);
+    world.valid[0].set(world.now + VALID);
+    world.run(STEP * 10);
+    assert!(world.is_alive(0, server));
+    assert!(world.question(0, server, version).2);
+    let took = world.burial(0, server);
+    assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
+}
+
+#[test]
+fn who_stood_still_buries_nobody_for_it() {
+    let mut world = World::new(1);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (_, version, _) = world.question(0, server, 0);
+    assert!(world.question(0, server, version).2);
+    world.paused[0] = true;
+    world.run(LEASE * 3);
+    world.paused[0] = false;
+    world.run(STEP * 10);
+    assert!(world.is_alive(0, server), "the coordinator was away, not the server");
+    assert!(world.question(0, server, version).2);
+    assert!(world.burial(0, server) >= LEASE);
+}
+
+#[test]
+fn a_question_is_not_answered_by_a_clock_older_than_itself() {
+    let mut world = World::new(1);
+    world.appoint(0);
+    let server = world.enlist(0);
+    // The node looks at its clock, stands still, and then takes in what has come meanwhile: long after, in truth.
+    let stale = world.now;
+    world.paused[0] = true;
+    world.core.submit_to(stale, 1, world.targets[0], &Request::Assignments { server, known: 0 }, Nanos::NEVER).unwrap();
+    world.core.flush();
+    let connect = |world: &mut World, now: Nanos, granted: &mut bool| {
+        world.hub.deliver_until(world.now);
+        world.nodes[0].turn(now).unwrap();
+        world.hub.deliver_until(world.now);
+        let sink =
+            &mut |_, answer: Result<Answer<'_>, _>| *granted = answer.is_ok_and(|answer| answer.status == Status::Ok);
+        world.core.poll(now, sink).unwrap();
+    };
+    let mut granted = false;
+    world.valid[0].set(stale + STEP);
+    // However many turns its frames take.
+    (0..20).for_each(|_| connect(&mut world, stale, &mut granted));
+    assert!(!granted, "a lease from a time that may be long gone");
+    (0..20).for_each(|_| connect(&mut world, stale + VALID, &mut granted));
+    assert!(!granted, "it may not lead any more");
+}
+
+#[test]
+fn a_new_leader_buries_nobody_who_may_have_a_lease_of_the_one_before() {
+    let mut world = World::new(2);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (_, version, _) = world.question(0, server, 0);
+    let taken = world.now;
+    world.appoint(1);
+    // It asks the new leader, whose answer is lost to it, and has its lease from the old one, which is still valid.
+    assert!(world.question(1, server, version).2);
+    assert!(world.valid[0].at(world.now) && world.question(0, server, version).2);
+    let took = world.burial(1, server);
+    let since = world.now.since(taken);
+    assert!(
+        since >= BURIAL_WAIT && since >= VALID + LEASE + (VALID + LEASE) / DRIFT,
+        "{took:?}, {since:?} after the takeover"
+    );
+}
+
+#[test]
+fn a_new_leader_buries_who_has_heard_of_it_as_soon_as_any() {
+    let mut world = World::new(2);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (_, version, _) = world.question(0, server, 0);
+    world.appoint(1);
+    let (_, new, lease) = world.question(1, server, version);
+    assert!(lease && new > version);
+    // It serves what the new leader told: of the old one it takes nothing more.
+    assert!(world.question(1, server, new).2);
+    let took = world.burial(1, server);
+    assert!(took >= LEASE && took < LEASE * 2, "{took:?}");
+}
+
+#[test]
+fn a_deposed_leader_steps_down_when_it_would_change_anything() {
+    let mut world = World::new(2);
+    world.appoint(0);
+    let server = world.enlist(0);
+    assert!(world.question(0, server, 0).2);
+    world.appoint(1);
+    assert_eq!(world.ask(0, &Request::CreateTable { name: "x" }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(world.offices[0].take_resigned(), Some(1));
+    assert_eq!(world.question(0, server, 0).0, Status::NotLeading);
+}
+
+#[test]
+fn a_change_of_unknown_end_makes_it_step_down_and_one_that_cannot_be_made_waits() {
+    let mut world = World::new(1);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (_, version, _) = world.question(0, server, 0);
+    world.rows.shared.borrow_mut().2 = Way::Unavailable;
+    let answer = world.ask(0, &Request::CreateTable { name: "x" }, Duration::from_millis(300));
+    assert_eq!(answer, None, "it is asked again until the client has no more patience");
+    assert!(world.question(0, server, version).2, "and leases go on");
+    world.rows.shared.borrow_mut().2 = Way::Unknown;
+    assert_eq!(world.ask(0, &Request::CreateTable { name: "x" }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(world.offices[0].take_resigned(), Some(1));
+    world.rows.shared.borrow_mut().2 = Way::Open;
+    world.appoint(0);
+    assert!(world.question(0, server, version).2, "it leads again, in another term");
+}
+
+fn assignment(version: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    Assignment { lease_micros: 400_000, ..Assignment::default() }.encode(&mut body);
+    [encode_answer(Status::Ok, false, 0, version).as_bytes(), &body].concat()
+}
+
+#[test]
+fn a_server_takes_nothing_from_a_leader_of_before() {
+    let (outbox, _inbox) = inbox();
+    let mut agent = Agent::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
+    let tell = |agent: &mut Agent, now: u64, answer: &[u8]| {
+        let _ = agent.next(Nanos(now), &outbox);
+        let told = agent.answered(Answer::parse(answer).as_ref(), &outbox);
+        (told, agent.take_strayed())
+    };
+    let mut body = Vec::new();
+    push_counter(&mut body, "cluster", 5);
+    push_counter(&mut body, "version", 7);
+    let enlisted = [encode_answer(Status::Ok, false, 0, 3).as_bytes(), &body].concat();
+    assert_eq!(tell(&mut agent, 0, &enlisted), (Ok(false), false));
+    let unknown = |version| encode_answer(Status::NotFound, false, 0, version).as_bytes().to_vec();
+    // One of before does not know it yet, which is not its death.
+    assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
+    assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
+    assert_eq!(agent.given(), 9);
+    assert_eq!(tell(&mut agent, 2_000, &assignment(8)), (Ok(false), true), "no table, no order, no lease");
+    assert_eq!(agent.given(), 9);
+    assert_eq!(tell(&mut agent, 3_000, &assignment(9)).0, Ok(true));
+    assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(Gone::Dead(3)));
+}

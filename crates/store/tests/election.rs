@@ -1,0 +1,281 @@
+//! Elections in virtual time: several coordinators over one register, which is a few lines here.
+
+use sprat_net::Nanos;
+use sprat_store::coordinator::election::{
+    BURIAL_WAIT, Duty, Election, HEARTBEAT, Holder, PING, Pong, SETTLE, SILENCE, VALID,
+};
+use sprat_store::coordinator::{DRIFT, LEASE};
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_millis(1);
+
+/// What etcd has.
+#[derive(Default)]
+struct Register {
+    revision: u64,
+    holder: Option<Holder>,
+}
+
+struct One {
+    election: Election,
+    down: bool,
+    paused: bool,
+    /// Cut off from the register, or from the others.
+    blind: bool,
+    deaf: bool,
+}
+
+struct World {
+    now: Nanos,
+    register: Register,
+    all: Vec<One>,
+}
+
+impl World {
+    fn new(count: usize) -> Self {
+        let one = |index: usize| One {
+            election: Election::new(index as u64 + 1, format!("tcp:host=10.0.0.{index},port=1")),
+            down: false,
+            paused: false,
+            blind: false,
+            deaf: false,
+        };
+        Self { now: Nanos(0), register: Register::default(), all: (0..count).map(one).collect() }
+    }
+
+    fn valid(&self, index: usize) -> bool {
+        self.now < self.all[index].election.valid_until()
+    }
+
+    /// Those who act as leaders now.
+    fn leaders(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|&index| !self.all[index].down && self.valid(index)).collect()
+    }
+
+    fn step(&mut self, index: usize) {
+        if self.all[index].down || self.all[index].paused {
+            return;
+        }
+        let now = self.now;
+        let blind = self.all[index].blind;
+        match self.all[index].election.next(now) {
+            Duty::Read => {
+                let found = (!blind).then(|| self.register.holder.clone());
+                self.all[index].election.read(now, now, found);
+            }
+            Duty::Claim { over } => {
+                let (life, locator) = self.all[index].election.identity();
+                let (life, locator) = (life, locator.to_owned());
+                let fits = self.register.holder.as_ref().map_or(0, |holder| holder.term) == over;
+                let outcome = (!blind).then(|| {
+                    fits.then(|| {
+                        self.register.revision += 1;
+                        let term = self.register.revision;
+                        self.register.holder = Some(Holder { term, life, locator });
+                        term
+                    })
+                });
+                self.all[index].election.claimed(now, now, outcome);
+            }
+            Duty::Ping { locator } => {
+                let at = self.all.iter().position(|one| one.election.identity().1 == locator).unwrap();
+                let heard = !self.all[at].down && !self.all[at].paused && !self.all[at].deaf && !self.all[index].deaf;
+                let term = self.all[at].election.term().filter(|_| self.valid(at));
+                let pong = heard.then(|| Pong { leads: term.is_some(), term: term.unwrap_or(0) });
+                self.all[index].election.pinged(now, pong);
+            }
+            Duty::Rest(until) => assert!(until > now, "a rest that is none"),
+        }
+    }
+
+    /// Lets time pass; each does at most one thing a millisecond.
+    fn run(&mut self, lasts: Duration) {
+        let until = self.now + lasts;
+        while self.now < until {
+            self.now = self.now + STEP;
+            (0..self.all.len()).for_each(|index| self.step(index));
+        }
+    }
+}
+
+#[test]
+fn one_leads_and_stays() {
+    let mut world = World::new(3);
+    world.run(Duration::from_millis(10));
+    assert_eq!(world.leaders(), [0]);
+    world.run(Duration::from_secs(60));
+    assert_eq!((world.leaders(), world.register.revision), (vec![0], 1));
+    assert_eq!(world.all[2].election.leader().unwrap().term, 1);
+}
+
+#[test]
+fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
+    let mut world = World::new(3);
+    world.run(Duration::from_secs(1));
+    world.all[0].down = true;
+    world.run(SILENCE + PING + 3 * STEP);
+    assert_eq!((world.leaders(), world.register.revision), (vec![1], 2), "one of them, and once");
+    assert!(SILENCE + PING + 3 * STEP < LEASE / 3);
+    // It comes back, and follows.
+    world.all[0].down = false;
+    world.all[0].election = Election::new(9, "tcp:host=10.0.0.0,port=1".into());
+    world.run(Duration::from_secs(20));
+    assert_eq!((world.leaders(), world.register.revision), (vec![1], 2));
+}
+
+#[test]
+fn a_leader_that_stood_still_learns_that_it_was_deposed() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    world.all[0].paused = true;
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.register.revision, 2);
+    // For a while it takes itself for the leader: that is what servers' burial waits for.
+    assert!(world.valid(0) && world.valid(1));
+    world.all[0].paused = false;
+    world.run(HEARTBEAT + STEP);
+    assert_eq!(world.leaders(), [1]);
+    world.run(Duration::from_secs(20));
+    assert_eq!((world.leaders(), world.register.revision), (vec![1], 2));
+}
+
+#[test]
+fn nobody_is_valid_longer_than_burials_wait() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    (world.all[0].blind, world.all[0].deaf) = (true, true);
+    let taken = loop {
+        world.run(STEP);
+        if world.all[1].election.term().is_some() {
+            break world.now;
+        }
+    };
+    while world.valid(0) {
+        world.run(STEP);
+    }
+    let last = world.now.since(taken);
+    assert!(last > VALID - HEARTBEAT - Duration::from_millis(200), "it was valid for long: {last:?}");
+    // The lease that it granted last ends before anybody is buried, though clocks run apart.
+    assert!(last + LEASE + (last + LEASE) / DRIFT < BURIAL_WAIT);
+}
+
+#[test]
+fn a_leader_without_the_register_goes_on_for_a_while_and_then_waits() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    world.all.iter_mut().for_each(|one| one.blind = true);
+    world.run(VALID - HEARTBEAT - Duration::from_millis(200));
+    assert_eq!(world.leaders(), [0], "a short silence of etcd's is not noticed");
+    world.run(Duration::from_secs(5));
+    assert!(world.leaders().is_empty(), "nobody can know");
+    world.all.iter_mut().for_each(|one| one.blind = false);
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.leaders().len(), 1);
+}
+
+#[test]
+fn a_leader_that_alone_lost_the_register_is_replaced() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    world.all[0].blind = true;
+    world.run(VALID + SILENCE + Duration::from_millis(100));
+    assert_eq!(world.leaders(), [1], "it says itself that it does not lead any more");
+}
+
+#[test]
+fn one_that_reads_the_metadata_is_not_replaced_and_one_that_never_ends_is() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    let mut follower = Election::new(7, "tcp:host=10.0.0.7,port=1".into());
+    let pong = |leads| Some(Pong { leads, term: if leads { 1 } else { 0 } });
+    let mut now = world.now;
+    follower.read(now, now, Some(world.register.holder.clone()));
+    let begun = now;
+    let replaced = loop {
+        match follower.next(now) {
+            Duty::Ping { .. } => follower.pinged(now, pong(false)),
+            Duty::Claim { over } => break (over, now.since(begun)),
+            Duty::Rest(_) => {}
+            Duty::Read => panic!("it was read"),
+        }
+        now = now + STEP;
+    };
+    assert_eq!(replaced.0, 1);
+    assert!(replaced.1 >= SETTLE && replaced.1 < SETTLE + 2 * SILENCE, "{replaced:?}");
+}
+
+#[test]
+fn whoever_was_away_has_heard_no_silence() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    world.all[1].paused = true;
+    world.run(Duration::from_secs(1));
+    world.all[1].paused = false;
+    world.run(Duration::from_secs(1));
+    assert_eq!((world.leaders(), world.register.revision), (vec![0], 1));
+}
+
+#[test]
+fn two_that_do_not_hear_each_other_lose_the_taste_for_it() {
+    let mut world = World::new(2);
+    world.run(Duration::from_secs(1));
+    world.all[1].deaf = true;
+    world.run(Duration::from_secs(10));
+    let first = world.register.revision;
+    world.run(Duration::from_secs(60));
+    let later = (world.register.revision - first) / 6;
+    assert!(first < 15 && later <= 7, "{first} changes in the first 10 s, then {later} in each");
+    world.all[1].deaf = false;
+    world.run(Duration::from_secs(20));
+    let calm = world.register.revision;
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.register.revision, calm);
+}
+
+#[test]
+fn a_claim_of_unknown_end_is_claimed_anew() {
+    let mut election = Election::new(5, "tcp:host=10.0.0.5,port=1".into());
+    let mut now = Nanos(0);
+    assert_eq!(election.next(now), Duty::Read);
+    election.read(now, now, Some(None));
+    assert_eq!(election.next(now), Duty::Claim { over: 0 });
+    election.claimed(now, now, None);
+    assert!(matches!(election.next(now), Duty::Rest(_)) && election.valid_until() == Nanos(0));
+    now = now + Duration::from_secs(1);
+    assert_eq!(election.next(now), Duty::Read);
+    // It had been executed. What else was under way then is fenced by a new term.
+    let holder = Holder { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
+    election.read(now, now, Some(Some(holder)));
+    assert_eq!((election.term(), election.next(now)), (None, Duty::Claim { over: 4 }));
+    election.claimed(now, now, Some(Some(6)));
+    assert_eq!(election.term(), Some(6));
+    election.resigned(now, 5);
+    assert_eq!(election.term(), Some(6), "that was another term");
+    election.resigned(now, 6);
+    assert_eq!((election.term(), election.next(now)), (None, Duty::Read));
+}
+
+#[test]
+fn a_leader_is_valid_from_when_it_asked() {
+    let mut election = Election::new(5, "tcp:host=10.0.0.5,port=1".into());
+    let (sent, answered) = (Nanos(0), Nanos(0) + Duration::from_millis(900));
+    election.read(sent, sent, Some(None));
+    election.claimed(sent, answered, Some(Some(1)));
+    assert_eq!(election.valid_until(), sent + (VALID - VALID / DRIFT));
+    let holder = Holder { term: 1, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
+    let (asked, later) = (answered + HEARTBEAT, answered + HEARTBEAT + Duration::from_millis(900));
+    assert_eq!(election.next(asked), Duty::Read);
+    election.read(asked, later, Some(Some(holder)));
+    assert_eq!(election.valid_until(), asked + (VALID - VALID / DRIFT));
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let value = Holder::encode(0xfeed, "tcp:host=::1,port=2");
+    let holder = Holder { term: 3, life: 0xfeed, locator: "tcp:host=::1,port=2".into() };
+    assert_eq!(Holder::parse(3, &value), Some(holder));
+    for nonsense in [&b""[..], b"feed", b"nobody here", b"\xff\xff 1"] {
+        assert_eq!(Holder::parse(3, nonsense), None);
+    }
+    assert_eq!(Holder::parse(0, &value), None, "what was never written has no term");
+}

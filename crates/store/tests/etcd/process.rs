@@ -1,0 +1,113 @@
+//! A real etcd of a test's own: on ports of the loopback that the kernel chose, its data in a directory that goes with it.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it may take to start. Far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Attempts, as somebody else may take a port between the kernel's choice and etcd.
+const TRIES: usize = 3;
+
+/// An etcd. Killed when dropped.
+pub(crate) struct EtcdProcess {
+    dir: tempfile::TempDir,
+    ports: (u16, u16),
+    child: Option<Child>,
+    /// Where it is asked.
+    pub(crate) url: String,
+}
+
+impl EtcdProcess {
+    /// Starts one; `None`, and a line in the list of what was skipped, where there is no etcd.
+    pub(crate) fn start() -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+            let why = "coordinators over etcd: there is no etcd here (scripts/setup installs it)";
+            eprintln!("skipped: {why}");
+            if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
+                let list = std::fs::File::options().create(true).append(true).open(list);
+                let _ = list.and_then(|mut list| writeln!(list, "{why}"));
+            }
+            return None;
+        }
+        for _ in 0..TRIES {
+            let ports = (free_port(), free_port());
+            let dir = directory();
+            let mut etcd = Self { dir, ports, child: None, url: format!("http://127.0.0.1:{}", ports.0) };
+            if etcd.begin() {
+                return Some(etcd);
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    /// Starts it again, with what it had.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.begin(), "etcd does not start again");
+    }
+
+    /// Ends it without a warning.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill(); // it may have ended
+            child.wait().expect("ours");
+        }
+    }
+
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Where it keeps its data.
+    pub(crate) fn data(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn begin(&mut self) -> bool {
+        let peer = format!("http://127.0.0.1:{}", self.ports.1);
+        let mut command = Command::new("etcd");
+        command.args(["--name", "test", "--logger", "zap", "--log-level", "error", "--data-dir"]).arg(self.dir.path());
+        command.args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("test={peer}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("etcd runs"));
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let ended = self.child.as_mut().is_some_and(|child| child.try_wait().expect("ours").is_some());
+            if ended {
+                self.child = None;
+                return false;
+            }
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports.0)).is_ok() {
+                return true;
+            }
+            pause(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+impl Drop for EtcdProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// In memory where that can be had: there nobody else's writes hold up etcd's, which would make every deadline a matter of luck.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
