@@ -149,7 +149,7 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     assert_eq!(bytes_at(&sent).iter().sum::<u64>(), total);
     // 64 MB each: five, two, one, and none of what is empty.
     assert_eq!(servers.iter().map(|server| server.pieces("run 7").len()).sum::<usize>(), 8);
-    assert!(servers.iter().all(|server| server.pieces("run 7").len() > 0 && server.has_list("run 7")), "{sent}");
+    assert!(servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")), "{sent}");
 
     // From any of them, and permissions where that is wanted.
     let output = gather(&servers[1], "run%207", there.path(), &["--preserve"]).output().unwrap();

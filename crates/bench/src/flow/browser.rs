@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -174,7 +174,7 @@ fn clicked(turn: Turn, url: &str, program: &Path, within: &Path, source: &Path, 
 }
 
 /// When a file is whole, seconds since `begun`.
-fn arrival(file: &PathBuf, bytes: u64, begun: Instant) -> Result<f64> {
+fn arrival(file: &Path, bytes: u64, begun: Instant) -> Result<f64> {
     loop {
         if file.metadata().is_ok_and(|meta| meta.len() == bytes) {
             return Ok(begun.elapsed().as_secs_f64());

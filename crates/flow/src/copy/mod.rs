@@ -32,7 +32,7 @@ mod resume;
 mod send;
 mod shared;
 mod sources;
-mod spread;
+pub mod spread;
 mod tree;
 mod unknown;
 mod vouch;

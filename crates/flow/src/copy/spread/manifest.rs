@@ -27,76 +27,88 @@ const MANY: u64 = 4096;
 
 /// A spread set.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Manifest {
+pub struct Manifest {
     /// Whether it is a folder; else one file.
-    pub(super) is_folder: bool,
+    pub is_folder: bool,
     /// Where pieces lie: folders, with a slash at their ends.
-    pub(super) hosts: Vec<Address>,
+    pub hosts: Vec<Address>,
     /// Folders below the set's own, each before what is in it.
-    pub(super) folders: Vec<Folder>,
-    pub(super) files: Vec<Listed>,
+    pub folders: Vec<Folder>,
+    /// Its files, in order.
+    pub files: Vec<Listed>,
 }
 
 /// A folder: where it lies in the set, when it was changed, and its permissions.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(super) struct Folder {
+pub struct Folder {
     /// Percent-encoded.
-    pub(super) path: String,
-    pub(super) mtime: String,
-    pub(super) mode: u32,
+    pub path: String,
+    /// Seconds since 1970, with nanoseconds behind a dot.
+    pub mtime: String,
+    /// Permission bits.
+    pub mode: u32,
 }
 
 /// A file of the set, and where its pieces are.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Listed {
-    pub(super) shape: Shape,
-    pub(super) mtime: String,
-    pub(super) mode: u32,
-    pub(super) pieces: Vec<Piece>,
+pub struct Listed {
+    /// Its name, length and state.
+    pub shape: Shape,
+    /// When it was changed, as of a folder.
+    pub mtime: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// As many as its length makes.
+    pub pieces: Vec<Piece>,
 }
 
 /// What a file is cut into.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Shape {
+pub struct Shape {
     /// Where it lies in the set, percent-encoded; of a set that is one file its name.
-    pub(super) path: String,
-    pub(super) length: u64,
+    pub path: String,
+    /// Bytes.
+    pub length: u64,
     /// What tells this state of it from others: its pieces' names begin so.
-    pub(super) state: String,
+    pub state: String,
     /// Bytes of each piece but the last: whole groups.
-    pub(super) piece: u64,
+    pub piece: u64,
 }
 
 /// A piece that is somewhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Piece {
+pub struct Piece {
     /// Which of the hosts has it.
-    pub(super) host: usize,
+    pub host: usize,
     /// Its hash, as that of a file by itself.
-    pub(super) blake3: Value,
+    pub blake3: Value,
 }
 
 impl Shape {
     /// Of a file in a state.
-    pub(super) fn new(path: String, version: &Version) -> Self {
+    #[must_use]
+    pub fn new(path: String, version: &Version) -> Self {
         let piece = PIECE.max(version.size.div_ceil(MANY).next_multiple_of(GROUP_BYTES));
         let state = version.tag().trim_matches('"').to_owned();
         Self { path, length: version.size, state, piece }
     }
 
     /// How many pieces it has; an empty file has none.
-    pub(super) fn count(&self) -> usize {
+    #[must_use]
+    pub fn count(&self) -> usize {
         usize::try_from(self.length.div_ceil(self.piece)).unwrap_or(usize::MAX)
     }
 
     /// The bytes of the file that are in a piece.
-    pub(super) fn range(&self, piece: usize) -> Range<u64> {
+    #[must_use]
+    pub fn range(&self, piece: usize) -> Range<u64> {
         let start = piece as u64 * self.piece;
         start..self.length.min(start + self.piece)
     }
 
     /// What a piece is called in the folder of pieces.
-    pub(super) fn name(&self, piece: usize) -> String {
+    #[must_use]
+    pub fn name(&self, piece: usize) -> String {
         format!("{}.{piece:06}", self.state)
     }
 }
@@ -125,7 +137,8 @@ struct WrittenFile {
 
 impl Manifest {
     /// The text of the list.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
         let files = self.files.iter().map(|file| WrittenFile {
             path: file.shape.path.clone(),
             length: file.shape.length,
@@ -149,7 +162,7 @@ impl Manifest {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let written: Written =
             serde_json::from_slice(bytes).map_err(|error| format!("is no list of pieces: {error}"))?;
         if written.sprat_spread != FORMAT {
@@ -161,7 +174,9 @@ impl Manifest {
         let mut hosts = Vec::new();
         for text in &written.hosts {
             let address = Address::parse(text).map_err(|error| error.to_string())?;
-            if !address.path().ends_with('/') || address.authorization().is_some() {
+            // As we would write it, without a query or anything that lets others in.
+            let is_plain = address.authorization().is_none() && address.to_string() == *text;
+            if !address.path().ends_with('/') || address.target(false).contains('?') || !is_plain {
                 return Err(format!("names {address}, which is no folder of pieces"));
             }
             hosts.push(address);
@@ -177,7 +192,8 @@ impl Manifest {
     }
 
     /// Whether it is of the same files in the same states.
-    pub(super) fn is_of(&self, shapes: &[&Shape]) -> bool {
+    #[must_use]
+    pub fn is_of(&self, shapes: &[&Shape]) -> bool {
         self.files.iter().map(|file| &file.shape).eq(shapes.iter().copied())
     }
 }
@@ -216,7 +232,11 @@ impl WrittenFile {
 
 impl Listed {
     /// Where it lies in the set.
-    pub(super) fn local(&self) -> PathBuf {
+    ///
+    /// # Panics
+    /// When it is not as it was read.
+    #[must_use]
+    pub fn local(&self) -> PathBuf {
         local(&self.shape.path).expect("it was looked at when it was read")
     }
 }
@@ -277,6 +297,8 @@ mod tests {
             ("x.sprat-pieces/\",", "x.sprat-pieces\","),
             ("http://a:8040", "ftp://a:8040"),
             ("http://a:8040", "http://me:secret@a:8040"),
+            ("http://a:8040", "sprat://a:8040"),
+            ("http://a:8040/x.sprat-pieces/", "http://a:8040/x.sprat-pieces/?token=x"),
             ("\"sprat_spread\":1", "\"sprat_spread\":2"),
             ("\"piece\":1048576", "\"piece\":1048575"),
             ("\"piece\":1048576", "\"piece\":0"),

@@ -10,7 +10,7 @@
 
 mod gather;
 mod lane;
-mod manifest;
+pub mod manifest;
 mod pieces;
 mod send;
 mod talk;
