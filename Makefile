@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -52,6 +52,10 @@ bench-lab: build ## the network box: delay, rate, loss, long fat streams, fairne
 bench-flow: build ## the mover through long fat pipes, beside curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for 1 GB files and 2 Gb/s)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow $(if $(FULL),--full) --out $(TARGET)/bench/flow.json --html $(TARGET)/bench/flow.html
+
+bench-browser: build ## a click on a link, 200 ms away: the extension beside the browser's own download (root; FULL=1 for 1 GB too)
+	@mkdir -p $(TARGET)/bench
+	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
 
 sim: build ## the deterministic simulator: SEEDS histories of one server (default 10000), a fifth as many of clusters
 	$(SPRAT) sim --seeds $(SEEDS)

@@ -16,6 +16,9 @@ const PROBE_TIME = 10_000;
 /** How long a host with nothing to do is kept, milliseconds: for its last answers, and for what comes next. */
 const REST_TIME = 2_000;
 
+/** How long the browser may take to begin a download that we asked it for, milliseconds. */
+const OWN_TIME = 10_000;
+
 /** Failures of the host where the browser may do better: it knows other credentials and certificates. */
 const BROWSER_MAY = ["denied", "untrusted", "protocol"];
 
@@ -31,6 +34,8 @@ const host = new Host(report, gone);
 const popups = new Set();
 /** What waits for an answer to a probe, by its id. */
 const probes = new Map();
+/** Until when a download of an address is one that we asked the browser for: Chromium does not say so of one that has just begun. */
+const own = new Map();
 let settings = { all: false };
 /** What is known of the host, for the popup. */
 let about = null;
@@ -61,6 +66,9 @@ api.contextMenus.onClicked.addListener(async (clicked) => {
 
 api.downloads.onCreated.addListener(async (item) => {
   const known = protocol(item.url);
+  const until = own.get(item.url) ?? 0;
+  own.delete(item.url);
+  if (until > Date.now()) { return; }
   if (known !== "http" || item.incognito || item.byExtensionId === api.runtime.id) { return; }
   const marked = new URL(item.url).searchParams.get("download") === MARK;
   await ready;
@@ -144,7 +152,9 @@ async function begin(entry) {
 /** Leaves an entry to the browser's own download. */
 async function withBrowser(entry, why) {
   try {
-    await api.downloads.download({ url: plain(entry.source) });
+    const url = new URL(plain(entry.source)).href;
+    own.set(url, Date.now() + OWN_TIME);
+    await api.downloads.download({ url });
     list.change(entry, { state: "browser", why });
   } catch (error) {
     list.change(entry, { state: "failed", why: why + "; nor could the browser: " + error.message });

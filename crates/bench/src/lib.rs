@@ -8,7 +8,8 @@
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
 //! - [`cluster`]: what replicas cost, and what a death does.
-//! - [`lab`]: what the network box promises.
+//! - [`lab`]: what the network box promises; [`flow`]: the mover.
+//! - [`browser`]: real browsers, for the mover's figures and the extension's tests.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
@@ -17,6 +18,7 @@
 
 pub mod basic;
 pub mod breakdown;
+pub mod browser;
 pub mod bypass;
 pub mod cables;
 pub mod cluster;

@@ -5,12 +5,12 @@ mod support;
 use serde_json::Value;
 use sprat_flow::share::{Options, Share};
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
+use support::kills::{Ends, client, kill_either_end};
 use support::sprat;
 
 fn share(directory: &Path) -> (Share, String) {
@@ -97,12 +97,6 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     assert_eq!(fs::read(&to).unwrap(), content);
 }
 
-/// How many processes are killed, if not as few as a test has time for.
-const KILLS: &str = "SPRAT_KILLS";
-
-/// What a copy ends with when nobody answers.
-const NOBODY: i32 = 5;
-
 /// A real server of `directory`, at `address`.
 fn serve(directory: &Path, address: &str) -> Child {
     let mut command = sprat();
@@ -118,7 +112,7 @@ fn serve(directory: &Path, address: &str) -> Child {
 fn fetch(from: &str, to: &Path) -> Child {
     let mut command = sprat();
     command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", from]).arg(to);
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    client(command)
 }
 
 fn wait(milliseconds: u64) {
@@ -128,56 +122,14 @@ fn wait(milliseconds: u64) {
 
 #[test]
 fn whichever_end_is_killed_the_file_is_exact() {
-    let kills: u64 = std::env::var(KILLS).map_or(6, |text| text.parse().unwrap());
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content: Vec<u8> = (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
     fs::write(source.path().join("file"), &content).unwrap();
     // A port that is free now, and stays ours through every restart.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (from, to) = (format!("sprat://{address}/file"), target.path().join("file"));
-    let mut server = serve(source.path(), &address);
-    let (mut killed, mut whole) = ([0, 0], 0);
-    while killed.iter().sum::<u64>() < kills || whole == 0 {
-        let mut client = fetch(&from, &to);
-        loop {
-            let done = killed.iter().sum::<u64>();
-            let chance = RandomState::new().hash_one(done);
-            if done < kills {
-                wait(chance % 700);
-            }
-            if done >= kills || client.try_wait().unwrap().is_some() {
-                let output = client.wait_with_output().unwrap();
-                if output.status.code() == Some(NOBODY) {
-                    // Of a server that was killed before it was first asked nobody knows that it will be back.
-                    client = fetch(&from, &to);
-                    continue;
-                }
-                assert!(output.status.success(), "after {killed:?} kills: {}", told(&output));
-                assert!(fs::read(&to).unwrap() == content, "after {killed:?} kills");
-                let left: Vec<_> =
-                    fs::read_dir(target.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-                assert_eq!(left, ["file"]);
-                fs::remove_file(&to).unwrap();
-                whole += 1;
-                break;
-            }
-            if chance & 1 << 40 == 0 {
-                server.kill().unwrap();
-                server.wait().unwrap();
-                server = serve(source.path(), &address);
-                killed[0] += 1;
-            } else {
-                client.kill().unwrap();
-                client.wait().unwrap();
-                assert!(!to.exists() || fs::read(&to).unwrap() == content, "after {killed:?} kills");
-                killed[1] += 1;
-                client = fetch(&from, &to);
-            }
-        }
-    }
-    server.kill().unwrap();
-    server.wait().unwrap();
-    eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
+    let (serve, transfer) = (|| serve(source.path(), &address), |_| fetch(&from, &to));
+    kill_either_end(&Ends { serve: &serve, transfer: &transfer, content: &content, to: &to });
 }
 
 #[test]

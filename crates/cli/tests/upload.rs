@@ -4,33 +4,20 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
+use support::kills::{Ends, client, kill_either_end};
 use support::sprat;
-
-/// How many processes are killed, if not as few as a test has time for.
-const KILLS: &str = "SPRAT_KILLS";
-
-/// What a copy ends with when nobody answers.
-const NOBODY: i32 = 5;
 
 /// A real server of `directory`, at `address`, that takes files; killed when it is dropped.
 struct Server(Child);
 
 impl Server {
     fn start(directory: &Path, address: &str, more: &[&str]) -> Self {
-        let mut command = sprat();
-        command.arg("share").arg(directory).args(["--writable", "--listen", address]).args(more);
-        let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while TcpStream::connect(address).is_err() {
-            assert!(server.try_wait().unwrap().is_none(), "it ends at once");
-            wait(5);
-        }
-        Self(server)
+        Self(serve(directory, address, more))
     }
 
     fn kill(&mut self) {
@@ -44,6 +31,17 @@ impl Drop for Server {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+fn serve(directory: &Path, address: &str, more: &[&str]) -> Child {
+    let mut command = sprat();
+    command.arg("share").arg(directory).args(["--writable", "--listen", address]).args(more);
+    let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while TcpStream::connect(address).is_err() {
+        assert!(server.try_wait().unwrap().is_none(), "it ends at once");
+        wait(5);
+    }
+    server
 }
 
 /// A port that is free now, and stays ours through every restart.
@@ -228,53 +226,15 @@ fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
 
 #[test]
 fn whichever_end_of_an_upload_is_killed_the_file_is_exact() {
-    let kills: u64 = std::env::var(KILLS).map_or(6, |text| text.parse().unwrap());
     let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let (file, to, content) = (here.path().join("file"), there.path().join("file"), content(24));
     fs::write(&file, &content).unwrap();
-    let send = |streams: u64| {
-        let mut command = sprat();
+    let send = |whole: u64| {
+        let (mut command, streams) = (sprat(), 1 + whole % 2);
         command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", "--streams", &streams.to_string()]);
         command.arg(&file).arg(format!("sprat://{address}/"));
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        client(command)
     };
-    let mut server = Server::start(there.path(), &address, &[]);
-    let (mut killed, mut whole) = ([0, 0], 0);
-    while killed.iter().sum::<u64>() < kills || whole == 0 {
-        let streams = 1 + whole % 2;
-        let mut client = send(streams);
-        loop {
-            let done = killed.iter().sum::<u64>();
-            let chance = RandomState::new().hash_one(done);
-            if done < kills {
-                wait(chance % 700);
-            }
-            if done >= kills || client.try_wait().unwrap().is_some() {
-                let output = client.wait_with_output().unwrap();
-                if output.status.code() == Some(NOBODY) {
-                    // Of a server that was killed before it was first asked nobody knows that it will be back.
-                    client = send(streams);
-                    continue;
-                }
-                assert!(output.status.success(), "after {killed:?} kills: {}", told(&output));
-                assert!(fs::read(&to).unwrap() == content, "after {killed:?} kills");
-                assert_eq!(names(there.path()), ["file"]);
-                fs::remove_file(&to).unwrap();
-                whole += 1;
-                break;
-            }
-            if chance & 1 << 40 == 0 {
-                server.kill();
-                server = Server::start(there.path(), &address, &[]);
-                killed[0] += 1;
-            } else {
-                client.kill().unwrap();
-                client.wait().unwrap();
-                assert!(!to.exists() || fs::read(&to).unwrap() == content, "after {killed:?} kills");
-                killed[1] += 1;
-                client = send(streams);
-            }
-        }
-    }
-    eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
+    let serve = || serve(there.path(), &address, &[]);
+    kill_either_end(&Ends { serve: &serve, transfer: &send, content: &content, to: &to });
 }

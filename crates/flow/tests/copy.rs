@@ -31,6 +31,22 @@ fn a_file_arrives_as_it_is_in_either_form() {
 }
 
 #[test]
+fn streams_begin_with_equal_parts() {
+    let server = Server::start(content(40 * MIB), false);
+    let four = sprat_flow::copy::Options { streams: 4, ..options() };
+    copy(&server.url(), "/dev/null".as_ref(), four).0.unwrap();
+    // What is slow may be taken over later, which asks more.
+    let requests = server.requests();
+    assert_eq!(requests[0].method, "HEAD");
+    let mut ranges: Vec<_> = requests[1..5].iter().map(|request| request.fields["range"].clone()).collect();
+    ranges.sort();
+    let parts = [(0, 10), (10, 20), (20, 30), (30, 40)];
+    let mut parts = parts.map(|(first, end)| format!("bytes={}-{}", first * MIB, end * MIB - 1));
+    parts.sort();
+    assert_eq!(ranges, parts);
+}
+
+#[test]
 fn what_the_source_tells_of_a_file_is_kept() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Server::start(content(10), true);

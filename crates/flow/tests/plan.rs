@@ -66,9 +66,11 @@ proptest! {
         there in prop::collection::btree_set(0u64..400, 0..100),
         lanes in 1usize..6,
         moves in prop::collection::vec((0usize..6, steps(), 0u64..3000), 0..600),
+        alike in any::<bool>(),
     ) {
         let there: BTreeMap<u64, [u8; 32]> = there.into_iter().filter(|group| *group < count).map(|group| (group, [0; 32])).collect();
-        let mut plan = Plan::new(count, &there, lanes);
+        let plan = Plan::new(count, &there, lanes);
+        let mut plan = if alike { plan.for_alike() } else { plan };
         let mut here: BTreeSet<u64> = there.keys().copied().collect();
         let mut fetched = 0u64;
         let (mut going, mut now) = (vec![None; lanes], Duration::ZERO);
@@ -141,6 +143,25 @@ fn one_lane_gets_what_is_missing_piece_by_piece() {
     }
     assert_eq!(plan.take(0, SECOND), Turn::Over);
     assert!(!plan.has_cut());
+}
+
+#[test]
+fn lanes_that_are_alike_begin_with_equal_parts_of_what_is_not_large() {
+    let mut plan = Plan::new(1000, &BTreeMap::new(), 4).for_alike();
+    for lane in 0..4 {
+        let start = 250 * lane as u64;
+        assert_eq!(plan.take(lane, Duration::ZERO), Turn::Run(start..start + 250));
+    }
+    // What comes back is for whoever is first, piece by piece.
+    plan.give_back(2);
+    assert_eq!(plan.take(2, Duration::ZERO), Turn::Run(500..531));
+    // Of less the least, and the others nothing; of more what they would have otherwise.
+    let mut small = Plan::new(10, &BTreeMap::new(), 4).for_alike();
+    assert_eq!(small.take(0, Duration::ZERO), Turn::Run(0..8));
+    assert_eq!(small.take(1, Duration::ZERO), Turn::Run(8..10));
+    assert_eq!(small.take(2, Duration::ZERO), Turn::Wait);
+    let mut large = Plan::new(8000, &BTreeMap::new(), 4).for_alike();
+    assert_eq!(large.take(0, Duration::ZERO), Turn::Run(0..1000));
 }
 
 #[test]

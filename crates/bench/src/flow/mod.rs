@@ -1,5 +1,6 @@
 //! The mover, beside what people use: through a long fat pipe of the lab's, between hosts of the benchmark's own.
 
+mod browser;
 mod path;
 mod ramp;
 mod steady;
@@ -14,4 +15,5 @@ pub const CHAPTERS: &[Chapter] = &[
     ("memory", steady::memory),
     ("disk", steady::disk),
     ("ramp", ramp::chapter),
+    ("browser", browser::chapter),
 ];

@@ -161,7 +161,7 @@ fn table(results: &[Rounds], bytes: u64) -> Table {
             median(moved.iter().map(|moved| what(moved) / gigabytes).collect()).map_or("-".to_owned(), units::digits)
         };
         table.row(vec![
-            way.client.name().to_owned(),
+            way.client.name(),
             way.rate.to_string(),
             way.family().to_owned(),
             of(|moved| moved.gbits),

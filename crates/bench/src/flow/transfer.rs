@@ -24,6 +24,9 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Where the servers listen.
 const PORT: u16 = 8040;
 
+/// How Linux comes.
+const PLAIN: [(&str, &str); 2] = [("ipv4/tcp_rmem", "4096 131072 6291456"), ("ipv4/tcp_wmem", "4096 16384 4194304")];
+
 /// What to serve files with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Server {
@@ -31,12 +34,26 @@ pub(super) enum Server {
     Sprat,
     /// nginx, which hands files from the page cache to the socket.
     Nginx,
+    /// rclone, which copies them.
+    Rclone,
+}
+
+impl Server {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sprat => "sprat share",
+            Self::Nginx => "nginx",
+            Self::Rclone => "rclone serve http",
+        }
+    }
 }
 
 /// What to fetch them with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Client {
     Sprat,
+    /// Ours with so many streams.
+    SpratStreams(u8),
     Curl,
     Aria2,
     Axel,
@@ -44,20 +61,22 @@ pub(super) enum Client {
 }
 
 impl Client {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
             Self::Sprat => "sprat cp",
+            Self::SpratStreams(count) => return format!("sprat cp, {count} streams"),
             Self::Curl => "curl",
             Self::Aria2 => "aria2c -x16",
             Self::Axel => "axel -n16",
             Self::Rclone => "rclone, 16 streams",
         }
+        .to_owned()
     }
 
     /// The program, as it is found in `PATH`; ours is told.
     fn program(self, ours: &Path) -> String {
         match self {
-            Self::Sprat => return ours.display().to_string(),
+            Self::Sprat | Self::SpratStreams(_) => return ours.display().to_string(),
             Self::Curl => "curl",
             Self::Aria2 => "aria2c",
             Self::Axel => "axel",
@@ -73,6 +92,10 @@ impl Client {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
             Self::Sprat => words(&["cp", "--quiet", "--force", &format!("sprat://{from}/{name}"), &path]),
+            Self::SpratStreams(count) => {
+                let (count, from) = (count.to_string(), format!("sprat://{from}/{name}"));
+                words(&["cp", "--quiet", "--force", "--streams", &count, &from, &path])
+            }
             Self::Curl => words(&["-sSf", "-o", &path, &url]),
             Self::Aria2 => {
                 let folder = to.parent().unwrap_or(Path::new("/")).display().to_string();
@@ -143,6 +166,11 @@ impl Serving {
                 (ours.display().to_string(), args.map(str::to_owned).to_vec())
             }
             Server::Nginx => ("nginx".to_owned(), nginx(at, files, notes)?),
+            Server::Rclone => {
+                let (files, at) = (files.display().to_string(), at.to_string());
+                let args = ["serve", "http", &files, "--addr", &at, "--config", "/dev/null", "--read-only"];
+                ("rclone".to_owned(), args.map(str::to_owned).to_vec())
+            }
         };
         let (ready, started) = sync_channel(1);
         let (stop, stopped) = sync_channel(1);
@@ -157,6 +185,11 @@ impl Serving {
             Ok(pid) => Ok(Self { at, pid, ours: ours.to_owned(), stop: Some(stop), ran: Some(ran) }),
             Err(_) => Err(ran.get().err().unwrap_or_else(|| anyhow!("a server does not begin"))),
         }
+    }
+
+    /// Its page.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/", self.at)
     }
 
     /// Processor time that it has used so far: of the process, and of those that it started.
@@ -249,6 +282,16 @@ fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
     );
     std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
     Ok(vec!["-c".to_owned(), config.display().to_string(), "-p".to_owned(), notes.to_string()])
+}
+
+/// Has a host's kernel be as Linux comes.
+pub(super) fn plain(host: &Host) -> Result<()> {
+    host.run(|| {
+        for (knob, value) in PLAIN {
+            std::fs::write(format!("/proc/sys/net/{knob}"), value)?;
+        }
+        Ok(())
+    })
 }
 
 /// Makes a file of so many bytes that do not repeat within any block a disk or a network knows.

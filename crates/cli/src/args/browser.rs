@@ -38,7 +38,7 @@ pub(crate) enum ForArg {
   sprat browser install                         for the browsers that are here, and this user
   sprat browser install --for firefox --downloads /data/incoming
   sprat browser install --dry-run               only says what it would write
-  sudo sprat browser install --system           for all users; Debian's Firefox has it at once
+  sudo sprat browser install --system           for all users; Debian's Firefox and Chromium have it at once
 
 What a browser fetches through sprat goes into --downloads, under the name that its address has,
 never over a file that is there. The program must stay where it is: browsers start it by its path.

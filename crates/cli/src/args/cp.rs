@@ -15,6 +15,9 @@ use std::path::PathBuf;
   sprat cp --also b.example --also http://mirror.example/iso/big.iso sprat://a.example/big.iso .
   sprat cp big.iso sprat://left.example/inbox/       to `sprat share --writable`
   sprat cp -r photos sprat://left.example/           and a folder
+  sprat cp -r run7 --spread b.example --spread c.example sprat://a.example/data/
+                                                     pieces of it to each of three servers
+  sprat cp --gather sprat://a.example/data/run7 .    and from all of them, as one
   sprat cp --streams 8 s3://bucket/big.iso .         an object, by AWS_ACCESS_KEY_ID and its like
   sprat cp big.iso s3://bucket/iso/                  and to an object
   sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
@@ -52,6 +55,14 @@ pub(crate) struct CpArgs {
     /// held against what the first says.
     #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
     pub(crate) also: Vec<String>,
+
+    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path there. Several may be named.
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["also", "gather"])]
+    pub(crate) spread: Vec<String>,
+
+    /// Fetch what was sent with --spread, as one: SRC is what it would be called at one of its servers, and --also names others that may have the list.
+    #[arg(long, conflicts_with = "recursive")]
+    pub(crate) gather: bool,
 
     /// Replace files that are there.
     #[arg(short, long)]

@@ -50,10 +50,11 @@ pub(crate) struct LabBenchArgs {
 #[command(after_help = "Examples:
   sprat bench flow
   sprat bench flow --only ramp --rounds 5
+  sprat bench flow --only browser
   sprat bench flow --full
 
 Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2, /dev/net/tun,
-and curl, aria2, axel, rclone and nginx to measure beside.")]
+and curl, aria2, axel, rclone and nginx to measure beside; for clicks Firefox, and Chromium if it is here.")]
 pub(crate) struct FlowBenchArgs {
     #[command(flatten)]
     pub(crate) results: ResultArgs,

@@ -199,7 +199,8 @@ impl Host {
             && let Some(Waiting { id, source, name }) = self.waiting.pop_front()
         {
             let begun = self.name(&source, name).and_then(|name| {
-                let copy = Copy::new(source.as_str(), &self.folder.join(name.as_str()), Options::default());
+                let options = Options { streams: Options::streams_for_long_ways(), ..Options::default() };
+                let copy = Copy::new(source.as_str(), &self.folder.join(name.as_str()), options);
                 Ok((name, copy.map_err(judge)?))
             });
             match begun {

@@ -1,15 +1,15 @@
-//! The browser's extension in a real Firefox: links are clicked, files arrive.
+//! The browser's extension in a real Firefox and a real Chromium: links are clicked, files arrive.
 
-mod firefox;
-mod marionette;
 #[path = "../support/mod.rs"]
 mod support;
 
-use firefox::{User, until};
 use serde_json::Value;
+use sprat_bench::browser::{Browser, Kind, Start, User};
 use sprat_flow::share::{Options, Pace, Share, Tokens};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+use support::{PATIENCE, skip};
 use tempfile::TempDir;
 
 /// The length of what is fetched: some seconds at [`PACE`].
@@ -67,87 +67,145 @@ fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
+/// A user of a browser. None: there is none here, which has been said.
+fn user(kind: Kind) -> Option<User> {
+    if kind.program().is_none() {
+        skip(&format!("{kind} is not installed: the browser's extension was not tried in it"));
+        return None;
+    }
+    Some(User::new(Path::new(env!("CARGO_BIN_EXE_sprat")), &std::env::temp_dir(), None).unwrap())
+}
+
+/// Their browser. None: it does not run here, which has been said.
+fn start(user: &User, kind: Kind) -> Option<Browser> {
+    match user.start(kind).unwrap() {
+        Start::Runs(browser) => Some(*browser),
+        Start::Ended(why) => {
+            skip(&format!("{kind} does not run here ({why}): the browser's extension was not tried in it"));
+            None
+        }
+    }
+}
+
+/// The same with the extension, and the popup's page in a tab.
+fn start_with_popup(user: &User, kind: Kind, extension: &Path) -> Option<Browser> {
+    let mut browser = start(user, kind)?;
+    browser.install(extension).unwrap();
+    browser.popup().unwrap();
+    Some(browser)
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        #[expect(clippy::disallowed_methods, reason = "a browser does not say when it has done something")]
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
-fn a_click_brings_the_file_verified_and_the_popup_says_so() {
-    let Some(user) = User::new() else { return };
+fn a_click_in_firefox_brings_the_file_verified_and_the_popup_says_so() {
+    a_click_brings_the_file(Kind::Firefox);
+}
+
+#[test]
+fn a_click_in_chromium_brings_the_file_verified_and_the_popup_says_so() {
+    a_click_brings_the_file(Kind::Chromium);
+}
+
+fn a_click_brings_the_file(kind: Kind) {
+    let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
     shared.put("other.iso");
     shared.put("third.iso");
-    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&user.packed());
-    firefox.popup();
-    firefox.follow(&shared.url(), &accelerated("big.iso"));
-    let said = firefox.shows("big.iso", "running");
+    user.install_for(kind).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
+    browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
+    let said = browser.shows("big.iso", "running").unwrap();
     assert!(said.contains("of 25.2 MB"), "{said}");
-    let said = firefox.shows("big.iso", "done");
+    let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value < bar.max";
+    browser.waits(some).unwrap();
+    let said = browser.shows("big.iso", "done").unwrap();
     assert!(said.contains("25.2 MB, verified, blake3 "), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names(), ["big.iso"], "nothing of the browser's own download is left");
+    assert_eq!(user.names().unwrap(), ["big.iso"], "nothing of the browser's own download is left");
 
     // Paused in the middle, and gone on with.
-    firefox.follow(&shared.url(), &accelerated("other.iso"));
-    firefox.shows("other.iso", "running");
-    firefox.marionette.click("li[data-state=running] [data-do=pause]");
-    firefox.shows("other.iso", "stopped");
-    assert_eq!(user.names(), ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]);
-    firefox.marionette.click("li[data-state=stopped] [data-do=resume]");
-    firefox.shows("other.iso", "done");
+    browser.follow(&shared.url(), &accelerated("other.iso")).unwrap();
+    browser.shows("other.iso", "running").unwrap();
+    browser.waits("return document.querySelector('li[data-state=running] progress').value > 2e6").unwrap();
+    browser.click("li[data-state=running] [data-do=pause]").unwrap();
+    browser.shows("other.iso", "stopped").unwrap();
+    assert_eq!(user.names().unwrap(), ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]);
+    browser.click("li[data-state=stopped] [data-do=resume]").unwrap();
+    browser.shows("other.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
 
     // Cancelled: nothing is left, nor in the list.
-    firefox.follow(&shared.url(), &accelerated("third.iso"));
-    firefox.shows("third.iso", "running");
-    firefox.marionette.click("li[data-state=running] [data-do=remove]");
-    firefox.waits("return document.querySelectorAll('li').length === 2");
-    assert_eq!(user.names(), ["big.iso", "other.iso"]);
+    browser.follow(&shared.url(), &accelerated("third.iso")).unwrap();
+    browser.shows("third.iso", "running").unwrap();
+    browser.click("li[data-state=running] [data-do=remove]").unwrap();
+    browser.waits("return document.querySelectorAll('li').length === 2").unwrap();
+    assert_eq!(user.names().unwrap(), ["big.iso", "other.iso"]);
 
     // An ordinary link is the browser's, unless the user wants it otherwise.
-    firefox.marionette.click("#all");
-    firefox.waits("return document.getElementById('all').checked");
-    firefox.follow(&shared.url(), "td.name a[href='./third.iso']");
-    let said = firefox.shows("third.iso", "done");
+    browser.click("#all").unwrap();
+    browser.waits("return document.getElementById('all').checked").unwrap();
+    browser.follow(&shared.url(), "td.name a[href='./third.iso']").unwrap();
+    let said = browser.shows("third.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("third.iso")).unwrap(), content);
-    assert_eq!(user.names(), ["big.iso", "other.iso", "third.iso"]);
+    assert_eq!(user.names().unwrap(), ["big.iso", "other.iso", "third.iso"]);
 }
 
 #[test]
 fn the_menu_of_any_link_brings_its_file() {
-    let Some(user) = User::new() else { return };
+    // Chromium's menus are out of reach without a screen.
+    let kind = Kind::Firefox;
+    let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
     let content = shared.put("big.iso");
-    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&user.packed());
-    firefox.popup();
+    user.install_for(kind).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     // An ordinary link, which a click would leave to the browser.
-    firefox.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat");
-    let said = firefox.shows("big.iso", "done");
+    browser.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat").unwrap();
+    let said = browser.shows("big.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names(), ["big.iso"], "the browser has downloaded nothing itself");
+    assert_eq!(user.names().unwrap(), ["big.iso"], "the browser has downloaded nothing itself");
 }
 
 #[test]
-fn who_may_see_the_page_may_hand_its_links_on() {
-    let Some(user) = User::new() else { return };
+fn who_may_see_the_page_in_firefox_may_hand_its_links_on() {
+    who_may_see_the_page_may_hand_its_links_on(Kind::Firefox);
+}
+
+#[test]
+fn who_may_see_the_page_in_chromium_may_hand_its_links_on() {
+    who_may_see_the_page_may_hand_its_links_on(Kind::Chromium);
+}
+
+fn who_may_see_the_page_may_hand_its_links_on(kind: Kind) {
+    let Some(user) = user(kind) else { return };
     let tokens = tempfile::NamedTempFile::new().unwrap();
     fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
     let shared = Shared::with(Pace::Off, Tokens::read(tokens.path()).unwrap());
     let content = shared.put("big.iso");
-    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&user.packed());
-    firefox.popup();
+    user.install_for(kind).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     let page = format!("{}?token=correct-horse-battery", shared.url());
-    firefox.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']");
-    let said = firefox.shows("big.iso", "done");
+    browser.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']").unwrap();
+    let said = browser.shows("big.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names(), ["big.iso"], "the browser's own is gone, whole or not");
-    let kept = firefox.marionette.script("return browser.storage.local.get().then((kept) => JSON.stringify(kept))");
+    assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own is gone, whole or not");
+    let api = "(globalThis.browser ?? globalThis.chrome)";
+    let kept =
+        browser.waits(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))")).unwrap();
     let kept = kept.as_str().unwrap();
     assert!(
         kept.contains("big.iso") && !kept.contains("ticket"),
@@ -156,65 +214,91 @@ fn who_may_see_the_page_may_hand_its_links_on() {
 }
 
 #[test]
-fn without_sprat_the_browser_does_it_itself() {
-    let Some(user) = User::new() else { return };
+fn without_sprat_firefox_does_it_itself() {
+    without_sprat_the_browser_does_it_itself(Kind::Firefox);
+}
+
+#[test]
+fn without_sprat_chromium_does_it_itself() {
+    without_sprat_the_browser_does_it_itself(Kind::Chromium);
+}
+
+fn without_sprat_the_browser_does_it_itself(kind: Kind) {
+    let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
     // Installed, and then the program that browsers start goes away.
-    user.sprat(&["install", "--for", "firefox"]);
-    let packed = user.downloads().with_file_name("kept.xpi");
-    fs::copy(user.packed(), &packed).unwrap();
-    user.sprat(&["uninstall"]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&packed);
-    firefox.popup();
-    firefox.follow(&shared.url(), &accelerated("big.iso"));
+    user.install_for(kind).unwrap();
+    let kept = user.downloads().with_file_name(if kind == Kind::Firefox { "kept.xpi" } else { "kept" });
+    fs::rename(user.extension(kind), &kept).unwrap();
+    user.sprat(&["uninstall"]).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &kept) else { return };
+    browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
     until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(shared.sent_verified(), 0);
-    let said = firefox.shows("big.iso", "browser");
+    let said = browser.shows("big.iso", "browser").unwrap();
     assert!(said.contains("left to the browser") && said.contains("sprat browser install"), "{said}");
 }
 
 #[test]
-fn what_sprat_is_not_given_the_browser_may_get() {
-    let Some(user) = User::new() else { return };
-    // Somebody who gives the file to browsers alone.
-    let server = picky();
-    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&user.packed());
-    firefox.popup();
-    firefox.follow(&format!("http://{server}/"), "a");
-    let said = firefox.shows("big.iso", "browser");
-    assert!(said.contains("403"), "{said}");
-    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
-    until("its own name alone", || user.names() == ["big.iso"]);
-    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
+fn what_sprat_is_not_given_firefox_may_get() {
+    what_sprat_is_not_given_the_browser_may_get(Kind::Firefox);
 }
 
 #[test]
-fn after_a_crash_of_the_browser_it_goes_on() {
-    let Some(user) = User::new() else { return };
+fn what_sprat_is_not_given_chromium_may_get() {
+    what_sprat_is_not_given_the_browser_may_get(Kind::Chromium);
+}
+
+fn what_sprat_is_not_given_the_browser_may_get(kind: Kind) {
+    let Some(user) = user(kind) else { return };
+    // Somebody who gives the file to browsers alone.
+    let server = picky();
+    user.install_for(kind).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
+    browser.follow(&format!("http://{server}/"), "a").unwrap();
+    let said = browser.shows("big.iso", "browser").unwrap();
+    assert!(said.contains("403"), "{said}");
+    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
+    until("its own name alone", || user.names().unwrap() == ["big.iso"]);
+    assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
+    browser.waits("return document.querySelectorAll('li').length === 1").unwrap();
+}
+
+#[test]
+fn after_a_crash_of_firefox_it_goes_on() {
+    after_a_crash_of_the_browser_it_goes_on(Kind::Firefox);
+}
+
+#[test]
+fn after_a_crash_of_chromium_it_goes_on() {
+    after_a_crash_of_the_browser_it_goes_on(Kind::Chromium);
+}
+
+fn after_a_crash_of_the_browser_it_goes_on(kind: Kind) {
+    let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
-    user.sprat(&["install", "--for", "firefox", "--downloads", user.downloads().to_str().unwrap()]);
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.install(&user.packed());
-    firefox.popup();
-    firefox.follow(&shared.url(), &accelerated("big.iso"));
-    firefox.shows("big.iso", "running");
+    user.install_for(kind).unwrap();
+    let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
+    browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
+    browser.shows("big.iso", "running").unwrap();
 
-    firefox.waits("return document.querySelector('progress').value > 4e6");
-    firefox.kill();
+    browser.waits("return document.querySelector('progress').value > 4e6").unwrap();
+    browser.kill();
     until("the host's end", || !user.has_host());
     assert!(!user.downloads().join("big.iso").exists());
     let before = shared.sent_verified();
-    let Some(mut firefox) = user.firefox() else { return };
-    firefox.popup();
-    firefox.shows("big.iso", "done");
+    let Some(mut browser) = start(&user, kind) else { return };
+    if kind == Kind::Chromium {
+        // What is loaded by its remote control is loaded for once.
+        browser.install(&user.extension(kind)).unwrap();
+    }
+    browser.popup().unwrap();
+    browser.shows("big.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names(), ["big.iso"]);
+    assert_eq!(user.names().unwrap(), ["big.iso"]);
     let again = shared.sent_verified() - before;
     assert!(again < LENGTH as u64 - (1 << 20), "{again} B were sent again after {before}");
 }

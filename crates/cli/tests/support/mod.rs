@@ -1,6 +1,8 @@
 //! The real binary as a child process, for tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod kills;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};

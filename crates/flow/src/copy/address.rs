@@ -104,6 +104,12 @@ impl Address {
         self
     }
 
+    /// The same without saying who we are.
+    #[must_use]
+    pub fn without_authorization(self) -> Self {
+        Self { authorization: None, ..self }
+    }
+
     /// The same path on another host, `HOST` or `HOST:PORT`, which is told the same of who we are.
     ///
     /// # Errors
@@ -132,6 +138,13 @@ impl Address {
         other.url.set_path(path);
         other.url.set_query(query);
         other
+    }
+
+    /// Whether both are at one server, by one protocol.
+    #[must_use]
+    pub fn is_at_host_of(&self, other: &Self) -> bool {
+        let server = |address: &Self| (address.is_tls(), address.host().to_owned(), address.port());
+        server(self) == server(other)
     }
 
     /// The path, percent-encoded.

@@ -4,10 +4,10 @@ use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::finish::Ready;
 use super::host::{Host, Source};
-use super::http::Trust;
 use super::http::answer::{Asked, Form};
 use super::http::head::Head;
-use super::lane::{Lane, backoff};
+use super::http::{Trust, Wire};
+use super::lane::{First, Lane, backoff};
 use super::options::{MAX_STREAMS, Options};
 use super::plan::Plan;
 use super::resume::{Wanted, take_up};
@@ -114,7 +114,8 @@ impl<'a> Job<'a> {
         let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
         let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
         let head_only = begun || exists || options.streams > 1 || self.sources.are_several();
-        let found = self.choose(head_only, tell)?;
+        let ahead = if exists { 0 } else { options.streams - 1 };
+        let (found, wires) = self.choose_and_connect(head_only, ahead, tell)?;
         let asked = &self.sources.all()[0];
         if found.source.address.path().ends_with('/') && !asked.path().ends_with('/') {
             return Err(Error::Usage(format!("{asked}: is a folder; -r copies folders")).into());
@@ -152,11 +153,18 @@ impl<'a> Job<'a> {
             written: state.sink.describe().to_owned(),
         });
         let plan = Plan::new(group::count(length), &state.values, lanes);
+        let plan = if hosts.len() == 1 { plan.for_alike() } else { plan };
         let (events, told) = sync_channel(MAX_EVENTS);
         let stop = self.copy.cancel.part();
         let shared = Shared::new(length, self.before, state, plan, options.limit, stop, events);
         let Found { source, attributes, reply, has_body } = found;
-        self.lanes(&shared, &hosts, &source, has_body.then_some(reply), lanes, (&told, tell));
+        let first = match has_body {
+            true => First::Reply(Box::new(reply)),
+            false if reply.head.close => First::Nothing,
+            false => First::Wire(reply.wire),
+        };
+        let firsts = std::iter::once(first).chain(wires.into_iter().map(First::Wire));
+        self.lanes(&shared, &hosts, &source, firsts, lanes, (&told, tell));
         let has_cut = shared.plan().has_cut();
         let (mut state, counters, failure) = shared.into_parts();
         let progress = counters.progress(Some(length));
@@ -204,6 +212,29 @@ impl<'a> Job<'a> {
             hosts.extend(self.sources.all()[1..].iter().cloned().map(Host::new));
         }
         hosts
+    }
+
+    /// [`Job::choose`], and meanwhile so many more connections to an only source: its streams then need not wait for theirs. Fewer come of it when
+    /// the source is not where it was looked for, or does not take as many; the streams see to that.
+    fn choose_and_connect(
+        &mut self,
+        head_only: bool,
+        ahead: usize,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(Found, Vec<Wire>), Trouble> {
+        let [only] = self.sources.all() else { return Ok((self.choose(head_only, tell)?, Vec::new())) };
+        let (asked, client, cancel) = (only.clone(), self.client, self.copy.cancel.part());
+        std::thread::scope(|scope| {
+            let connecting: Vec<_> = (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
+            let found = self.choose(head_only, tell);
+            let is_there = found.as_ref().is_ok_and(|found| found.source.address.is_at_host_of(&asked));
+            if !is_there {
+                cancel.ask();
+            }
+            let wires = connecting.into_iter().filter_map(|thread| thread.join().ok().flatten());
+            let wires = wires.filter(|_| is_there).collect();
+            Ok((found?, wires))
+        })
     }
 
     /// The first source that answers and tells the values of groups; if none does, the first that answers. It comes to stand before all
@@ -311,7 +342,7 @@ impl<'a> Job<'a> {
         shared: &Shared,
         hosts: &[Host],
         source: &Source,
-        mut first: Option<Reply>,
+        mut firsts: impl Iterator<Item = First>,
         lanes: usize,
         (told, tell): Telling<'_>,
     ) {
@@ -332,7 +363,7 @@ impl<'a> Job<'a> {
                     first_retries,
                     verify,
                 };
-                let first = first.take();
+                let first = firsts.next().unwrap_or_default();
                 scope.spawn(move || lane.run(first));
             }
             while shared.running.load(Ordering::Acquire) > 0 {

@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_millis(50);
 const LOOK: u64 = 64;
 
 /// Bytes that are received, and summed while they are in the processor's cache, at a time; whole chunks of the tree.
-const PIECE: usize = 256 << 10;
+pub(crate) const PIECE: usize = 256 << 10;
 
 /// One stream of a transfer.
 pub(crate) struct Lane<'a> {
@@ -63,6 +63,17 @@ struct Kept {
     values: Option<Wire>,
 }
 
+/// What a stream begins with.
+#[derive(Default)]
+pub(crate) enum First {
+    #[default]
+    Nothing,
+    /// A connection to its host.
+    Wire(Wire),
+    /// An answer that has begun, with all of the file.
+    Reply(Box<Reply>),
+}
+
 /// Whose trouble it is.
 enum Blame {
     Host(Trouble),
@@ -76,8 +87,8 @@ impl From<Trouble> for Blame {
 }
 
 impl Lane<'_> {
-    /// Works until everything is here, or its host is done without. `first` is an answer that has begun, with all of the file.
-    pub(crate) fn run(&self, first: Option<Reply>) {
+    /// Works until everything is here, or its host is done without.
+    pub(crate) fn run(&self, first: First) {
         if let Err(trouble) = self.work(first) {
             self.shared.plan().give_back(self.number);
             self.shared.fail(trouble);
@@ -85,8 +96,17 @@ impl Lane<'_> {
         self.shared.ended();
     }
 
-    fn work(&self, mut first: Option<Reply>) -> Result<(), Trouble> {
-        let mut kept = Kept::default();
+    fn work(&self, first: First) -> Result<(), Trouble> {
+        let (mut first, mut wire) = match first {
+            First::Nothing => (None, None),
+            First::Wire(wire) => (None, Some(wire)),
+            First::Reply(reply) => (Some(*reply), None),
+        };
+        // They were made before there was anything else than the whole to be stopped.
+        for wire in first.as_mut().map(|reply| &mut reply.wire).into_iter().chain(&mut wire) {
+            wire.stop_with(&self.shared.stop);
+        }
+        let mut kept = Kept { wire, values: None };
         let mut failures = 0;
         while !self.host.is_left() {
             let run = match self.shared.take(self.number) {

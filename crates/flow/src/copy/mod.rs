@@ -32,6 +32,7 @@ mod resume;
 mod send;
 mod shared;
 mod sources;
+pub mod spread;
 mod tree;
 mod unknown;
 mod vouch;
@@ -42,6 +43,7 @@ pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options, Sums};
 pub use send::{Upload, UploadTree};
+pub use spread::{Gather, Spread, SpreadOutcome};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;

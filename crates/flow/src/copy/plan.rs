@@ -19,6 +19,9 @@ const LEAST_RUN: u64 = 8;
 /// Most groups that one of several lanes is sent for: its speed may change.
 const LONGEST_RUN: u64 = 1024;
 
+/// Most groups of an equal part, with which lanes that are alike begin: of more each may bring as much as it is good for.
+const LONGEST_PART: u64 = 256;
+
 /// What a run must have left, as time, for some of it to be taken away: who loses it has to connect anew, and what is on its way is lost.
 const WORTH: Duration = Duration::from_secs(1);
 
@@ -42,11 +45,14 @@ pub struct Plan {
     lanes: Vec<Lane>,
     wrong: BTreeMap<u64, u32>,
     has_cut: bool,
+    alike: bool,
 }
 
 /// What a lane is at.
 #[derive(Clone, Debug, Default)]
 struct Lane {
+    /// Whether it ever had a run.
+    begun: bool,
     /// The group under way, to the end of the run; empty: none.
     run: Range<u64>,
     /// When that group was begun.
@@ -74,7 +80,7 @@ impl Plan {
     #[must_use]
     pub fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
         let lanes = vec![Lane::default(); lanes.max(1)];
-        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false };
+        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false, alike: false };
         let mut next = 0;
         for group in there.keys().copied().chain([count]) {
             if group > next {
@@ -85,6 +91,13 @@ impl Plan {
         plan
     }
 
+    /// The same for lanes that are alike, to one host by one path: of a file that is not large each begins with an equal part, for on a long path a
+    /// second request costs a lane as much as a round trip of all that it could have had.
+    #[must_use]
+    pub fn for_alike(self) -> Self {
+        Self { alike: true, ..self }
+    }
+
     /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it is the only lane; else the less, the less
     /// is left, so that all end at about the same time.
     ///
@@ -92,13 +105,13 @@ impl Plan {
     /// When there is no such lane, or it has not done with its run.
     pub fn take(&mut self, lane: usize, now: Duration) -> Turn {
         assert!(self.lanes[lane].run.is_empty(), "a lane has one run at a time");
-        let found = match self.first_missing() {
+        let found = match self.first_missing(lane) {
             Some(run) => Some((run, false)),
             None if self.lanes.iter().all(|other| other.run.is_empty()) => return Turn::Over,
             None => self.part_of_anothers(lane, now),
         };
         let Some((run, shared)) = found else { return Turn::Wait };
-        self.lanes[lane] = Lane { run: run.clone(), since: now, shared, pace: self.lanes[lane].pace };
+        self.lanes[lane] = Lane { begun: true, run: run.clone(), since: now, shared, pace: self.lanes[lane].pace };
         Turn::Run(run)
     }
 
@@ -155,11 +168,18 @@ impl Plan {
         self.has_cut
     }
 
-    /// The beginning of what nobody fetches.
-    fn first_missing(&mut self) -> Option<Range<u64>> {
+    /// The beginning of what nobody fetches, as much of it as a lane is to have.
+    fn first_missing(&mut self, lane: usize) -> Option<Range<u64>> {
         let (left, lanes) = (self.left(), self.lanes.len() as u64);
+        let new = self.lanes.iter().filter(|lane| !lane.begun).count() as u64;
         let (start, end) = self.missing.pop_first()?;
-        let most = if lanes == 1 { u64::MAX } else { (left / (2 * lanes)).clamp(LEAST_RUN, LONGEST_RUN) };
+        let most = if lanes == 1 {
+            u64::MAX
+        } else if self.alike && !self.lanes[lane].begun && left <= new * LONGEST_PART {
+            left.div_ceil(new).max(LEAST_RUN)
+        } else {
+            (left / (2 * lanes)).clamp(LEAST_RUN, LONGEST_RUN)
+        };
         let cut = end.min(start.saturating_add(most));
         if cut < end {
             self.missing.insert(cut, end);

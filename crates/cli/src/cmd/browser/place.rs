@@ -13,6 +13,9 @@ pub(super) const HOST_NAME: &str = "sprat.browser";
 /// Where Debian's Firefox finds extensions for all users, by the name of the program that they are for, which is Firefox.
 const FIREFOX_EXTENSIONS: &str = "/usr/share/mozilla/extensions/{ec8030f7-c20a-464f-9b0e-13a3a9e97384}";
 
+/// The same of Debian's Chromium: it loads every folder there.
+const CHROMIUM_EXTENSIONS: &str = "/usr/share/chromium/extensions";
+
 /// A browser that we know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Browser {
@@ -119,6 +122,14 @@ impl Place {
         }
     }
 
+    /// The folder in which Debian's Chromium finds the extension by itself.
+    pub(super) fn found_by_chromium(&self) -> Option<PathBuf> {
+        match self {
+            Self::User { .. } => None,
+            Self::System => Some(Path::new(CHROMIUM_EXTENSIONS).join("sprat")),
+        }
+    }
+
     /// Where a browser looks for the host's manifest.
     pub(super) fn manifest(&self, browser: Browser) -> PathBuf {
         let folder = match (self, browser) {
@@ -138,6 +149,9 @@ impl Place {
         match (self, browser) {
             (Self::System, Browser::Firefox) => {
                 format!("Debian's has it when it starts next; of others see docs/browser.md, for {}", packed.display())
+            }
+            (Self::System, Browser::Chromium) => {
+                format!("Debian's has it when it starts next; any other: see docs/browser.md, for {}", folder.display())
             }
             (_, Browser::Firefox) => format!(
                 "ESR: in about:config set xpinstall.signatures.required to false, then open {}; any other: on \

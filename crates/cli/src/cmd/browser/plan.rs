@@ -56,7 +56,10 @@ pub(super) fn plan(
     );
     let read = |path, content| Planned { path, content, mode: READ };
     let mut planned = vec![Planned { path: place.host(), content: script.into_bytes(), mode: RUN }];
-    planned.extend(FILES.iter().map(|(name, content)| read(place.extension().join(name), content.to_vec())));
+    let for_chromium = place.found_by_chromium().filter(|_| browsers.contains(&Browser::Chromium));
+    for folder in for_chromium.into_iter().chain([place.extension()]) {
+        planned.extend(FILES.iter().map(|(name, content)| read(folder.join(name), content.to_vec())));
+    }
     if browsers.contains(&Browser::Firefox) {
         let packed = packed()?;
         planned.extend(place.found_by_firefox().map(|path| read(path, packed.clone())));
@@ -83,7 +86,8 @@ impl Planned {
 /// All that any installing may have written.
 pub(super) fn paths(place: &Place) -> Vec<PathBuf> {
     let manifests = Browser::ALL.iter().map(|browser| place.manifest(*browser));
-    let extension = FILES.iter().map(|(name, _)| place.extension().join(name));
+    let folders = place.found_by_chromium().into_iter().chain([place.extension()]);
+    let extension = folders.flat_map(|folder| FILES.iter().map(move |(name, _)| folder.join(name)));
     manifests.chain(extension).chain(place.found_by_firefox()).chain([place.packed(), place.host()]).collect()
 }
 
@@ -99,7 +103,8 @@ pub(super) fn remove(path: &Path) -> Result<bool> {
 /// Removes the folders that are ours, as far as nothing else is in them.
 pub(super) fn remove_folders(place: &Place) {
     let folder = place.folder();
-    for path in [place.extension(), folder.clone()].iter().map(PathBuf::as_path).chain(folder.parent()) {
+    let paths = place.found_by_chromium().into_iter().chain([place.extension(), folder.clone()]);
+    for path in paths.chain(folder.parent().map(PathBuf::from)) {
         let _ = fs::remove_dir(path); // of one that is not empty something is somebody else's
     }
 }

@@ -8,7 +8,7 @@ use super::{CHANGED, CONFLICT, CORRUPT, DENIED, INCOMPLETE, INTERRUPTED, NOT_FOU
 use crate::args::CpArgs;
 use anyhow::{Context as _, Result};
 use show::Show;
-use sprat_flow::copy::{Cancel, Copy, Error, Options, Sums, Tree};
+use sprat_flow::copy::{Cancel, Copy, Error, Gather, Options, Sums, Tree};
 use sprat_flow::file::PlaceError;
 use sprat_objects::Location;
 use std::io::Read as _;
@@ -36,6 +36,9 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     if several && !args.also.is_empty() {
         return Err(Error::Usage("--also is for one file; copy them one by one".to_owned()).into());
     }
+    if !args.spread.is_empty() && server.is_none() {
+        return Err(Error::Usage("--spread is for what is sent to servers: DST is an address".to_owned()).into());
+    }
     let cancel = Cancel::default();
     stop_on_signals(&cancel)?;
     let mut show = Show::new(args.json, args.quiet);
@@ -53,6 +56,14 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
 
 /// Copies what one source names; gives whether something of it had to be left out.
 fn one(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel, show: &mut Show) -> Result<bool> {
+    if args.gather {
+        let mut gather = Gather::new(source, &args.target, options.clone())?;
+        args.also.iter().try_for_each(|host| gather.also(host))?;
+        gather.stop_with(cancel);
+        let outcome = gather.run(&mut |event| show.event(event))?;
+        show.set_done(&outcome, "from")?;
+        return Ok(!outcome.tree.is_whole());
+    }
     let is_object = Location::is_one(source);
     if is_object || (!args.recursive && !Tree::has_pattern(source)) {
         let mut copy = match is_object {

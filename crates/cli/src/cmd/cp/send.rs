@@ -3,7 +3,7 @@
 use super::show::Show;
 use crate::args::CpArgs;
 use anyhow::Result;
-use sprat_flow::copy::{Address, Cancel, Error, Options, Tree, Upload, UploadTree};
+use sprat_flow::copy::{Address, Cancel, Error, Options, Spread, Tree, Upload, UploadTree};
 use sprat_objects::Location;
 use std::path::Path;
 
@@ -18,6 +18,9 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
         return Err(
             Error::Usage("--also is for what is fetched; send it to one host after the other".to_owned()).into()
         );
+    }
+    if args.gather {
+        return Err(Error::Usage("--gather is for what is fetched; --spread sends it so".to_owned()).into());
     }
     if args.check {
         return Err(
@@ -39,6 +42,17 @@ pub(super) fn send(
     if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
         let why = format!("{source}: only local files are sent to {to}; fetch it first, or run this on that machine");
         return Err(Error::Usage(why).into());
+    }
+    if !args.spread.is_empty() {
+        if Path::new(source).is_dir() && !args.recursive {
+            return Err(Error::Usage(format!("{source}: is a folder; -r copies folders")).into());
+        }
+        let mut spread = Spread::new(Path::new(source), to, options.clone())?;
+        args.spread.iter().try_for_each(|host| spread.also(host))?;
+        spread.stop_with(cancel);
+        let outcome = spread.run(&mut |event| show.event(event))?;
+        show.set_done(&outcome, "at")?;
+        return Ok(!outcome.tree.is_whole());
     }
     if args.recursive && Path::new(source).is_dir() {
         let mut tree = UploadTree::new(Path::new(source), to, options.clone())?;

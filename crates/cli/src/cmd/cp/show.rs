@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_bench::units;
 use sprat_cli::recent::Recent;
-use sprat_flow::copy::{Event, Outcome, Progress, TreeOutcome};
+use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
 use sprat_objects::Sent;
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,27 @@ impl Show {
                 outcome.unchanged,
                 outcome.failed,
             );
+        }
+        Ok(())
+    }
+
+    /// A set is done; what of it is at, or came from, which host.
+    pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
+        let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));
+        if self.json {
+            self.clear();
+            let hosts = outcome.hosts.iter();
+            let hosts: Vec<_> = hosts.map(|served| json!({ "source": served.source, "bytes": served.bytes })).collect();
+            return print_json(&json!({
+                "event": "done", "target": tree.target.display().to_string(), "files": tree.files, "unchanged": tree.unchanged,
+                "directories": tree.directories, "bytes": tree.bytes, "failed": tree.failed, "left_out": tree.left_out,
+                "verified": tree.verified, "seconds": tree.time.as_secs_f64(), "blake3": blake3, "sources": hosts,
+            }));
+        }
+        self.tree_done(tree)?;
+        if !self.quiet {
+            blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
+            outcome.hosts.iter().for_each(|served| eprintln!("{} {word} {}", size(served.bytes), served.source));
         }
         Ok(())
     }

@@ -89,6 +89,11 @@ impl Wire {
         Ok(wire)
     }
 
+    /// Stops from here on when this handle says so.
+    pub(crate) fn stop_with(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
     /// Sends a request.
     pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         match &mut self.stream {

@@ -28,13 +28,15 @@ const MAX_HELD: usize = 2;
 const LOOK: u64 = 16;
 
 /// Most bytes of an answer to a part.
-pub(super) const MAX_ANSWER: u64 = 64 << 10;
+pub(in crate::copy) const MAX_ANSWER: u64 = 64 << 10;
 
 /// A file that is being sent, as its streams see it.
 pub(super) struct Sending<'a> {
     pub(super) to: &'a Address,
     pub(super) path: &'a Path,
     pub(super) file: &'a File,
+    /// The first of its bytes that are sent, and how many.
+    pub(super) begin: u64,
     pub(super) length: u64,
     pub(super) tag: &'a str,
     pub(super) condition: &'a Condition,
@@ -134,7 +136,7 @@ impl Sending<'_> {
             ],
         );
         let again = self.file.try_clone().map_err(|error| Error::file(self.path, error))?;
-        let mut source = Source::new(again, self.path, bytes);
+        let mut source = Source::new(again, self.path, self.begin + bytes.start..self.begin + bytes.end);
         line.open(self.to)?;
         self.send(line, &[head.as_bytes()], held, heard)?;
         for index in groups {

@@ -4,12 +4,12 @@
 //! nothing is written.
 
 mod ask;
-mod lane;
+pub(super) mod lane;
 mod plan;
 mod small;
-mod talk;
+pub(super) mod talk;
 mod tree;
-mod walk;
+pub(super) mod walk;
 
 use super::client::Client;
 use super::error::Trouble;
@@ -30,6 +30,7 @@ use sprat_pace::Pacer;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -46,6 +47,8 @@ const MAX_ROUNDS: u32 = 5;
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
+    /// The bytes of it that are sent, as a file by themselves; none: all. They begin a group.
+    part: Option<Range<u64>>,
     to: Address,
     options: Options,
     cancel: Cancel,
@@ -58,6 +61,8 @@ struct Attempt<'a> {
     pacer: &'a Pacer,
     file: File,
     version: Version,
+    /// The bytes of it that are sent.
+    bytes: Range<u64>,
     tag: String,
     to: Address,
     condition: Condition,
@@ -80,13 +85,18 @@ impl Upload {
             return Err(Error::Usage("what is sent to a server is verified always; leave --no-verify out".to_owned()));
         }
         let to = Address::parse(to)?.with_token(options.token.as_deref());
-        let mut upload = Self { from: from.to_owned(), to, options, cancel: Cancel::default() };
+        let mut upload = Self { from: from.to_owned(), part: None, to, options, cancel: Cancel::default() };
         if upload.to.path().ends_with('/') {
             let why = || format!("{}: has no name at its end; say what the file is to be called", from.display());
             let name = upload.name().ok_or_else(|| Error::Usage(why()))?;
             upload.to = upload.to.with_path(&format!("{}{name}", upload.to.path()), None);
         }
         Ok(upload)
+    }
+
+    /// A part of a file, to become a file of its own at that address; its bytes begin a group.
+    pub(super) fn of_part(from: PathBuf, part: Range<u64>, to: Address, options: Options, cancel: Cancel) -> Self {
+        Self { from, part: Some(part), to, options, cancel }
     }
 
     /// Stops when this handle says so, which others may share.
@@ -109,7 +119,8 @@ impl Upload {
         let source_name = self.from.display().to_string();
         let mut restarts = 0;
         loop {
-            match self.once(&client, &pacer, tell) {
+            let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
+            match self.once(&client, &pacer, &mut line, tell) {
                 Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
                 Err(Trouble::Changed(why)) if restarts < MAX_RESTARTS => {
                     restarts += 1;
@@ -126,7 +137,14 @@ impl Upload {
         self.from.file_name().map(encode)
     }
 
-    fn once(&self, client: &Client, pacer: &Pacer, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+    /// One attempt to send a file in one state, its first stream by that connection.
+    pub(super) fn once(
+        &self,
+        client: &Client,
+        pacer: &Pacer,
+        line: &mut Line<'_>,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, Trouble> {
         let at = |error| Error::file(&self.from, error);
         let file = File::open(&self.from).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::Usage(format!("{}: there is no such file", self.from.display())),
@@ -138,26 +156,31 @@ impl Upload {
             return Err(Error::Usage(why).into());
         }
         let version = Version::of(&meta);
+        let bytes = self.part.clone().unwrap_or(0..version.size);
+        if bytes.end > version.size {
+            return Err(Trouble::Changed("it has become shorter".to_owned()));
+        }
+        let length = bytes.end - bytes.start;
         let tag = version.tag().trim_matches('"').to_owned();
+        let tag = if self.part.is_some() { format!("{tag}-{:x}-{:x}", bytes.start, bytes.end) } else { tag };
         // A name that no earlier attempt had: nothing of one is found.
         let tag = if self.options.restart { format!("{tag}-{:x}", RandomState::new().hash_one(&tag)) } else { tag };
-        let mut line = Line::new(client, pacer, self.options.pace, &self.cancel);
-        let (to, told) = self.begin(&mut line, &tag, version.size, tell)?;
+        let (to, told) = self.begin(line, &tag, length, tell)?;
         let condition = match &told.there {
             None => Condition::Nothing,
             Some(there) => {
                 let modified = meta.modified().ok();
                 let same_time = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
                 if !self.options.force {
-                    if there.length == Some(version.size) && same_time {
-                        return Ok(unchanged(&to, version.size));
+                    if there.length == Some(length) && same_time {
+                        return Ok(unchanged(&to, length));
                     }
                     return Err(Error::from(PlaceError::Exists(to.to_string().into())).into());
                 }
                 Condition::Replaces(there.tag.clone())
             }
         };
-        Attempt { upload: self, client, pacer, file, version, tag, to, condition }.run(line, told, tell)
+        Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }.run(line, told, tell)
     }
 
     /// The first question, with patience, once somebody has answered.
@@ -187,9 +210,14 @@ impl Upload {
 }
 
 impl Attempt<'_> {
-    fn run(self, mut line: Line<'_>, told: Told, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+    /// Bytes that are sent.
+    fn length(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+
+    fn run(self, line: &mut Line<'_>, told: Told, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
         let options = &self.upload.options;
-        let length = self.version.size;
+        let length = self.length();
         let resumed: u64 = told.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         tell(&Event::Opened {
             source: self.upload.from.display().to_string(),
@@ -204,7 +232,7 @@ impl Attempt<'_> {
         let mut values = told.groups;
         let mut there = values.clone();
         for _ in 0..MAX_ROUNDS {
-            self.send(&mut line, &there, &mut values, &mut before, tell)?;
+            self.send(line, &there, &mut values, &mut before, tell)?;
             let now = self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
             if Version::of(&now) != self.version {
                 return Err(Trouble::Changed("it was written to while it was read".to_owned()));
@@ -212,7 +240,7 @@ impl Attempt<'_> {
             let all: Vec<Value> = values.values().copied().collect();
             let blake3 = group::root(&all);
             options.sums.hold(&self.upload.from.display().to_string(), &blake3, None)?;
-            if self.end(&mut line, &blake3, tell)? {
+            if self.end(line, &blake3, tell)? {
                 return Ok(Outcome {
                     target: self.to.to_string().into(),
                     length,
@@ -224,7 +252,7 @@ impl Attempt<'_> {
                     time: Duration::ZERO,
                 });
             }
-            there = ask::ask(&mut line, &self.to, &self.tag, length)?.groups;
+            there = ask::ask(line, &self.to, &self.tag, length)?.groups;
             before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         }
         let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
@@ -241,7 +269,7 @@ impl Attempt<'_> {
         tell: &mut dyn FnMut(&Event),
     ) -> Result<(), Trouble> {
         let options = &self.upload.options;
-        let length = self.version.size;
+        let length = self.length();
         let plan = Plan::new(group::count(length), there, options.streams);
         if plan.is_empty() {
             return Ok(());
@@ -252,6 +280,7 @@ impl Attempt<'_> {
             to: &self.to,
             path: &self.upload.from,
             file: &self.file,
+            begin: self.bytes.start,
             length,
             tag: &self.tag,
             condition: &self.condition,
@@ -295,7 +324,7 @@ impl Attempt<'_> {
     fn end(&self, line: &mut Line<'_>, blake3: &Value, tell: &mut dyn FnMut(&Event)) -> Result<bool, Trouble> {
         let (name, value) = self.condition.field();
         let hash = blake3::Hash::from_bytes(*blake3).to_hex();
-        let (length, modified) = (self.version.size.to_string(), self.version.modified.to_string());
+        let (length, modified) = (self.length().to_string(), self.version.modified.to_string());
         let mode = format!("{:04o}", self.version.mode & 0o777);
         let mut fields = vec![
             ("Content-Type", UPLOADED),
@@ -362,11 +391,11 @@ impl Attempt<'_> {
 
     /// Whether the file has its name already.
     fn is_there(&self, line: &mut Line<'_>) -> Result<bool, Trouble> {
-        let told = ask::ask(line, &self.to, &self.tag, self.version.size)?;
+        let told = ask::ask(line, &self.to, &self.tag, self.length())?;
         let modified = super::http::head::time(&self.version.modified.to_string());
         Ok(told.there.is_some_and(|there| {
             let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
-            there.length == Some(self.version.size) && same
+            there.length == Some(self.length()) && same
         }))
     }
 }

@@ -15,9 +15,9 @@ const MAX_WORDS: usize = 4096;
 
 /// An answer, whole.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) head: Head,
-    pub(super) body: Vec<u8>,
+pub(in crate::copy) struct Reply {
+    pub(in crate::copy) head: Head,
+    pub(in crate::copy) body: Vec<u8>,
 }
 
 impl Reply {
@@ -28,7 +28,7 @@ impl Reply {
 }
 
 /// A connection to a server, made when it is needed, and paced.
-pub(super) struct Line<'a> {
+pub(in crate::copy) struct Line<'a> {
     client: &'a Client,
     pacer: &'a Pacer,
     pace: Pace,
@@ -37,17 +37,17 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(client: &'a Client, pacer: &'a Pacer, pace: Pace, cancel: &Cancel) -> Self {
+    pub(in crate::copy) fn new(client: &'a Client, pacer: &'a Pacer, pace: Pace, cancel: &Cancel) -> Self {
         Self { client, pacer, pace, cancel: cancel.clone(), open: None }
     }
 
     /// Ends the connection; the next word begins another.
-    pub(super) fn close(&mut self) {
+    pub(in crate::copy) fn close(&mut self) {
         self.open = None;
     }
 
     /// Connects, if there is no connection.
-    pub(super) fn open(&mut self, address: &Address) -> Result<(), Trouble> {
+    pub(in crate::copy) fn open(&mut self, address: &Address) -> Result<(), Trouble> {
         if self.open.is_none() {
             let mut wire = self.client.connect(address, &self.cancel)?;
             wire.prepare_to_send(SEND_BUFFER, UNSENT).map_err(|error| fault(&address.to_string(), Fault::Io(error)))?;
@@ -59,13 +59,13 @@ impl<'a> Line<'a> {
     }
 
     /// Sends bytes, from the one at `done` on; gives how many are sent then. Fewer than there are: an answer is to be read first.
-    pub(super) fn pass(&mut self, address: &Address, parts: &[&[u8]], done: usize) -> Result<usize, Trouble> {
+    pub(in crate::copy) fn pass(&mut self, address: &Address, parts: &[&[u8]], done: usize) -> Result<usize, Trouble> {
         let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
         wire.pass(parts, done).map_err(|error| fault(&address.to_string(), error))
     }
 
     /// The next answer, of up to so many bytes. The connection is kept, if it can be.
-    pub(super) fn answer(&mut self, address: &Address, most: u64) -> Result<Reply, Trouble> {
+    pub(in crate::copy) fn answer(&mut self, address: &Address, most: u64) -> Result<Reply, Trouble> {
         let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
         let reply = read(wire, most).map_err(|error| fault(&address.to_string(), error))?;
         if reply.head.close {
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
     }
 
     /// A request without a body, and its answer. On a connection that was there it is made again when that is gone.
-    pub(super) fn call(&mut self, address: &Address, head: &str, most: u64) -> Result<Reply, Trouble> {
+    pub(in crate::copy) fn call(&mut self, address: &Address, head: &str, most: u64) -> Result<Reply, Trouble> {
         if self.open.is_some() {
             if self.pass(address, &[head.as_bytes()], 0).is_ok_and(|done| done == head.len())
                 && let Ok(reply) = self.answer(address, most)
@@ -127,7 +127,7 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
 }
 
 /// The text of a request for a path on a server.
-pub(super) fn request(method: &str, address: &Address, fields: &[(&str, &str)]) -> String {
+pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str, &str)]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!(
         "{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sprat/{version}\r\n",
@@ -143,7 +143,7 @@ pub(super) fn request(method: &str, address: &Address, fields: &[(&str, &str)]) 
 }
 
 /// Whether a server took what was sent.
-pub(super) fn taken(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
+pub(in crate::copy) fn taken(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
     let target_name = address.to_string();
     let (status, why) = (reply.head.status, reply.words());
     match status {

@@ -285,6 +285,7 @@ impl Sending<'_> {
             let before = *progress;
             let upload = Upload {
                 from: self.tree.from.join(&entry.path),
+                part: None,
                 to,
                 options: self.tree.options.clone(),
                 cancel: self.tree.cancel.clone(),

@@ -17,20 +17,20 @@ const MAX_LEFT_OUT: usize = 1000;
 
 /// A file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(in crate::copy) struct Entry {
     /// From the folder on.
-    pub(super) path: PathBuf,
-    pub(super) version: Version,
+    pub(in crate::copy) path: PathBuf,
+    pub(in crate::copy) version: Version,
 }
 
 /// What there is.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
-    pub(super) files: Vec<Entry>,
+pub(in crate::copy) struct Walk {
+    pub(in crate::copy) files: Vec<Entry>,
     /// Directories, each before what is in it; the folder itself is the first.
-    pub(super) folders: Vec<Entry>,
+    pub(in crate::copy) folders: Vec<Entry>,
     /// What is not sent, and why.
-    pub(super) left_out: Vec<String>,
+    pub(in crate::copy) left_out: Vec<String>,
 }
 
 impl Walk {
@@ -38,7 +38,7 @@ impl Walk {
     ///
     /// # Errors
     /// [`Error::File`]: it cannot be read; [`Error::Usage`]: it has too much.
-    pub(super) fn of(folder: &Path) -> Result<Self, Error> {
+    pub(in crate::copy) fn of(folder: &Path) -> Result<Self, Error> {
         let mut walk = Self::default();
         walk.folder(folder, Path::new(""), MAX_DEPTH)?;
         Ok(walk)

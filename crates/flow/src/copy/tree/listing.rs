@@ -126,7 +126,7 @@ impl Listing {
 }
 
 /// A path in an address as one here: parts that are names, and nothing that leads out.
-fn local(href: &str) -> Option<PathBuf> {
+pub(in crate::copy) fn local(href: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in href.split('/') {
         let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();

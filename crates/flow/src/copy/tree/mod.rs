@@ -1,6 +1,6 @@
 //! Folders: what a server of ours lists, file by file, into the same folders here.
 
-pub(super) mod listing;
+pub(in crate::copy) mod listing;
 mod pattern;
 mod small;
 

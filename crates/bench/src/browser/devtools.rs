@@ -1,0 +1,66 @@
+//! Chromium's remote control: its protocol for developers' tools, JSON over two pipes, each message with a zero byte behind it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Builder;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Value, json};
+
+use super::PATIENCE;
+
+/// Most messages that wait to be looked at; most of them are events that nobody does.
+const MAX_MESSAGES: usize = 256;
+
+/// A connection. It ends with the browser.
+#[derive(Debug)]
+pub(super) struct Devtools {
+    to: ChildStdin,
+    from: Receiver<Value>,
+    sent: u64,
+}
+
+impl Devtools {
+    /// Over the browser's pipes.
+    pub(super) fn new(to: ChildStdin, from: ChildStdout) -> Result<Self> {
+        let (messages, received) = sync_channel(MAX_MESSAGES);
+        let read = move || {
+            let mut from = BufReader::new(from);
+            let mut message = Vec::new();
+            // Until the browser ends, or nobody listens any more.
+            while from.read_until(0, &mut message).is_ok_and(|bytes| bytes > 0) {
+                let parsed = serde_json::from_slice::<Value>(message.strip_suffix(&[0]).unwrap_or(&message));
+                // An event has no number, and nobody waits for it.
+                if let Some(answer) = parsed.ok().filter(|answer| answer["id"].is_u64())
+                    && messages.send(answer).is_err()
+                {
+                    return;
+                }
+                message.clear();
+            }
+        };
+        Builder::new().name("devtools".to_owned()).spawn(read).context("starting a thread")?;
+        Ok(Self { to, from: received, sent: 0 })
+    }
+
+    /// Does a command, of the browser or of one of its tabs.
+    pub(super) fn ask(&mut self, session: Option<&str>, command: &str, parameters: Value) -> Result<Value> {
+        self.sent += 1;
+        let mut message = json!({ "id": self.sent, "method": command, "params": parameters });
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        write!(self.to, "{message}\0").with_context(|| format!("{command}, to Chromium"))?;
+        loop {
+            let answer = self.from.recv_timeout(PATIENCE);
+            let mut answer = answer.map_err(|_| anyhow!("{command}: Chromium does not answer, or has ended"))?;
+            if answer["id"] == self.sent {
+                return match answer["error"].take() {
+                    Value::Null => Ok(answer["result"].take()),
+                    error => Err(anyhow!("{command}: {error}")),
+                };
+            }
+        }
+    }
+}

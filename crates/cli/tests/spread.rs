@@ -1,0 +1,333 @@
+//! One set on several servers, by real processes: `sprat cp --spread` and `--gather`, and what is killed on the way.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, sprat};
+use tempfile::TempDir;
+
+const MEGABYTE: usize = 1 << 20;
+
+/// A server that takes files. Killed when dropped.
+struct Server {
+    child: Child,
+    address: String,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        // A port that is free now, and stays ours through every restart.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let folder = tempfile::tempdir().unwrap();
+        Self { child: serve(folder.path(), &address), address, folder }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        self.child = serve(self.folder.path(), &self.address);
+    }
+
+    /// The pieces that it has.
+    fn pieces(&self, set: &str) -> Vec<String> {
+        let folder = self.folder.path().join(format!("{set}.sprat-pieces"));
+        let names = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names
+    }
+
+    fn has_list(&self, set: &str) -> bool {
+        self.folder.path().join(format!("{set}.sprat-spread")).exists()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(folder: &Path, address: &str) -> Child {
+    let mut command = sprat();
+    command.arg("share").arg(folder).args(["--listen", address, "--writable"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("a server", || TcpStream::connect(address).is_ok());
+    child
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        #[expect(clippy::disallowed_methods, reason = "the test waits for other processes")]
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `sprat cp` of something to the first server and others.
+fn spread(from: &Path, servers: &[Server], more: &[&str]) -> std::process::Command {
+    let mut command = sprat();
+    command.args(["cp", "-r", "--json"]).args(more).arg(from).arg(format!("sprat://{}/", servers[0].address));
+    for other in &servers[1..] {
+        command.args(["--spread", &other.address]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn gather(server: &Server, set: &str, to: &Path, more: &[&str]) -> std::process::Command {
+    let mut command = sprat();
+    command.args(["cp", "--gather", "--json"]).args(more).arg(format!("sprat://{}/{set}", server.address)).arg(to);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = str::from_utf8(&output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn done(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", told(output));
+    lines(output).pop().unwrap()
+}
+
+/// Bytes that do not repeat within a piece, or between files.
+fn content(bytes: usize, seed: u32) -> Vec<u8> {
+    (0..u32::try_from(bytes / 4 + 1).unwrap())
+        .flat_map(|at| (at ^ seed).wrapping_mul(0x9E37_79B9).to_le_bytes())
+        .take(bytes)
+        .collect()
+}
+
+fn bytes_at(done: &Value) -> Vec<u64> {
+    done["sources"].as_array().unwrap().iter().map(|host| host["bytes"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let set = here.path().join("run 7");
+    fs::create_dir_all(set.join("deep/er")).unwrap();
+    let files = [
+        ("large", content(300 * MEGABYTE + 4711, 1)),
+        ("deep/exact", content(128 * MEGABYTE, 2)),
+        ("deep/er/small é", content(9, 3)),
+        ("empty", Vec::new()),
+    ];
+    for (name, content) in &files {
+        fs::write(set.join(name), content).unwrap();
+    }
+    fs::set_permissions(set.join("large"), fs::Permissions::from_mode(0o640)).unwrap();
+    let time = |path: &Path| path.metadata().unwrap().modified().unwrap();
+
+    let output = spread(&set, &servers, &[]).output().unwrap();
+    let sent = done(&output);
+    let total: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
+    assert_eq!((sent["files"].as_u64(), sent["bytes"].as_u64()), (Some(4), Some(total)), "{sent}");
+    assert_eq!(bytes_at(&sent).iter().sum::<u64>(), total);
+    // 64 MB each: five, two, one, and none of what is empty.
+    assert_eq!(servers.iter().map(|server| server.pieces("run 7").len()).sum::<usize>(), 8);
+    assert!(servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")), "{sent}");
+
+    // From any of them, and permissions where that is wanted.
+    let output = gather(&servers[1], "run%207", there.path(), &["--preserve"]).output().unwrap();
+    let fetched = done(&output);
+    assert_eq!((fetched["files"].as_u64(), fetched["verified"].as_bool()), (Some(4), Some(true)), "{fetched}");
+    assert!(bytes_at(&fetched).iter().all(|bytes| *bytes > 0), "{fetched}");
+    for (name, content) in &files {
+        let (sent, came) = (set.join(name), there.path().join("run 7").join(name));
+        assert!(fs::read(&came).unwrap() == *content, "{name}");
+        assert_eq!(time(&came), time(&sent), "{name}");
+    }
+    let mode = there.path().join("run 7/large").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(time(&there.path().join("run 7/deep")), time(&set.join("deep")));
+    assert!(fs::read_dir(there.path().join("run 7")).unwrap().count() == 3, "nothing else is there");
+
+    // What is there is there, at both ends.
+    let again = done(&spread(&set, &servers, &[]).output().unwrap());
+    assert_eq!((again["bytes"].as_u64(), again["unchanged"].as_u64()), (Some(0), Some(4)), "{again}");
+    let again = done(&gather(&servers[0], "run%207", there.path(), &[]).output().unwrap());
+    assert_eq!((again["files"].as_u64(), again["unchanged"].as_u64()), (Some(0), Some(4)), "{again}");
+
+    // Another set of that name stays out, unless it is to replace this one.
+    fs::write(set.join("large"), content(MEGABYTE, 4)).unwrap();
+    let refused = spread(&set, &servers, &[]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
+    let replaced = done(&spread(&set, &servers, &["--force"]).output().unwrap());
+    assert_eq!(replaced["bytes"].as_u64(), Some(MEGABYTE as u64), "the rest is there: {replaced}");
+    let refused = gather(&servers[0], "run%207", there.path(), &[]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
+    done(&gather(&servers[2], "run%207", there.path(), &["--force"]).output().unwrap());
+    assert!(fs::read(there.path().join("run 7/large")).unwrap() == content(MEGABYTE, 4));
+}
+
+#[test]
+fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
+    let mut servers = [Server::start(), Server::start(), Server::start()];
+    let here = tempfile::tempdir().unwrap();
+    let (file, content) = (here.path().join("file"), content(640 * MEGABYTE + 5, 7));
+    fs::write(&file, &content).unwrap();
+    let pieces = |servers: &[Server]| servers.iter().map(|server| server.pieces("file").len()).sum::<usize>();
+
+    // The sender.
+    let mut sender = spread(&file, &servers, &["--limit", "2Gb/s"]).spawn().unwrap();
+    until("some pieces", || pieces(&servers) >= 3);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert!(!servers.iter().any(|server| server.has_list("file")));
+
+    // A server, for a while.
+    let mut sender = spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
+    let mut said = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("\"progress\"")), "it has begun");
+    servers[1].kill();
+    servers[1].restart();
+    let said: Vec<Value> = said.map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert!(sender.wait().unwrap().success(), "{said:?}");
+    let sent = said.last().unwrap();
+    assert!(sent["bytes"].as_u64().unwrap() <= (content.len() - 3 * 64 * MEGABYTE) as u64, "{sent}");
+    // Of a piece whose end was not heard of another server may have been sent it too.
+    assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{said:?}");
+
+    // One for good: the others get what it had.
+    let before = servers[2].pieces("file").len();
+    assert!(before > 0, "{sent}");
+    servers[2].kill();
+    for server in &servers {
+        fs::remove_file(server.folder.path().join("file.sprat-spread")).unwrap();
+    }
+    let output = spread(&file, &servers, &["--retries", "1"]).output().unwrap();
+    let sent = done(&output);
+    assert!(lines(&output).iter().any(|line| line["event"] == "without"), "{sent}");
+    assert!(pieces(&servers[..2]) >= 11 && bytes_at(&sent).len() == 2, "{sent}");
+    let there = here.path().join("there");
+    let fetched = done(&gather(&servers[0], "file", &there, &[]).output().unwrap());
+    assert!(fs::read(&there).unwrap() == content, "{fetched}");
+    let hash = blake3_of(&content);
+    assert_eq!(fetched["blake3"].as_str(), Some(&hash[..]), "{fetched}");
+}
+
+#[test]
+fn whoever_is_killed_while_a_set_is_fetched_it_goes_on() {
+    let mut servers = [Server::start(), Server::start()];
+    let here = tempfile::tempdir().unwrap();
+    let (file, content) = (here.path().join("file"), content(256 * MEGABYTE + 5, 7));
+    fs::write(&file, &content).unwrap();
+    done(&spread(&file, &servers, &[]).output().unwrap());
+    let there = here.path().join("there");
+    let far = |line: &Value, bytes: usize| line["event"] == "progress" && line["done"].as_u64() > Some(bytes as u64);
+    let watch = |child: &mut Child, bytes: usize| {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.into_iter().any(|line| far(&serde_json::from_str(&line).unwrap(), bytes)), "it got somewhere");
+    };
+    let mut fetcher = gather(&servers[0], "file", &there, &["--limit", "300Mb/s"]).spawn().unwrap();
+    // Something is durable, and written down, every three seconds.
+    watch(&mut fetcher, 150 * MEGABYTE);
+    fetcher.kill().unwrap();
+    fetcher.wait().unwrap();
+    assert!(!there.exists());
+    // From the other, and one that is away for a while meanwhile.
+    let more = ["--limit", "300Mb/s", "--retries", "100", "--also", &servers[0].address];
+    let mut fetcher = gather(&servers[1], "file", &there, &more).spawn().unwrap();
+    watch(&mut fetcher, 170 * MEGABYTE);
+    servers[0].kill();
+    servers[0].restart();
+    let output = fetcher.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(fs::read(&there).unwrap() == content);
+    let left: Vec<_> = fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+
+    // When the first is gone, another has the list; but not its pieces.
+    fs::remove_file(&there).unwrap();
+    servers[0].kill();
+    let output =
+        gather(&servers[0], "file", &there, &["--retries", "0", "--also", &servers[1].address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+    assert!(lines(&output).iter().any(|line| line["event"] == "without"));
+}
+
+#[test]
+fn a_piece_that_is_another_is_found_out() {
+    let servers = [Server::start(), Server::start()];
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("file");
+    fs::write(&file, content(130 * MEGABYTE, 7)).unwrap();
+    done(&spread(&file, &servers, &[]).output().unwrap());
+    let at = servers[0].pieces("file").pop().unwrap();
+    let at = servers[0].folder.path().join("file.sprat-pieces").join(at);
+    let mut bytes = fs::read(&at).unwrap();
+    bytes[MEGABYTE + 1] ^= 1;
+    fs::write(&at, bytes).unwrap();
+    let there = here.path().join("there");
+    let output = gather(&servers[1], "file", &there, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(10), "{}", told(&output));
+    assert!(told(&output).contains("is not the piece that the list tells of"), "{}", told(&output));
+    assert!(!there.exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let (file, folder) = (file.to_str().unwrap(), here.path().to_str().unwrap());
+    let server = "sprat://127.0.0.1:1/";
+    for words in [
+        &["--spread", "b", file, "/tmp/x"][..],
+        &["--spread", "b", server, folder],
+        &["--spread", "b", folder, server],
+        &["--spread", "127.0.0.1:1", file, server],
+        &["--spread", "a b", file, server],
+        &["--spread", "b", "--also", "c", file, server],
+        &["--spread", "b", "--no-verify", file, server],
+        &["--gather", file, folder],
+        &["--gather", file, server],
+        &["--gather", "-r", server, folder],
+        &["--gather", "--no-verify", server, folder],
+    ] {
+        let output = sprat().arg("cp").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", told(&output));
+    }
+    // Nobody there; and no list.
+    let output = sprat().args(["cp", "--spread", "127.0.0.1:2", file, server]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+    let one = Server::start();
+    let output = gather(&one, "none", here.path(), &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+}
+
+/// As `b3sum` prints it; by another way than what is tried.
+fn blake3_of(content: &[u8]) -> String {
+    let values: Vec<_> = (0..sprat_flow::group::count(content.len() as u64))
+        .map(|index| {
+            let range = sprat_flow::group::range(content.len() as u64, index);
+            let part = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            sprat_flow::group::value(content.len() as u64, index, &content[part])
+        })
+        .collect();
+    sprat_flow::group::root(&values).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,231 @@
+//! One stream that fetches pieces from one host, and puts their groups where they belong in the file.
+
+use super::manifest::Listed;
+use super::talk;
+use crate::copy::client::{Client, Reply};
+use crate::copy::error::Trouble;
+use crate::copy::http::answer::{Asked, Form};
+use crate::copy::http::{Body, Wire, fault};
+use crate::copy::lane::{PIECE as SUMMED, backoff};
+use crate::copy::plan::GROUP_ATTEMPTS;
+use crate::copy::shared::Shared;
+use crate::copy::{Address, Error, Event};
+use crate::group::{self, GROUP_BYTES, Summing, Value};
+use crate::partial::bytes_of;
+use sprat_pace::path::Path;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+/// Groups between two looks at the round-trip time.
+const LOOK: u64 = 16;
+
+/// A piece, and the groups of the file that are missing of it, in runs.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    pub(super) piece: usize,
+    pub(super) runs: VecDeque<Range<u64>>,
+}
+
+/// See the module.
+pub(super) struct Lane<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) client: &'a Client,
+    /// The folder of pieces at the host.
+    pub(super) host: &'a Address,
+    pub(super) file: &'a Listed,
+    /// What is to be fetched from it.
+    pub(super) queue: &'a Mutex<VecDeque<Missing>>,
+    pub(super) retries: u32,
+    /// Bytes that came from it.
+    pub(super) received: &'a AtomicU64,
+}
+
+/// A piece that is being fetched.
+struct Fetching {
+    at: Address,
+    /// Bytes of the file.
+    range: Range<u64>,
+    wanted: Value,
+    /// Its groups' values, which make the hash that the list tells.
+    values: Option<Vec<Value>>,
+    runs: VecDeque<Range<u64>>,
+    /// How often groups of it arrived wrong.
+    wrong: u32,
+}
+
+impl Fetching {
+    fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+impl Lane<'_> {
+    /// Works until nothing is left to be fetched from the host.
+    pub(super) fn run(&self) {
+        if let Err(trouble) = self.work() {
+            self.shared.fail(trouble);
+        }
+        self.shared.ended();
+    }
+
+    fn work(&self) -> Result<(), Trouble> {
+        let mut kept = None;
+        loop {
+            let next = self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(Missing { piece, runs }) = next else { return Ok(()) };
+            let path = format!("{}{}", self.host.path(), self.file.shape.name(piece));
+            let mut fetching = Fetching {
+                at: self.host.with_path(&path, None),
+                range: self.file.shape.range(piece),
+                wanted: self.file.pieces[piece].blake3,
+                values: None,
+                runs,
+                wrong: 0,
+            };
+            let mut failures = 0;
+            while !fetching.runs.is_empty() {
+                let left: u64 = fetching.runs.iter().map(|run| run.end - run.start).sum();
+                let Err(trouble) = self.fetch(&mut fetching, &mut kept) else { continue };
+                kept = None;
+                let now: u64 = fetching.runs.iter().map(|run| run.end - run.start).sum();
+                failures = if now < left { 1 } else { failures + 1 };
+                self.pause(failures, trouble, &fetching.at)?;
+            }
+        }
+    }
+
+    /// Fetches a run of a piece, first of all its values.
+    fn fetch(&self, fetching: &mut Fetching, kept: &mut Option<Wire>) -> Result<(), Trouble> {
+        let (length, stop) = (fetching.length(), &self.shared.stop);
+        if fetching.values.is_none() {
+            let wanted = Some(&fetching.wanted);
+            fetching.values = Some(talk::values(self.client, &fetching.at, length, wanted, kept, stop)?);
+        }
+        let Some(run) = fetching.runs.front().cloned() else { return Ok(()) };
+        let first = fetching.range.start / GROUP_BYTES;
+        let asked = Asked {
+            range: Some((run.start - first) * GROUP_BYTES..length.min((run.end - first) * GROUP_BYTES)),
+            length: Some(length),
+            form: Some(Form::Verified),
+            fresh: fetching.wrong > 0,
+            ..Asked::default()
+        };
+        let Reply { mut wire, head, start } = self.client.ask(&fetching.at, &asked, kept.take(), stop)?;
+        let mut body = Body::new(&mut wire, start.framing);
+        for index in run.clone() {
+            self.shared.hold_back(bytes_of(self.shared.length, index));
+            let right = self.group(&mut body, fetching, index - first, index)?;
+            let rest = fetching.runs.front_mut().expect("the run under way");
+            rest.start = index + 1;
+            if rest.is_empty() {
+                fetching.runs.pop_front();
+            }
+            if !right {
+                // Again, when all else is here.
+                fetching.runs.push_back(index..index + 1);
+                self.wrong(fetching, index)?;
+            }
+            if index % LOOK == 1
+                && let Ok(path) = Path::of(body.socket())
+            {
+                let rtt = if path.rtt.is_zero() { path.receive_rtt } else { path.rtt };
+                self.shared.counters.rtt.store(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
+            }
+        }
+        let is_over = body.is_over();
+        *kept = (is_over && !head.close).then_some(wire);
+        Ok(())
+    }
+
+    /// Receives a group, number `within` of the piece and `index` of the file; gives whether it is right. It is summed twice: as part of the piece,
+    /// by which it is known to be right, and as part of the file, which has another tree.
+    fn group(&self, body: &mut Body<'_>, fetching: &Fetching, within: u64, index: u64) -> Result<bool, Trouble> {
+        let (length, piece) = (self.shared.length, fetching.length());
+        let mut buffer = self.shared.buffer()?;
+        let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
+        let mut told = [0; 32];
+        let mut in_piece = Summing::begin(piece, within);
+        let mut in_file = (piece != length).then(|| Summing::begin(length, index));
+        for at in (0..len).step_by(SUMMED) {
+            let part = &mut buffer[at..len.min(at + SUMMED)];
+            let told = if at + part.len() == len { &mut told[..] } else { &mut [] };
+            if let Err(error) = body.fill_both(part, told) {
+                self.shared.recycle(buffer);
+                return Err(fault(&fetching.at.to_string(), error));
+            }
+            in_piece.add(part);
+            in_file.iter_mut().for_each(|summing| summing.add(part));
+        }
+        let value = in_piece.value();
+        let right = fetching.values.as_ref().is_some_and(|values| {
+            usize::try_from(within).ok().and_then(|within| values.get(within)).is_some_and(|right| *right == value)
+        });
+        if !right {
+            self.shared.recycle(buffer);
+            return Ok(false);
+        }
+        let new = self.shared.arrived(index, buffer, in_file.map_or(value, |summing| summing.value()))?;
+        self.received.fetch_add(new, Relaxed);
+        Ok(true)
+    }
+
+    /// A group has another value than it should.
+    fn wrong(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
+        fetching.wrong += 1;
+        let (offset, bytes, times) = (index * GROUP_BYTES, bytes_of(self.shared.length, index), fetching.wrong);
+        self.shared.counters.wrong.fetch_add(1, Relaxed);
+        self.shared.tell(Event::Wrong { offset, bytes, times });
+        if times < GROUP_ATTEMPTS {
+            return Ok(());
+        }
+        let why = format!(
+            "{times} groups arrive wrong, the last the {bytes} B at {offset}; look at the network cards and the memory between here and there"
+        );
+        Err(Error::Corrupt { source_name: fetching.at.to_string(), why }.into())
+    }
+
+    /// Waits before the next attempt, or gives up: nobody else has the piece.
+    fn pause(&self, failures: u32, trouble: Trouble, whom: &Address) -> Result<(), Trouble> {
+        let (why, asked) = match trouble {
+            Trouble::Passing(why, pause) => (why, pause),
+            Trouble::Nobody(why) => (why, None),
+            other => return Err(other),
+        };
+        if failures > self.retries {
+            return Err(Error::Unreachable { source_name: whom.to_string(), why }.into());
+        }
+        let pause = asked.unwrap_or_else(|| backoff(failures));
+        self.shared.counters.retries.fetch_add(1, Relaxed);
+        self.shared.tell(Event::Retry { why, pause });
+        if self.shared.stop.wait(pause) { Err(Error::Cancelled.into()) } else { Ok(()) }
+    }
+}
+
+/// The groups of a piece that are not there, in runs.
+pub(super) fn missing(range: &Range<u64>, is_there: impl Fn(u64) -> bool) -> VecDeque<Range<u64>> {
+    let mut runs: VecDeque<Range<u64>> = VecDeque::new();
+    let first = range.start / GROUP_BYTES;
+    for group in (first..first + group::count(range.end - range.start)).filter(|group| !is_there(*group)) {
+        match runs.back_mut() {
+            Some(run) if run.end == group => run.end += 1,
+            _ => runs.push_back(group..group + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_of_a_piece_is_fetched_in_runs() {
+        let range = 4 * GROUP_BYTES..8 * GROUP_BYTES + 1;
+        assert!(missing(&range, |_| false).iter().eq([&(4..9)]));
+        assert_eq!(missing(&range, |group| group == 5 || group == 8), [4..5, 6..8]);
+        assert!(missing(&range, |_| true).is_empty());
+    }
+}

@@ -1,0 +1,315 @@
+//! The list of a spread set: which files it has, which pieces they are made of, and which host has which.
+
+use crate::copy::Address;
+use crate::copy::options::MAX_HOSTS;
+use crate::copy::tree::listing::local;
+use crate::group::{GROUP_BYTES, Value};
+use crate::share::Version;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// What the list's name ends with, and that of the folder of pieces.
+pub(super) const LIST: &str = ".sprat-spread";
+pub(super) const PIECES: &str = ".sprat-pieces";
+
+/// Longest list, bytes: some 700,000 pieces.
+pub(super) const MAX_LIST: u64 = 64 << 20;
+
+/// The version of the list that we know.
+const FORMAT: u32 = 1;
+
+/// Bytes of a piece of a file that is not larger than [`MANY`] of them.
+const PIECE: u64 = 64 << 20;
+
+/// Most pieces of a file: of a larger file they are larger.
+const MANY: u64 = 4096;
+
+/// A spread set.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Manifest {
+    /// Whether it is a folder; else one file.
+    pub is_folder: bool,
+    /// Where pieces lie: folders, with a slash at their ends.
+    pub hosts: Vec<Address>,
+    /// Folders below the set's own, each before what is in it.
+    pub folders: Vec<Folder>,
+    /// Its files, in order.
+    pub files: Vec<Listed>,
+}
+
+/// A folder: where it lies in the set, when it was changed, and its permissions.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Folder {
+    /// Percent-encoded.
+    pub path: String,
+    /// Seconds since 1970, with nanoseconds behind a dot.
+    pub mtime: String,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A file of the set, and where its pieces are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listed {
+    /// Its name, length and state.
+    pub shape: Shape,
+    /// When it was changed, as of a folder.
+    pub mtime: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// As many as its length makes.
+    pub pieces: Vec<Piece>,
+}
+
+/// What a file is cut into.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// Where it lies in the set, percent-encoded; of a set that is one file its name.
+    pub path: String,
+    /// Bytes.
+    pub length: u64,
+    /// What tells this state of it from others: its pieces' names begin so.
+    pub state: String,
+    /// Bytes of each piece but the last: whole groups.
+    pub piece: u64,
+}
+
+/// A piece that is somewhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// Which of the hosts has it.
+    pub host: usize,
+    /// Its hash, as that of a file by itself.
+    pub blake3: Value,
+}
+
+impl Shape {
+    /// Of a file in a state.
+    #[must_use]
+    pub fn new(path: String, version: &Version) -> Self {
+        let piece = PIECE.max(version.size.div_ceil(MANY).next_multiple_of(GROUP_BYTES));
+        let state = version.tag().trim_matches('"').to_owned();
+        Self { path, length: version.size, state, piece }
+    }
+
+    /// How many pieces it has; an empty file has none.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        usize::try_from(self.length.div_ceil(self.piece)).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes of the file that are in a piece.
+    #[must_use]
+    pub fn range(&self, piece: usize) -> Range<u64> {
+        let start = piece as u64 * self.piece;
+        start..self.length.min(start + self.piece)
+    }
+
+    /// What a piece is called in the folder of pieces.
+    #[must_use]
+    pub fn name(&self, piece: usize) -> String {
+        format!("{}.{piece:06}", self.state)
+    }
+}
+
+/// As it is written.
+#[derive(Deserialize, Serialize)]
+struct Written {
+    sprat_spread: u32,
+    folder: bool,
+    hosts: Vec<String>,
+    folders: Vec<Folder>,
+    files: Vec<WrittenFile>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct WrittenFile {
+    path: String,
+    length: u64,
+    state: String,
+    piece: u64,
+    mtime: String,
+    mode: u32,
+    /// Of each piece its host's number, and its hash.
+    pieces: Vec<(usize, String)>,
+}
+
+impl Manifest {
+    /// The text of the list.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let files = self.files.iter().map(|file| WrittenFile {
+            path: file.shape.path.clone(),
+            length: file.shape.length,
+            state: file.shape.state.clone(),
+            piece: file.shape.piece,
+            mtime: file.mtime.clone(),
+            mode: file.mode,
+            pieces: file.pieces.iter().map(|piece| (piece.host, hex(&piece.blake3))).collect(),
+        });
+        let written = Written {
+            sprat_spread: FORMAT,
+            folder: self.is_folder,
+            hosts: self.hosts.iter().map(ToString::to_string).collect(),
+            folders: self.folders.clone(),
+            files: files.collect(),
+        };
+        serde_json::to_vec(&written).expect("strings and numbers are JSON")
+    }
+
+    /// Reads a list. It came from somebody else: all in it is bounded, and no path leads out of the set.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let written: Written =
+            serde_json::from_slice(bytes).map_err(|error| format!("is no list of pieces: {error}"))?;
+        if written.sprat_spread != FORMAT {
+            return Err(format!("is a list of version {}; this sprat knows {FORMAT}", written.sprat_spread));
+        }
+        if written.hosts.is_empty() || written.hosts.len() > MAX_HOSTS {
+            return Err(format!("names {} hosts; want 1 to {MAX_HOSTS}", written.hosts.len()));
+        }
+        let mut hosts = Vec::new();
+        for text in &written.hosts {
+            let address = Address::parse(text).map_err(|error| error.to_string())?;
+            // As we would write it, without a query or anything that lets others in.
+            let is_plain = address.authorization().is_none() && address.to_string() == *text;
+            if !address.path().ends_with('/') || address.target(false).contains('?') || !is_plain {
+                return Err(format!("names {address}, which is no folder of pieces"));
+            }
+            hosts.push(address);
+        }
+        if let Some(folder) = written.folders.iter().find(|folder| local(&folder.path).is_none()) {
+            return Err(format!("names {:?}, which is no path in a folder", folder.path));
+        }
+        let files = written.files.into_iter().map(|file| file.read(hosts.len())).collect::<Result<Vec<_>, _>>()?;
+        if !written.folder && (files.len() != 1 || !written.folders.is_empty()) {
+            return Err("is neither of one file nor of a folder".to_owned());
+        }
+        Ok(Self { is_folder: written.folder, hosts, folders: written.folders, files })
+    }
+
+    /// Whether it is of the same files in the same states.
+    #[must_use]
+    pub fn is_of(&self, shapes: &[&Shape]) -> bool {
+        self.files.iter().map(|file| &file.shape).eq(shapes.iter().copied())
+    }
+}
+
+impl WrittenFile {
+    fn read(self, hosts: usize) -> Result<Listed, String> {
+        let wrong = |what: &str| Err(format!("its file {:?} {what}", self.path));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if local(&self.path).is_none() {
+            return wrong("is no path in a folder");
+        }
+        if self.state.is_empty() || self.state.len() > 64 || !self.state.bytes().all(is_name) {
+            return wrong("has a state that makes no name");
+        }
+        if self.piece == 0
+            || !self.piece.is_multiple_of(GROUP_BYTES)
+            || self.length > crate::copy::http::answer::MAX_LENGTH
+        {
+            return wrong("has a length that none has");
+        }
+        let shape =
+            Shape { path: self.path.clone(), length: self.length, state: self.state.clone(), piece: self.piece };
+        if shape.count() != self.pieces.len() {
+            return wrong("has not as many pieces as its length makes");
+        }
+        let mut pieces = Vec::with_capacity(self.pieces.len());
+        for (host, hash) in &self.pieces {
+            match blake3::Hash::from_hex(hash) {
+                Ok(hash) if *host < hosts => pieces.push(Piece { host: *host, blake3: *hash.as_bytes() }),
+                _ => return wrong("has a piece that is nowhere"),
+            }
+        }
+        Ok(Listed { shape, mtime: self.mtime, mode: self.mode & 0o777, pieces })
+    }
+}
+
+impl Listed {
+    /// Where it lies in the set.
+    ///
+    /// # Panics
+    /// When it is not as it was read.
+    #[must_use]
+    pub fn local(&self) -> PathBuf {
+        local(&self.shape.path).expect("it was looked at when it was read")
+    }
+}
+
+fn hex(value: &Value) -> String {
+    blake3::Hash::from_bytes(*value).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn manifest(length: u64, piece: u64) -> Manifest {
+        let shape = Shape { path: "a/b%20c".to_owned(), length, state: "0123abc".to_owned(), piece };
+        let pieces = (0..shape.count()).map(|number| Piece { host: number % 2, blake3: [7; 32] }).collect();
+        let hosts = ["http://a:8040/x.sprat-pieces/", "http://b:8040/x.sprat-pieces/"];
+        Manifest {
+            is_folder: true,
+            hosts: hosts.iter().map(|host| Address::parse(host).expect("an address")).collect(),
+            folders: vec![Folder { path: "a".to_owned(), mtime: "5.000000007".to_owned(), mode: 0o755 }],
+            files: vec![Listed { shape, mtime: "6".to_owned(), mode: 0o640, pieces }],
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_all_of_a_file_and_a_list_is_read_as_it_was_written(length in 0u64..1 << 36, groups in 1u64..300) {
+            let list = manifest(length, groups * GROUP_BYTES);
+            prop_assume!(list.files[0].pieces.len() < 1000);
+            prop_assert_eq!(&Manifest::parse(&list.bytes()).unwrap(), &list);
+            let shape = &list.files[0].shape;
+            let mut next = 0;
+            for piece in 0..shape.count() {
+                let range = shape.range(piece);
+                prop_assert!(range.start == next && range.end > next);
+                next = range.end;
+            }
+            prop_assert_eq!(next, length);
+        }
+
+        #[test]
+        fn any_bytes_are_a_list_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Manifest::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_list_that_leads_elsewhere_is_refused() {
+        let text = String::from_utf8(manifest(3 << 20, 1 << 20).bytes()).unwrap();
+        assert!(Manifest::parse(text.as_bytes()).is_ok());
+        for (there, instead) in [
+            ("\"folder\":true", "\"folder\":false"),
+            ("a/b%20c", "../b"),
+            ("a/b%20c", "a/%2e%2e/b"),
+            ("\"path\":\"a\"", "\"path\":\"/etc\""),
+            ("0123abc", "../x"),
+            ("x.sprat-pieces/\",", "x.sprat-pieces\","),
+            ("http://a:8040", "ftp://a:8040"),
+            ("http://a:8040", "http://me:secret@a:8040"),
+            ("http://a:8040", "sprat://a:8040"),
+            ("http://a:8040/x.sprat-pieces/", "http://a:8040/x.sprat-pieces/?token=x"),
+            ("\"sprat_spread\":1", "\"sprat_spread\":2"),
+            ("\"piece\":1048576", "\"piece\":1048575"),
+            ("\"piece\":1048576", "\"piece\":0"),
+            ("\"length\":3145728", "\"length\":4194304"),
+            ("\"length\":3145728", "\"length\":18446744073709551615"),
+            ("[[0,", "[[2,"),
+            ("[[0,\"07", "[[0,\"7"),
+        ] {
+            let changed = text.replacen(there, instead, 1);
+            assert_ne!(changed, text, "{there}");
+            assert!(Manifest::parse(changed.as_bytes()).is_err(), "{instead}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Lists and values: what is asked of a host, and told to it, besides pieces.
+
+use super::manifest::{MAX_LIST, Manifest};
+use crate::copy::client::{Client, Reply, wrong};
+use crate::copy::error::Trouble;
+use crate::copy::host::Source;
+use crate::copy::http::answer::{Asked, Form};
+use crate::copy::http::{Body, Wire, fault};
+use crate::copy::send::lane::MAX_ANSWER;
+use crate::copy::send::talk::{Line, request, taken};
+use crate::copy::vouch::values_of;
+use crate::copy::{Address, Cancel, Error};
+use crate::group::{self, VERIFIED, Value, count};
+
+/// Fetches a list. None: there is none.
+pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {
+    let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
+    let (address, reply) = match client.ask_around(list, &asked, cancel) {
+        Ok(found) => found,
+        Err(Trouble::Fatal(Error::NotFound { .. })) => return Ok(None),
+        Err(trouble) => return Err(trouble),
+    };
+    let Reply { mut wire, start, .. } = reply;
+    let length = start.length.filter(|length| *length <= MAX_LIST);
+    let Some(length) = length else { return Err(wrong(&address, format!("its list has more than {MAX_LIST} B"))) };
+    let mut bytes = vec![0; usize::try_from(length).expect("some megabytes")];
+    let mut body = Body::new(&mut wire, start.framing);
+    body.fill_both(&mut bytes, &mut []).map_err(|error| fault(&address.to_string(), error))?;
+    Manifest::parse(&bytes).map(Some).map_err(|why| wrong(&address, why))
+}
+
+/// Puts a list, in place of one that is there.
+pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(), Trouble> {
+    let length = bytes.len() as u64;
+    let mut body = Vec::with_capacity(bytes.len() + 64);
+    for index in 0..count(length) {
+        let range = group::range(length, index);
+        let at = |offset: u64| usize::try_from(offset).expect("in memory");
+        let content = &bytes[at(range.start)..at(range.end)];
+        body.extend(content);
+        body.extend(group::value(length, index, content));
+    }
+    let body_length = body.len().to_string();
+    let mut refused = None;
+    for condition in [("If-None-Match", "*"), ("If-Match", "*")] {
+        let head = request("PUT", list, &[("Content-Type", VERIFIED), ("Content-Length", &body_length), condition]);
+        line.open(list)?;
+        let early = line.pass(list, &[head.as_bytes(), &body], 0)? < head.len() + body.len();
+        let answered = line.answer(list, MAX_ANSWER).and_then(|reply| taken(list, reply));
+        if early || answered.is_err() {
+            line.close();
+        }
+        match answered {
+            Ok(_) if !early => return Ok(()),
+            Ok(reply) => {
+                let why = format!("it answers {} before it has everything", reply.head.status);
+                return Err(Trouble::Passing(why, None));
+            }
+            Err(Trouble::Fatal(error @ Error::Refused { status: 409 | 412, .. })) => refused = Some(error),
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    Err(refused.expect("both were refused").into())
+}
+
+/// The values of a file by itself, from who has it; perhaps on a connection that is there. They must make the hash that is wanted, if one is.
+pub(super) fn values(
+    client: &Client,
+    file: &Address,
+    length: u64,
+    wanted: Option<&Value>,
+    kept: &mut Option<Wire>,
+    cancel: &Cancel,
+) -> Result<Vec<Value>, Trouble> {
+    let source = Source { address: file.clone(), verified: true, validator: None };
+    let asked = values_of(&source, &(0..count(length)), length);
+    let Reply { mut wire, head, start } = client.ask(file, &asked, kept.take(), cancel)?;
+    let mut body = Body::new(&mut wire, start.framing);
+    let mut values = Vec::new();
+    for _ in 0..count(length) {
+        let mut value = [0; 32];
+        body.fill_both(&mut value, &mut []).map_err(|error| fault(&file.to_string(), error))?;
+        values.push(value);
+    }
+    let is_over = body.is_over();
+    *kept = (is_over && !head.close).then_some(wire);
+    if wanted.is_some_and(|wanted| group::root(&values) != *wanted) {
+        let why = "is not the piece that the list tells of".to_owned();
+        return Err(Error::Corrupt { source_name: file.to_string(), why }.into());
+    }
+    Ok(values)
+}

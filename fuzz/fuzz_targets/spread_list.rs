@@ -1,0 +1,20 @@
+//! Lists of spread sets: what is read is written again as the same list, and its pieces are all of each file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_flow::copy::spread::manifest::Manifest;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(list) = Manifest::parse(bytes) else { return };
+    for file in &list.files {
+        assert!(file.local().is_relative());
+        assert!(file.pieces.iter().all(|piece| piece.host < list.hosts.len()));
+        let end = (0..file.shape.count()).fold(0, |next, piece| {
+            let range = file.shape.range(piece);
+            assert!(range.start == next && range.end > next);
+            range.end
+        });
+        assert_eq!(end, file.shape.length);
+    }
+    assert_eq!(Manifest::parse(&list.bytes()).expect("what we write we read"), list);
+});
