@@ -20,6 +20,12 @@ const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
 /// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
 
+/// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server a moment ago may know one by now.
+const NEXT_ATTEMPT: Duration = Duration::from_millis(50);
+
+/// How often it is looked whether a table is found that an operation waits for.
+const HOLD: Duration = Duration::from_millis(2);
+
 /// Wait until the next coordinator is asked, when one does not lead.
 const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
 
@@ -42,6 +48,8 @@ pub(crate) struct Pending {
     pub(crate) roams: bool,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
+    /// Attempts that have failed.
+    pub(crate) tries: u32,
     /// What was sent may have been executed.
     pub(crate) perhaps: bool,
     /// Whoever began it was told that its end is unknown; what is under way still has to end.
@@ -250,7 +258,11 @@ impl Calls {
     /// with whoever has the table by then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
-        let until = if pending.may_repeat(now) { pending.deadline.min(now + ATTEMPT) } else { pending.deadline };
+        let attempt = match pending.tries {
+            0 => ATTEMPT,
+            tries => ATTEMPT.min(NEXT_ATTEMPT * (1 << tries.min(8))),
+        };
+        let until = if pending.may_repeat(now) { pending.deadline.min(now + attempt) } else { pending.deadline };
         (&self.entries[index as usize].request, until)
     }
 
@@ -259,6 +271,12 @@ impl Calls {
         let pending = self.remove(index);
         let dropped = Error::TableDropped(pending.table.unwrap_or_default());
         sink(pending.tag, Err(if pending.perhaps { pending.timeout(now) } else { dropped }));
+    }
+
+    /// Has an operation wait until its table is found.
+    pub(crate) fn hold(&mut self, now: Nanos, index: u32) {
+        let at = (now + HOLD).min(self.pending(index).deadline);
+        self.due.push(Reverse((at, index)));
     }
 
     /// Has an operation begin again after a while, unless its deadline comes first.
@@ -324,6 +342,7 @@ impl Calls {
             Err(failure) => {
                 let Entry { pending, request, .. } = &mut self.entries[index as usize];
                 let pending = pending.as_mut().expect("an operation under way");
+                pending.tries += 1;
                 if maybe_executed(&failure) {
                     pending.perhaps = true;
                     if pending.repeats == Repeats::ById {

@@ -247,8 +247,18 @@ impl Core {
     ) -> Result<(), Error> {
         check(request)?;
         let (table, repeats) = (request.table(), Repeats::of(request));
-        let pending =
-            Pending { tag, target, table, repeats, roams, begun: now, deadline, perhaps: false, given_up: false };
+        let pending = Pending {
+            tag,
+            target,
+            table,
+            repeats,
+            roams,
+            begun: now,
+            deadline,
+            tries: 0,
+            perhaps: false,
+            given_up: false,
+        };
         let index = self.calls.add(pending, request)?;
         self.ports[target.port].begin(now, index, &mut self.calls);
         Ok(())
@@ -290,6 +300,11 @@ impl Core {
         }
         while let Some(index) = self.calls.take_due(now, sink) {
             if let Some(table) = self.calls.table(index) {
+                if self.asked.contains(&table) {
+                    // Where it was it may be no more, and whoever knows is about to say so.
+                    self.calls.hold(now, index);
+                    continue;
+                }
                 match self.tables.get(&table) {
                     Some(&target) => self.calls.aim(index, target),
                     None => {
