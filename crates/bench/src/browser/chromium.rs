@@ -72,6 +72,9 @@ struct Chromium {
     at: Value,
 }
 
+/// Clicks that may miss what they are for.
+const CLICKS: u32 = 50;
+
 impl Chromium {
     /// A session with a tab.
     fn attached(&mut self, target: &Value) -> Result<Value> {
@@ -117,25 +120,35 @@ impl Control for Chromium {
         waits(self, "return document.readyState === 'complete'").map(drop)
     }
 
+    /// A page may move while we look where to click: what is told of transfers comes and goes. So it is looked whether the click came where it should.
     fn click(&mut self, selector: &str) -> Result<()> {
         let selector = Value::from(selector);
-        // Where its middle is, once it can be seen.
-        let middle = self.script(&format!(
-            "const element = document.querySelector({selector}); \
-             if (element === null) return null; \
-             element.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
-             const box = element.getBoundingClientRect(); \
-             return {{ x: box.x + box.width / 2, y: box.y + box.height / 2 }}"
-        ))?;
-        ensure!(!middle.is_null(), "there is no {selector}");
-        for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
-            let button = if kind == "mouseMoved" { "none" } else { "left" };
-            let event = json!({
-                "type": kind, "x": middle["x"], "y": middle["y"], "button": button, "buttons": buttons, "clickCount": 1,
-            });
-            self.ask("Input.dispatchMouseEvent", event)?;
+        for _ in 0..CLICKS {
+            // Where its middle is, once it can be seen.
+            let middle = self.script(&format!(
+                "const element = document.querySelector({selector}); \
+                 if (element === null) return null; \
+                 element.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
+                 window.spratHit = false; \
+                 const hit = (event) => {{ window.spratHit ||= event.target.closest({selector}) !== null; }}; \
+                 document.addEventListener('click', hit, {{ capture: true, once: true }}); \
+                 const box = element.getBoundingClientRect(); \
+                 return {{ x: box.x + box.width / 2, y: box.y + box.height / 2 }}"
+            ))?;
+            ensure!(!middle.is_null(), "there is no {selector}");
+            for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
+                let button = if kind == "mouseMoved" { "none" } else { "left" };
+                let event = json!({
+                    "type": kind, "x": middle["x"], "y": middle["y"], "button": button, "buttons": buttons, "clickCount": 1,
+                });
+                self.ask("Input.dispatchMouseEvent", event)?;
+            }
+            // On another page, where a click has led, nobody knows.
+            if self.script("return window.spratHit ?? true")? != Value::from(false) {
+                return Ok(());
+            }
         }
-        Ok(())
+        bail!("{selector} was missed {CLICKS} times")
     }
 
     fn script(&mut self, body: &str) -> Result<Value> {
