@@ -144,7 +144,7 @@ impl Control for Chromium {
                 self.ask("Input.dispatchMouseEvent", event)?;
             }
             // On another page, where a click has led, nobody knows.
-            if self.script("return window.spratHit ?? true")? != Value::from(false) {
+            if self.script("return window.spratHit ?? true")? != false {
                 return Ok(());
             }
         }
