@@ -18,6 +18,7 @@ pub mod backup;
 mod bodies;
 pub mod coordinator;
 pub mod data_dir;
+mod expected;
 pub mod master;
 pub mod member;
 pub mod node;

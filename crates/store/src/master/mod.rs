@@ -17,6 +17,7 @@ pub use waiting::MAX_WAITING;
 
 use crate::answers::answer_text;
 use crate::backup::{Backup, Failed};
+use crate::expected::Expected;
 use crate::node::{Caller, Service};
 use crate::replication::Replicator;
 use body::Held;
@@ -59,21 +60,6 @@ pub struct Needed {
 /// Requests between the look at a key's line in the hash table and the look at its entry.
 const NEARER: usize = 4;
 
-/// Hashes of the keys expected last.
-#[derive(Default)]
-struct Expected {
-    hashes: [u64; NEARER],
-    next: usize,
-}
-
-impl Expected {
-    /// Remembers a hash and returns the one of [`NEARER`] calls ago.
-    fn push(&mut self, hash: u64) -> u64 {
-        self.next = (self.next + 1) % NEARER;
-        std::mem::replace(&mut self.hashes[self.next], hash)
-    }
-}
-
 /// The master of the tables assigned to it.
 pub struct Master<D: Disk> {
     log: Log,
@@ -85,7 +71,7 @@ pub struct Master<D: Disk> {
     waiting: Waiting,
     watchers: Watchers,
     held: Held,
-    expected: Expected,
+    expected: Expected<NEARER>,
     /// Used again by each scan.
     found: Vec<Ref>,
     counts: Counts,
@@ -292,9 +278,7 @@ impl<D: Disk> Handler for Master<D> {
             if let Some(operation) = operation {
                 self.log.prefetch_completion(table, &operation);
             }
-            let hash = self.log.hash(table, key);
-            self.log.prefetch(hash);
-            self.log.prefetch_entry(self.expected.push(hash));
+            self.expected.expect(&self.log, table, key);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::plan::{Inventory, Lost, Source};
 use super::segment::{BadReplica, Loading};
+use crate::expected::Expected;
 use crate::node::Caller;
 use crate::replication::Member;
 use sprat_log::{Full, Log};
@@ -103,8 +104,8 @@ pub struct Recovery {
     /// Buffers of segments that are done, for those to come.
     spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
-    /// Hashes of entries to come, looked at ahead of time.
-    expected: Expected,
+    /// Entries to come, looked at ahead of time.
+    expected: Expected<NEARER>,
     /// Versions up to which objects were removed, by table and key.
     graves: HashMap<(u32, Box<[u8]>), u64>,
     report: Report,
@@ -349,7 +350,7 @@ impl Recovery {
             return false;
         };
         for _ in 0..SLICE_ENTRIES {
-            self.expected.advance(log, &mut self.loading[at]);
+            look_ahead(&mut self.expected, log, &mut self.loading[at]);
             let loading = &self.loading[at];
             let Some(entry) = loading.next() else {
                 self.spare.extend(self.loading.remove(at).map(|loading| loading.bytes));
@@ -377,25 +378,12 @@ impl Recovery {
     }
 }
 
-/// Hashes of the entries that will be replayed next: where the log will look for them is brought near ahead of time, first the line
-/// of its hash table, then what that points to.
-#[derive(Default)]
-struct Expected {
-    hashes: [u64; NEARER],
-    next: usize,
-}
-
-impl Expected {
-    /// One entry more of a segment is looked at: [`AHEAD`] before it is replayed, once that many were.
-    fn advance(&mut self, log: &Log, loading: &mut Loading) {
-        let entries = if loading.is_begun() { 1 } else { AHEAD };
-        for _ in 0..entries {
-            let Some(entry) = loading.look_ahead() else { return };
-            let hash = log.hash(entry.table, entry.key);
-            log.prefetch(hash);
-            log.prefetch_entry(std::mem::replace(&mut self.hashes[self.next], hash));
-            self.next = (self.next + 1) % NEARER;
-        }
+/// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that many.
+fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading) {
+    let entries = if loading.is_begun() { 1 } else { AHEAD };
+    for _ in 0..entries {
+        let Some(entry) = loading.look_ahead() else { return };
+        expected.expect(log, entry.table, entry.key);
     }
 }
 

@@ -1,19 +1,10 @@
 //! The same on real files.
 
-use crate::support::{MiniLog, Random, open, options};
+use crate::support::{MiniLog, Random, disk, open, options};
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{Backup, Durability, Operation, Options};
-use std::path::Path;
 use std::process::Command;
-
-fn disk(path: &Path, durability: Durability) -> FileDisk {
-    let access = match durability {
-        Durability::Sync => Access::Direct,
-        Durability::Buffered => Access::Cached,
-    };
-    FileDisk::open(path, access).unwrap()
-}
 
 #[test]
 fn a_log_in_a_file_comes_back_life_after_life() {

@@ -9,30 +9,10 @@ use sprat_wire::op::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// Small segments and tight frames: everything that happens at the ends happens often.
-pub(crate) const SEGMENT: u32 = 16 << 10;
-pub(crate) const FRAME: u32 = 20 << 10;
+#[path = "../common/frames.rs"]
+mod frames;
 
-/// A fixed sequence of numbers (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-}
+pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
 
 pub(crate) fn options(durability: Durability) -> Options {
     Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 12) }

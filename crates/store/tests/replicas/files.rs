@@ -1,19 +1,9 @@
 //! The same on real files.
 
-use crate::support::{World, bytes_of, id, options};
-use sprat_disk::{Access, FileDisk};
+use crate::support::{World, bytes_of, disk, id, options};
 use sprat_store::replicas::{Durability, Options, Replicas};
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::op::REPLICA_BYTES;
-use std::path::Path;
-
-fn disk(path: &Path, durability: Durability) -> FileDisk {
-    let access = match durability {
-        Durability::Sync => Access::Direct,
-        Durability::Buffered => Access::Cached,
-    };
-    FileDisk::open(path, access).unwrap()
-}
 
 #[test]
 fn replicas_in_a_file_come_back_life_after_life() {
