@@ -72,7 +72,8 @@ impl Single {
     pub(crate) fn new(mut client: Client) -> Result<Self> {
         let table = client.create_table(TABLE)?.0;
         let tables = client.list_tables()?;
-        let locator = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?.locator;
+        let table_record = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
+        let locator = table_record.tablets[0].locator.clone();
         Ok(Self { client, table, locator })
     }
 

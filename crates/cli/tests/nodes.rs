@@ -30,7 +30,8 @@ fn value(table: u64, object: u64, life: u64) -> Vec<u8> {
 /// is writing more.
 fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
     let tables: Vec<_> = (0..TABLES).map(|table| client.create_table(&format!("t{table}")).expect("made")).collect();
-    let mut places: Vec<_> = client.list_tables().expect("listed").into_iter().map(|table| table.server).collect();
+    let mut places: Vec<_> =
+        client.list_tables().expect("listed").into_iter().map(|table| table.tablets[0].server).collect();
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), 2, "both nodes have tables");

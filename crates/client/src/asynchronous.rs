@@ -127,7 +127,7 @@ impl AsyncClient {
 
     /// Makes a table, unless there is one of that name.
     pub fn create_table(&self, name: &str) -> Call<Table> {
-        self.find(name, &Request::CreateTable { name })
+        self.find(name, &Request::CreateTable { name, tablets: 0 })
     }
 
     /// The table of a name.

@@ -43,6 +43,9 @@ impl Options {
     }
 }
 
+/// How long to wait before it is asked again who has what nobody has for now.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Names an operation submitted with [`Client::submit`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Ticket(u64);
@@ -178,24 +181,65 @@ impl Client {
         self.call(&Request::Scan { table: table.0, after }, Page::of)?.ok_or_else(|| self.protocol())
     }
 
-    /// How much a table holds.
+    /// How much a table holds: the sum of what each of its servers tells. While tablets move between servers, objects may be counted
+    /// twice.
     ///
     /// # Errors
     /// [`Error`].
     pub fn table_stats(&mut self, table: Table) -> Result<TableStats, Error> {
-        let stats = self.call(&Request::TableStats { table: table.0 }, |answer| {
+        let until = self.now() + self.timeout;
+        loop {
+            if let Some(servers) = self.core.everybody(table.0)? {
+                let told = servers.into_iter().map(|server| self.stats_of(table, server));
+                match told.collect::<Result<Vec<_>, _>>() {
+                    // It was there a moment ago.
+                    Err(Error::TableDropped(_)) if self.now() < until => {}
+                    told => {
+                        let add = |sum: TableStats, one: TableStats| TableStats {
+                            objects: sum.objects + one.objects,
+                            bytes: sum.bytes + one.bytes,
+                        };
+                        return told.map(|told| told.into_iter().fold(TableStats::default(), add));
+                    }
+                }
+            }
+            std::thread::sleep(LOOK_AGAIN);
+            self.locate(table)?;
+        }
+    }
+
+    fn stats_of(&mut self, table: Table, server: Target) -> Result<TableStats, Error> {
+        let stats = self.call_at(Some(server), "", &Request::TableStats { table: table.0 }, |answer| {
             let bytes = sprat_wire::op::Records::new(answer.body).counter().map(|(_, bytes)| bytes)?;
             Some(TableStats { objects: answer.number, bytes })
         })?;
         stats.ok_or_else(|| self.protocol())
     }
 
-    /// Makes a table, unless there is one of that name.
+    /// Asks where a table is by now.
+    fn locate(&mut self, table: Table) -> Result<(), Error> {
+        let request = Request::LocateTable { table: table.0 };
+        let found = self.call(&request, |answer| sprat_wire::op::Records::new(answer.body).table());
+        match found {
+            Err(Error::NoSuchTable(_)) => Err(Error::TableDropped(table.0)),
+            found => self.core.learn(&found?.ok_or_else(|| self.protocol())?),
+        }
+    }
+
+    /// Makes a table, unless there is one of that name. In a cluster that keeps replicas it is spread over all servers, up to 16.
     ///
     /// # Errors
     /// [`Error`].
     pub fn create_table(&mut self, name: &str) -> Result<Table, Error> {
-        self.one_table(name, &Request::CreateTable { name })
+        self.create_table_in(name, 0)
+    }
+
+    /// The same, in so many tablets; zero: as many as the coordinator thinks right.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn create_table_in(&mut self, name: &str, tablets: u32) -> Result<Table, Error> {
+        self.one_table(name, &Request::CreateTable { name, tablets })
     }
 
     /// The table of a name.

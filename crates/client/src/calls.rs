@@ -2,6 +2,7 @@
 
 use crate::core::{BACKOFF, Sink, Target};
 use crate::error::Error;
+use crate::places::Place;
 use crate::port::Session;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
@@ -22,6 +23,9 @@ pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
 
 /// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server a moment ago may know one by now.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(50);
+
+/// How often it is asked who has what nobody has for now.
+const SEEK: Duration = Duration::from_millis(10);
 
 /// How often it is looked whether a table is found that an operation waits for.
 const HOLD: Duration = Duration::from_millis(2);
@@ -240,13 +244,15 @@ impl Calls {
         self.doubts.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// A table is not with that server any more. Of operations that cannot be tried with another nobody will ever hear.
-    pub(crate) fn give_up(&mut self, now: Nanos, table: u32, target: Target, sink: Sink<'_>) {
+    /// A table is there. Of operations that were sent elsewhere, and cannot be tried again, nobody will ever hear.
+    pub(crate) fn give_up(&mut self, now: Nanos, table: u32, place: &Place, sink: Sink<'_>) {
         let waiting: Vec<u32> = self.due.iter().map(|&Reverse((_, index))| index).collect();
         for (index, entry) in (0..).zip(&mut self.entries) {
             let Some(pending) = &mut entry.pending else { continue };
-            let concerned = pending.table == Some(table) && pending.target == target && !pending.may_repeat(now);
-            if concerned && !pending.given_up && !waiting.contains(&index) {
+            if pending.table != Some(table) || pending.may_repeat(now) || pending.given_up || waiting.contains(&index) {
+                continue;
+            }
+            if place.of(&parsed(&entry.request)).is_some_and(|target| target != pending.target) {
                 pending.given_up = true;
                 let (server, waited) = (pending.target.peer.to_string(), now.since(pending.begun));
                 sink(pending.tag, Err(Error::Indeterminate { server, waited }));
@@ -271,6 +277,18 @@ impl Calls {
         let pending = self.remove(index);
         let dropped = Error::TableDropped(pending.table.unwrap_or_default());
         sink(pending.tag, Err(if pending.perhaps { pending.timeout(now) } else { dropped }));
+    }
+
+    /// The request of an operation.
+    pub(crate) fn parsed(&self, index: u32) -> Request<'_> {
+        parsed(&self.entries[index as usize].request)
+    }
+
+    /// Has an operation wait until somebody has what it is for.
+    pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
+        self.doubts.push(table);
+        let at = (now + SEEK).min(self.pending(index).deadline);
+        self.due.push(Reverse((at, index)));
     }
 
     /// Has an operation wait until its table is found.
@@ -368,6 +386,11 @@ impl Calls {
             }
         }
     }
+}
+
+/// A request that was encoded here.
+fn parsed(bytes: &[u8]) -> Request<'_> {
+    Request::parse_with_id(bytes).expect("made here").0
 }
 
 fn maybe_executed(failure: &CallFailure) -> bool {

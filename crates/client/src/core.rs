@@ -6,19 +6,18 @@
 
 use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
 use crate::error::Error;
+pub use crate::places::MAX_KNOWN_TABLES;
+use crate::places::{Place, Places};
 pub use crate::port::Passed;
 use crate::port::Port;
 use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::calls::MAX_PENDING;
-
-/// Tables whose servers are remembered.
-pub const MAX_KNOWN_TABLES: usize = 4096;
 
 /// Coordinators of a cluster that a client knows of.
 pub const MAX_COORDINATORS: usize = 8;
@@ -46,6 +45,19 @@ pub struct Target {
     pub(crate) peer: SocketAddr,
 }
 
+/// Who is to be asked.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// Whoever has the tablet of this table, which is this server as far as known.
+    Table(u32, Target),
+    /// The same, while nobody has it.
+    Nobody(u32),
+    /// This server.
+    At(Target),
+    /// The coordinator that leads.
+    Coordinator,
+}
+
 /// A client that takes operations and frames and hands out answers, when it is called and not otherwise.
 pub struct Core {
     ports: Vec<Port>,
@@ -55,13 +67,11 @@ pub struct Core {
     leader: usize,
     /// Our own end, of transports that must be told.
     local: Option<Locator>,
-    tables: HashMap<u32, Target>,
+    tables: Places,
     /// Tables whose place is being asked for.
     asked: HashSet<u32>,
     /// When operations that wait for long are looked for.
     look_at: Nanos,
-    /// The table asked for last, and where it is: most clients use one.
-    last: Option<(u32, Target)>,
     seed: u64,
     turns: u32,
 }
@@ -110,10 +120,9 @@ impl Core {
             coordinators: Vec::new(),
             leader: 0,
             local: None,
-            tables: HashMap::new(),
+            tables: Places::default(),
             asked: HashSet::new(),
             look_at: Nanos(0),
-            last: None,
             seed,
             turns: 0,
         }
@@ -173,29 +182,31 @@ impl Core {
     /// Learns where a table is, so that operations on it can be submitted.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when its server's locator is of no use.
+    /// [`Error::Endpoint`] when a server's locator is of no use.
     pub fn learn(&mut self, table: &TableRecord) -> Result<(), Error> {
-        let locator: Locator = table.locator.parse().map_err(|error| Error::Endpoint(format!("{error}")))?;
-        let target = self.target(&locator)?;
-        if self.tables.len() >= MAX_KNOWN_TABLES && !self.tables.contains_key(&table.id) {
-            self.tables.clear(); // they are looked up again by whoever uses them
+        let mut targets = BTreeMap::new();
+        for text in table.locators().into_iter().filter(|text| !text.is_empty()) {
+            let locator: Locator = text.parse().map_err(|error| Error::Endpoint(format!("{error}")))?;
+            targets.insert(text, self.target(&locator)?);
         }
-        self.tables.insert(table.id, target);
-        self.last = None;
+        let target = |text: &str| targets.get(text).copied();
+        let tablets = table.tablets.iter().map(|tablet| (tablet.first, target(&tablet.locator))).collect();
+        self.tables.learn(table.id, Place { seed: table.seed, tablets });
         Ok(())
     }
 
-    /// Where a table is.
-    #[inline]
-    fn place(&mut self, table: u32) -> Result<Target, Error> {
-        if let Some((last, target)) = self.last
-            && last == table
-        {
-            return Ok(target);
-        }
-        let target = *self.tables.get(&table).ok_or(Error::TableDropped(table))?;
-        self.last = Some((table, target));
-        Ok(target)
+    /// All servers that serve something of a table; `None` while there is nobody for some of it.
+    ///
+    /// # Errors
+    /// [`Error::TableDropped`].
+    pub fn everybody(&mut self, table: u32) -> Result<Option<Vec<Target>>, Error> {
+        Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.everybody())
+    }
+
+    /// The server of a table's beginning, or the coordinator while there is none.
+    fn beginning(&mut self, table: u32) -> Result<Target, Error> {
+        let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
+        Ok(place.tablets[0].1.unwrap_or_else(|| self.coordinator()))
     }
 
     /// Operations under way.
@@ -215,14 +226,17 @@ impl Core {
     /// When the tag's highest bit is set: that is for the client's own questions.
     pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
         assert!(tag & PLACE == 0, "the highest bit of a tag is the client's own");
-        let (target, roams) = match request.table() {
-            Some(table) => (self.place(table)?, false),
-            None => (self.coordinator(), true),
+        let aim = match request.table() {
+            Some(table) => {
+                let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
+                place.of(request).map_or(Aim::Nobody(table), |target| Aim::Table(table, target))
+            }
+            None => Aim::Coordinator,
         };
-        self.begin(now, tag, (target, roams), request, deadline)
+        self.begin(now, tag, aim, request, deadline)
     }
 
-    /// As [`submit`](Self::submit), to a server of the caller's choice.
+    /// As [`submit`](Self::submit), to a server of the caller's choice, and to no other.
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
@@ -234,25 +248,24 @@ impl Core {
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        self.begin(now, tag, (target, false), request, deadline)
+        self.begin(now, tag, Aim::At(target), request, deadline)
     }
 
-    fn begin(
-        &mut self,
-        now: Nanos,
-        tag: u64,
-        (target, roams): (Target, bool),
-        request: &Request<'_>,
-        deadline: Nanos,
-    ) -> Result<(), Error> {
+    fn begin(&mut self, now: Nanos, tag: u64, aim: Aim, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
         check(request)?;
-        let (table, repeats) = (request.table(), Repeats::of(request));
+        let repeats = Repeats::of(request);
+        let (table, target) = match aim {
+            Aim::Table(table, target) => (Some(table), target),
+            Aim::Nobody(table) => (Some(table), self.coordinator()),
+            Aim::At(target) => (None, target),
+            Aim::Coordinator => (None, self.coordinator()),
+        };
         let pending = Pending {
             tag,
             target,
             table,
             repeats,
-            roams,
+            roams: matches!(aim, Aim::Coordinator),
             begun: now,
             deadline,
             tries: 0,
@@ -260,7 +273,10 @@ impl Core {
             given_up: false,
         };
         let index = self.calls.add(pending, request)?;
-        self.ports[target.port].begin(now, index, &mut self.calls);
+        match aim {
+            Aim::Nobody(table) => self.calls.seek(now, index, table),
+            _ => self.ports[target.port].begin(now, index, &mut self.calls),
+        }
         Ok(())
     }
 
@@ -305,8 +321,12 @@ impl Core {
                     self.calls.hold(now, index);
                     continue;
                 }
-                match self.tables.get(&table) {
-                    Some(&target) => self.calls.aim(index, target),
+                match self.tables.get(table).map(|place| place.of(&self.calls.parsed(index))) {
+                    Some(Some(target)) => self.calls.aim(index, target),
+                    Some(None) => {
+                        self.calls.seek(now, index, table);
+                        continue;
+                    }
                     None => {
                         self.calls.end_dropped(now, index, sink);
                         continue;
@@ -341,7 +361,7 @@ impl Core {
             }
             let request = Request::LocateTable { table };
             let (tag, deadline) = (PLACE | u64::from(table), now + PLACE_PATIENCE);
-            if self.begin(now, tag, (self.coordinator(), true), &request, deadline).is_err() {
+            if self.begin(now, tag, Aim::Coordinator, &request, deadline).is_err() {
                 self.asked.remove(&table); // too much is under way; the next failure asks again
             }
         }
@@ -358,18 +378,16 @@ impl Core {
     ) -> Result<(), Error> {
         let table = u32::try_from(tag & !PLACE).expect("a table's id");
         self.asked.remove(&table);
-        let before = self.tables.get(&table).copied();
         match place {
             Ok((Status::Ok, Some(record))) => {
                 self.learn(&record)?;
-                if let Some(before) = before.filter(|before| self.tables.get(&table) != Some(before)) {
-                    self.calls.give_up(now, table, before, sink);
+                if let Some(place) = self.tables.get(table) {
+                    self.calls.give_up(now, table, place, sink);
                 }
                 Ok(())
             }
             Ok((Status::NoSuchTable, _)) => {
-                self.tables.remove(&table);
-                self.last = None;
+                self.tables.forget(table);
                 Ok(())
             }
             // Whoever asked tries again where it was, and then it is asked again.
@@ -383,7 +401,7 @@ impl Core {
     /// # Errors
     /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver does not do that.
     pub fn ping(&mut self, table: u32, number: u32, bytes: usize) -> Result<(), Error> {
-        let Target { port, peer } = self.place(table)?;
+        let Target { port, peer } = self.beginning(table)?;
         self.ports[port].ping(peer.ip(), number, bytes)
     }
 
@@ -392,7 +410,7 @@ impl Core {
     /// # Errors
     /// [`Error::TableDropped`].
     pub fn note_passing(&mut self, table: u32) -> Result<(), Error> {
-        let Target { port, .. } = self.place(table)?;
+        let Target { port, .. } = self.beginning(table)?;
         self.ports[port].note_passing();
         Ok(())
     }
@@ -402,7 +420,7 @@ impl Core {
     /// # Errors
     /// [`Error::TableDropped`].
     pub fn passed(&mut self, table: u32) -> Result<Passed, Error> {
-        let Target { port, .. } = self.place(table)?;
+        let Target { port, .. } = self.beginning(table)?;
         Ok(self.ports[port].passed())
     }
 
@@ -443,7 +461,7 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
     }
     match *request {
         Request::Write { value, .. } if value.len() > MAX_VALUE => Err(Error::ValueTooLarge(value.len())),
-        Request::CreateTable { name } | Request::DropTable { name } | Request::FindTable { name }
+        Request::CreateTable { name, .. } | Request::DropTable { name } | Request::FindTable { name }
             if !(1..=MAX_TABLE_NAME).contains(&name.len()) =>
         {
             Err(Error::BadTableName(name.to_owned()))

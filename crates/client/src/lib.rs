@@ -22,6 +22,7 @@ mod blocking;
 mod calls;
 mod core;
 mod error;
+mod places;
 mod port;
 mod types;
 

@@ -37,7 +37,7 @@ pub struct Page {
 }
 
 /// How much a table holds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableStats {
     /// Objects.
     pub objects: u64,

@@ -88,7 +88,7 @@ fn restart(c: &mut Criterion) {
                         let entry = sprat_wire::entry::Entry::parse_checked(bytes.get(at..)?).ok()?;
                         let from = at;
                         at += entry.encoded_len();
-                        Some((sprat_log::hash(seed, entry.table, entry.key), &bytes[from..at]))
+                        Some((sprat_wire::tablet::hash(seed, entry.table, entry.key), &bytes[from..at]))
                     });
                     restore.segment(*id, 1, entries).unwrap();
                 }

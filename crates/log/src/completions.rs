@@ -110,10 +110,10 @@ impl Log {
         self.clients.hear(id.client);
     }
 
-    /// Whether an object is nobody's any more: of a table that was dropped, or the completion of a client that has gone.
+    /// Whether an object is nobody's any more: of a table or tablet that was dropped, or the completion of a client that has gone.
     #[inline]
-    pub(crate) fn is_gone(&self, table: u32, key: &[u8]) -> bool {
+    pub(crate) fn is_gone(&self, table: u32, key: &[u8], hash: u64) -> bool {
         let forgotten = || table & COMPLETIONS != 0 && !self.clients.knows(OperationId::client_of(key));
-        self.tables.is_dropped(table) || forgotten()
+        self.tables.is_dropped(table) || self.tables.is_dropped_at(table, hash.reverse_bits()) || forgotten()
     }
 }

@@ -55,7 +55,7 @@ pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY};
-pub use log::{Full, Log, Ref, Written, hash};
+pub use log::{Full, Log, Ref, Written};
 pub use pin::Pin;
 pub use replicate::{OpenSegment, PENDING_SLICES, Pending};
 pub use restore::{Restore, RestoreError};

@@ -9,10 +9,10 @@ use crate::table::{Place, Table};
 use crate::tables::Tables;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
 use sprat_wire::once::COMPLETIONS;
+use sprat_wire::tablet::{Tablet, hash};
 use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
 use std::collections::VecDeque;
 use thiserror::Error;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Cache lines of an entry brought near ahead: those of a small object.
 const PREFETCH_LINES: usize = 3;
@@ -382,6 +382,22 @@ impl Log {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
     }
 
+    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) does of a whole table; completions stay, as nobody
+    /// knows for which tablet they are. Until they are gone its objects are still found: callers do not look.
+    pub fn drop_tablet(&mut self, tablet: Tablet) {
+        if tablet.range.is_all() {
+            return self.drop_table(tablet.table);
+        }
+        self.tables.drop_tablet(tablet);
+        self.cleaner.purge_from_start();
+    }
+
+    /// Whether a tablet, or something of it, was dropped here and is not yet gone.
+    #[must_use]
+    pub fn is_dropping(&self, tablet: Tablet) -> bool {
+        self.is_dropped(tablet.table) || self.tables.is_dropping(tablet)
+    }
+
     /// Looks a key up in the table, dropped tables included.
     #[inline]
     pub(crate) fn lookup(&self, hash: u64, table: u32, key: &[u8]) -> Option<(Place, Ref)> {
@@ -532,14 +548,6 @@ impl Log {
         entry.encode(&mut self.memory.bytes[address..address + len]);
         Ok(len)
     }
-}
-
-/// Hash of a key under a seed.
-#[inline]
-#[must_use]
-pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
-    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in high bits too.
-    xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
 /// Hash of the entry at `address`.

@@ -68,7 +68,7 @@ impl Restore {
         Ok(Self { log, tables })
     }
 
-    /// Hash of a key, to be given with its entry: may be computed anywhere by [`crate::hash`].
+    /// Hash of a key, to be given with its entry: may be computed anywhere by [`sprat_wire::tablet::hash`].
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
         self.log.hash(table, key)

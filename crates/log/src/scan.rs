@@ -9,8 +9,8 @@ use crate::log::{Log, Ref, hash_at};
 pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
-    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for `None`), in order, and returns
-    /// the cursor to go on from, or `None` at the end.
+    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for `None`) and not above `until`, in
+    /// order, and returns the cursor to go on from, or `None` at the end.
     ///
     /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`] chains, so perhaps with
     /// nothing found and a cursor. Objects with equal hashes come together, beyond the limits if need be. An object that is
@@ -18,7 +18,7 @@ impl Log {
     pub fn scan(
         &self,
         table: u32,
-        after: Option<u64>,
+        (after, until): (Option<u64>, u64),
         limit_bytes: usize,
         limit_objects: usize,
         found: &mut Vec<Ref>,
@@ -27,14 +27,14 @@ impl Log {
             None => 0,
             Some(after) => after.checked_add(1)?,
         };
-        if self.tables.is_dropped(table) {
+        if self.tables.is_dropped(table) || from > until {
             return None;
         }
         let (mut bytes, mut objects) = (0, 0);
         let mut chain: Vec<(u64, Ref)> = Vec::new();
         for _ in 0..SCAN_CHAINS {
             let hash = from.reverse_bits();
-            let end = from | u64::MAX >> self.table.depth(hash);
+            let end = (from | u64::MAX >> self.table.depth(hash)).min(until);
             self.table.prefetch(end.wrapping_add(1).reverse_bits());
             let near = |address: usize| crate::arena::prefetch(&self.memory.bytes[address]);
             chain.clear();
@@ -42,7 +42,7 @@ impl Log {
                 let entry = self.memory.entry(address);
                 if entry.table == table {
                     let reversed = hash_at(&self.memory, self.config.seed, address).reverse_bits();
-                    if reversed >= from {
+                    if (from..=end).contains(&reversed) {
                         chain.push((reversed, Ref { address, len: entry.encoded_len() }));
                     }
                 }
@@ -58,7 +58,10 @@ impl Log {
                 objects += 1;
                 last = Some(reversed);
             }
-            from = end.checked_add(1)?;
+            if end == until {
+                return None;
+            }
+            from = end + 1;
             if bytes >= limit_bytes || objects >= limit_objects {
                 return Some(end);
             }

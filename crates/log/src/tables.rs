@@ -1,4 +1,6 @@
-//! What is known of each table: how much it holds, and whether it was dropped.
+//! What is known of each table: how much it holds, and whether it, or tablets of it, were dropped.
+
+use sprat_wire::tablet::Tablet;
 
 /// What a table holds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -22,6 +24,8 @@ pub(crate) struct Tables {
     known: Vec<Known>,
     last: usize,
     dropped: usize,
+    /// Tablets that were dropped, until their objects are gone.
+    tablets: Vec<Tablet>,
 }
 
 impl Tables {
@@ -72,8 +76,27 @@ impl Tables {
         self.dropped > 0 && self.find(id).is_some_and(|known| known.dropped)
     }
 
-    /// Forgets the dropped tables that hold nothing any more.
+    pub(crate) fn drop_tablet(&mut self, tablet: Tablet) {
+        if !self.tablets.contains(&tablet) {
+            self.tablets.push(tablet);
+        }
+    }
+
+    /// Whether an object of a table, at this position, is of a tablet that was dropped.
+    #[inline]
+    pub(crate) fn is_dropped_at(&self, table: u32, position: u64) -> bool {
+        self.tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(position))
+    }
+
+    /// Whether something of a tablet is dropped.
+    pub(crate) fn is_dropping(&self, tablet: Tablet) -> bool {
+        let meets = |other: &Tablet| other.table == tablet.table && other.range.overlap(tablet.range).is_some();
+        self.tablets.iter().any(meets)
+    }
+
+    /// Forgets the dropped tables that hold nothing any more, and dropped tablets: all has been gone through.
     pub(crate) fn forget_purged(&mut self) {
+        self.tablets.clear();
         self.known.retain(|known| !known.dropped || known.stats.objects > 0);
         self.dropped = self.known.iter().filter(|known| known.dropped).count();
     }

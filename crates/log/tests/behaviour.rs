@@ -8,6 +8,7 @@ use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Resto
 use sprat_wire::entry::Kind;
 use sprat_wire::once::{COMPLETIONS, OperationId};
 use sprat_wire::op::Status;
+use sprat_wire::tablet::{Range, Tablet, position};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MB: usize = 1 << 20;
@@ -38,7 +39,7 @@ fn scan(log: &mut Log, table: u32, limit: usize, mut between: impl FnMut(&mut Lo
     let (mut after, mut keys) = (None, Vec::new());
     loop {
         let mut found = Vec::new();
-        after = log.scan(table, after, usize::MAX, limit, &mut found);
+        after = log.scan(table, (after, u64::MAX), usize::MAX, limit, &mut found);
         keys.extend(found.iter().map(|&found| log.entry(found).key.to_vec()));
         if after.is_none() {
             return keys;
@@ -92,14 +93,14 @@ fn a_cursor_outlives_a_restart() {
     fill(&mut log, 1, 0..3000, |_| b"value".to_vec());
     disk.settle(&mut log);
     let mut first = Vec::new();
-    let after = log.scan(1, None, usize::MAX, 1000, &mut first);
+    let after = log.scan(1, (None, u64::MAX), usize::MAX, 1000, &mut first);
     let mut keys: Vec<_> = first.iter().map(|&found| log.entry(found).key.to_vec()).collect();
     disk.crash(&mut Chance::new(1));
     let log = disk.restore(config, None);
     let mut after = after;
     while after.is_some() {
         let mut found = Vec::new();
-        after = log.scan(1, after, usize::MAX, 1000, &mut found);
+        after = log.scan(1, (after, u64::MAX), usize::MAX, 1000, &mut found);
         keys.extend(found.iter().map(|&found| log.entry(found).key.to_vec()));
     }
     assert_eq!(keys.len(), 3000);
@@ -124,6 +125,37 @@ fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
     assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
     // All of the room is there again.
     fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
+    log.check_invariants();
+}
+
+#[test]
+fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
+    let mut log = volatile(MIN_MEMORY);
+    fill(&mut log, 1, 0..5000, |_| [1; 100].to_vec());
+    fill(&mut log, 2, 0..100, |_| [2; 100].to_vec());
+    let [low, high] = Range::ALL.parts(2)[..] else { unreachable!("two") };
+    let place = |key: &[u8]| position(log.config().seed, 1, key);
+    let stay: Vec<Vec<u8>> = (0..5000).map(key).filter(|key| low.contains(place(key))).collect();
+    let mut found = Vec::new();
+    assert_eq!(log.scan(1, (None, low.last), usize::MAX, 10_000, &mut found).and(None::<u64>), None);
+    assert!(found.iter().all(|&found| low.contains(place(log.entry(found).key))), "a scan ends where it is told");
+    let tablet = |range| Tablet { table: 1, range };
+    let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+    log.put_once(1, &stay[0], b"x", &Operation { id, result: &[] }).unwrap();
+    log.drop_tablet(tablet(high));
+    assert!(log.is_dropping(tablet(high)) && log.is_dropping(tablet(Range::ALL)) && !log.is_dropping(tablet(low)));
+    while !log.clean(1).idle {
+        log.check_invariants();
+    }
+    assert!(!log.is_dropping(tablet(high)));
+    assert_eq!(log.table_stats(1).objects, stay.len() as u64);
+    assert!(stay.iter().all(|key| log.find(1, key).is_some()));
+    assert!((0..5000).map(key).filter(|key| high.contains(position(0, 1, key))).all(|key| log.find(1, &key).is_none()));
+    assert!(log.completion(1, &id).is_some(), "nobody knows of which tablet it is");
+    // What comes back is not taken for what was dropped.
+    fill(&mut log, 1, 0..5000, |_| [3; 100].to_vec());
+    while !log.clean(1).idle {}
+    assert_eq!((log.table_stats(1).objects, log.table_stats(2).objects), (5000, 100));
     log.check_invariants();
 }
 

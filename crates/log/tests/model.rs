@@ -131,7 +131,7 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
         let mut after = None;
         let mut found = Vec::new();
         loop {
-            after = log.scan(table, after, 4000, 7, &mut found);
+            after = log.scan(table, (after, u64::MAX), 4000, 7, &mut found);
             if after.is_none() {
                 break;
             }

@@ -10,7 +10,7 @@ use crate::server::{self, Server, Start};
 use crate::settings::Settings;
 use crate::trace::Trace;
 use sprat_net::{Hub, Locators, Nanos};
-use sprat_wire::op::{Condition, TableRecord};
+use sprat_wire::op::{Condition, TableRecord, TabletRecord};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -119,12 +119,7 @@ impl World {
             crash_at_work: None,
             clients: Vec::new(),
             lives: 0,
-            ballast: TableRecord {
-                id: BALLAST,
-                server: 1,
-                name: "ballast".to_owned(),
-                locator: coordinator.to_string(),
-            },
+            ballast: record(BALLAST, coordinator.to_string()),
             coordinator,
             tables: Vec::new(),
             next_table: 1,
@@ -163,7 +158,7 @@ impl World {
     fn make_table(&mut self) {
         let id = self.next_table;
         let locator = self.coordinator.to_string();
-        self.tables.push(TableRecord { id, server: 1, name: format!("table {id}"), locator });
+        self.tables.push(record(id, locator));
         self.next_table += 1;
         self.version += 1;
     }
@@ -470,4 +465,10 @@ impl World {
         }
         errands
     }
+}
+
+/// A table as the coordinator tells of it, in one piece at the only server.
+fn record(id: u32, locator: String) -> TableRecord {
+    let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
+    TableRecord { id, name: format!("table {id}"), seed: server::HASH_SEED, tablets }
 }

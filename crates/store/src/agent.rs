@@ -6,7 +6,7 @@ use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, Records, ReplicaId, Request, Status};
+use sprat_wire::op::{Answer, Assignment, BroughtBack, Records, Request, Status};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -68,6 +68,8 @@ pub struct Agent {
     /// What the master wants told; the coordinator has noted the first so far.
     voided: u64,
     report: Option<crate::master::Recovered>,
+    /// The same as it is told.
+    brought: BroughtBack,
 }
 
 impl Agent {
@@ -86,6 +88,7 @@ impl Agent {
             asked_at: Nanos(0),
             voided: 0,
             report: None,
+            brought: BroughtBack { order: 0.into(), since: 0.into() },
         }
     }
 
@@ -151,8 +154,8 @@ impl Agent {
         }
         if let Some(report) = &self.report {
             self.asked = Asked::Recovered;
-            let what = ReplicaId { master: report.gone, segment: report.since };
-            return Request::Recovered { server, what, failure: &report.failure };
+            self.brought = BroughtBack { order: report.order.into(), since: report.since.into() };
+            return Request::Recovered { server, what: &self.brought, failure: &report.failure };
         }
         self.asked = Asked::Assignments;
         // What the master has not taken yet is not known to be served.
@@ -232,8 +235,8 @@ impl Agent {
             Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tables, masters, next_server, orders, .. } = assignment;
-        let assigned = Assigned { version, tables, members, masters, next_server, orders };
+        let Assignment { tablets, masters, next_server, orders, .. } = assignment;
+        let assigned = Assigned { version, tablets, members, masters, next_server, orders };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
             self.given = version;

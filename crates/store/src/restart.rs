@@ -38,7 +38,7 @@ pub fn open<D: Disk>(
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
     let seed = config.seed;
-    let hash = |table: u32, key: &[u8]| sprat_log::hash(seed, table, key);
+    let hash = |table: u32, key: &[u8]| sprat_wire::tablet::hash(seed, table, key);
     let opened = Backup::open(disk, options, hash, |segment| {
         let begun = match &mut restore {
             Some(begun) => begun,

@@ -1,10 +1,16 @@
 //! What a coordinator knows survives it, and its ids are never used twice.
 
 use proptest::prelude::*;
-use sprat_store::coordinator::{Catalog, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Refusal};
+use sprat_store::coordinator::{
+    Catalog, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned, Refusal,
+};
+use sprat_wire::op::{TableRecord, push_counter};
+use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
 /// Metadata that outlive the catalog, and fail when told to.
 #[derive(Clone, Default)]
@@ -59,7 +65,7 @@ proptest! {
             match step {
                 Step::Create(name) => {
                     let name = format!("table {name}");
-                    match catalog.create(&name, &[server]) {
+                    match catalog.create(&name, 1, &[server]) {
                         Ok(table) if model.contains_key(&name) => prop_assert_eq!(table.id, model[&name]),
                         Ok(table) => {
                             prop_assert!(!failing && used.insert(table.id), "id {} is used again", table.id);
@@ -71,7 +77,7 @@ proptest! {
                 Step::Drop(name) => {
                     let name = format!("table {name}");
                     match catalog.drop_table(&name) {
-                        Ok(dropped) => prop_assert_eq!(dropped.map(|owned| owned.id), model.remove(&name)),
+                        Ok(dropped) => prop_assert_eq!(dropped.map(drop), model.remove(&name).map(drop)),
                         Err(_) => prop_assert!(failing),
                     }
                 }
@@ -80,8 +86,11 @@ proptest! {
                     prop_assert!(failing || enlisted == Ok(server));
                 }
                 Step::Reopen => {
-                    let again = Catalog::open(shared.clone(), 8).unwrap();
-                    prop_assert_eq!(again.version(), catalog.version());
+                    let Ok(again) = Catalog::open(shared.clone(), 8) else {
+                        prop_assert!(failing);
+                        continue;
+                    };
+                    prop_assert!(again.begun() > catalog.version());
                     prop_assert_eq!(again.cluster(), 7);
                     catalog = again;
                 }
@@ -98,18 +107,94 @@ proptest! {
 #[test]
 fn a_table_needs_a_server_and_there_is_a_limit() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
-    assert_eq!(catalog.create("a", &[]), Err(Refusal::NoServer));
+    assert_eq!(catalog.create("a", 1, &[]), Err(Refusal::NoServer));
     for number in 0..MAX_TABLES {
-        catalog.create(&format!("table {number}"), &[1]).unwrap();
+        catalog.create(&format!("table {number}"), 1, &[1]).unwrap();
     }
-    assert!(matches!(catalog.create("one more", &[1]), Err(Refusal::Limit(_))));
+    assert!(matches!(catalog.create("one more", 1, &[1]), Err(Refusal::Limit(_))));
 }
 
 #[test]
 fn tables_go_to_whom_serves_the_fewest() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
-    let served: Vec<u32> = (0..4).map(|n| catalog.create(&format!("table {n}"), &[1, 2]).unwrap().server).collect();
+    let create = |n| catalog.create(&format!("table {n}"), 1, &[1, 2]).unwrap().tablets[0].server;
+    let served: Vec<u32> = (0..4).map(create).collect();
     assert_eq!(served, [1, 2, 1, 2]);
+}
+
+#[test]
+fn a_table_is_spread_over_servers_whose_log_others_keep() {
+    let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
+    let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, HERE, copies).unwrap();
+    let alone = enlist(&mut catalog, 0);
+    assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
+    assert!(matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))), "its log is its own");
+    let all = [alone, enlist(&mut catalog, 2), enlist(&mut catalog, 2), enlist(&mut catalog, 2)];
+    let servers = |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
+    assert_eq!(servers(catalog.create("c", 0, &all).unwrap()), [2, 3, 4]);
+    assert_eq!(servers(catalog.create("d", 5, &all).unwrap()), [2, 3, 4, 2, 3]);
+    assert_eq!(servers(catalog.create("e", 1, &all).unwrap()), [4], "it has the fewest");
+    assert_eq!(catalog.create("f", 5000, &all).unwrap().tablets.len(), MAX_TABLETS);
+}
+
+proptest! {
+    /// By samples of positions: each is with whoever took it last, as long as it was taken from whoever had it.
+    #[test]
+    fn tablets_are_with_whom_took_them(
+        count in 1_usize..9,
+        steps in prop::collection::vec((2_u32..6, 2_u32..6, prop::collection::vec((any::<u64>(), any::<u64>()), 0..4)), 0..20),
+    ) {
+        let shared = Shared::default();
+        let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
+        let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, HERE, 1).unwrap()).collect();
+        let table = catalog.create("t", count, &servers).unwrap();
+        // Of nobody who takes or is taken from, so that no server is forgotten.
+        for &server in &servers {
+            catalog.create(&format!("of {server}"), 1, &[server]).unwrap();
+        }
+        let samples: Vec<u64> = Range::ALL.parts(97).iter().map(|range| range.last).collect();
+        let mut model: Vec<(u32, u64)> = samples.iter().map(|&at| (table.at(at).server, 0)).collect();
+        for (since, (gone, by, edges)) in (1_u64..).zip(steps) {
+            let range = |(one, other): (u64, u64)| Range { first: one.min(other), last: one.max(other) };
+            let taken: Vec<Tablet> = edges.into_iter().map(range).map(|range| Tablet { table: table.id, range }).collect();
+            catalog.take_over(gone, &taken, by, since).unwrap();
+            for (&at, owner) in samples.iter().zip(&mut model) {
+                if owner.0 == gone && taken.iter().any(|tablet| tablet.range.contains(at)) {
+                    *owner = (by, since);
+                }
+            }
+            if since % 3 == 0 {
+                catalog = Catalog::open(shared.clone(), 7).unwrap();
+            }
+            let all: Vec<_> = servers.iter().flat_map(|&server| catalog.tablets_of(server)).collect();
+            let owner = |at| {
+                let mut has = all.iter().filter(|owned| owned.tablet.table == table.id && owned.tablet.range.contains(at));
+                let owned = has.next().expect("somebody has it");
+                assert!(has.next().is_none(), "two have it");
+                (owned.server, owned.since)
+            };
+            let now: Vec<_> = samples.iter().map(|&at| owner(at)).collect();
+            prop_assert_eq!(&now, &model);
+        }
+    }
+}
+
+/// A table's row as it was before there were tablets, with and without `since`.
+#[test]
+fn rows_from_before_there_were_tablets_are_read() {
+    let row = |since: Option<u64>| {
+        let mut row = [&3_u32.to_le_bytes()[..], &9_u32.to_le_bytes(), b"\x05users\x00"].concat();
+        since.into_iter().for_each(|since| push_counter(&mut row, "since", since));
+        row
+    };
+    for (row, since) in [(row(None), 0), (row(Some(6)), 6)] {
+        let mut metadata = MetadataMemory::default();
+        metadata.apply(&[("table/users".into(), Some(row))]).unwrap();
+        let catalog = Catalog::open(metadata, 1).unwrap();
+        let owned = catalog.tablets_of(9);
+        assert_eq!(owned, [Owned { tablet: Tablet::whole(3), server: 9, since }]);
+        assert_eq!(catalog.find("users").unwrap().tablets.len(), 1);
+    }
 }
 
 #[test]
@@ -118,7 +203,7 @@ fn a_file_keeps_it_and_takes_one_owner() {
     let path = dir.path().join("coordinator.redb");
     let mut catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap();
     let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
-    let table = catalog.create("users", &[server]).unwrap();
+    let table = catalog.create("users", 1, &[server]).unwrap();
     let refused = MetadataFile::open(&path).err().expect("in use").to_string();
     assert!(refused.contains("another sprat is running"), "{refused}");
     drop(catalog);

@@ -97,8 +97,7 @@ impl World {
     fn appoint(&mut self, index: usize) {
         self.rows.shared.borrow_mut().0 += 1;
         let term = self.rows.shared.borrow().0;
-        let mut catalog = Catalog::open(Rows { term, ..self.rows.clone() }, 5).unwrap();
-        catalog.begin_reign().unwrap();
+        let catalog = Catalog::open(Rows { term, ..self.rows.clone() }, 5).unwrap();
         let valid = Valid::default();
         valid.set(self.now + VALID);
         self.valid[index] = valid.clone();
@@ -178,7 +177,7 @@ fn whoever_stands_by_says_so_and_no_more() {
     for request in [
         Request::ListTables,
         Request::FindTable { name: "x" },
-        Request::CreateTable { name: "x" },
+        Request::CreateTable { name: "x", tablets: 0 },
         Request::Assignments { server: 1, known: 1 },
         Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9" },
         Request::WhoLeads,
@@ -294,7 +293,7 @@ fn a_deposed_leader_steps_down_when_it_would_change_anything() {
     let server = world.enlist(0);
     assert!(world.question(0, server, 0).2);
     world.appoint(1);
-    assert_eq!(world.ask(0, &Request::CreateTable { name: "x" }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0, Status::NotLeading);
     assert_eq!(world.offices[0].take_resigned(), Some(1));
     assert_eq!(world.question(0, server, 0).0, Status::NotLeading);
 }
@@ -306,11 +305,11 @@ fn a_change_of_unknown_end_makes_it_step_down_and_one_that_cannot_be_made_waits(
     let server = world.enlist(0);
     let (_, version, _) = world.question(0, server, 0);
     world.rows.shared.borrow_mut().2 = Way::Unavailable;
-    let answer = world.ask(0, &Request::CreateTable { name: "x" }, Duration::from_millis(300));
+    let answer = world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
     assert_eq!(answer, None, "it is asked again until the client has no more patience");
     assert!(world.question(0, server, version).2, "and leases go on");
     world.rows.shared.borrow_mut().2 = Way::Unknown;
-    assert_eq!(world.ask(0, &Request::CreateTable { name: "x" }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0, Status::NotLeading);
     assert_eq!(world.offices[0].take_resigned(), Some(1));
     world.rows.shared.borrow_mut().2 = Way::Open;
     world.appoint(0);

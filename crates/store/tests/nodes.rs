@@ -29,7 +29,7 @@ fn refusal(options: &ServerOptions) -> String {
 fn spread(client: &mut Client) -> BTreeMap<String, usize> {
     let mut served = BTreeMap::new();
     for table in client.list_tables().unwrap() {
-        *served.entry(table.locator).or_default() += 1;
+        *served.entry(table.tablets[0].locator.clone()).or_default() += 1;
     }
     served
 }

@@ -4,6 +4,7 @@
 //! - [`op`]: what a client asks of a coordinator or master, and what it answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`once`]: operations that take effect once, and what is kept of them.
+//! - [`tablet`]: tables in parts.
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
 //! All integers are little-endian. Bytes from outside are parsed here once, into types that cannot
@@ -15,5 +16,6 @@ pub mod limits;
 pub mod once;
 pub mod op;
 pub mod packet;
+pub mod tablet;
 
 pub use limits::*;

@@ -12,11 +12,12 @@ pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
 pub use backup::{BackupRequest, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
 pub use cluster::{Assignment, RecoveryOrder};
 pub use records::{
-    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, push_counter, push_server, push_table,
-    scan_record_len, write_scan_record,
+    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, push_counter, push_server, push_table,
+    push_text, scan_record_len, write_scan_record,
 };
 
 use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
+use crate::tablet::{self, MAX_TABLETS};
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE, MAX_VERSION};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -142,8 +143,8 @@ pub enum Request<'a> {
         /// What to add.
         delta: f64,
     },
-    /// To a master: the next objects of a table, in the order of [`Items`]' cursors.
-    /// Body of the answer: [`Items`]; `number`: the cursor to go on from, while `more` is set.
+    /// To a master: the next objects of a table, in the order of [`Items`]' cursors. Body of the answer: [`Items`]; `number`: the cursor
+    /// to go on from, while `more` is set, perhaps at another server: of one tablet at a time is told.
     Scan {
         /// Table id.
         table: u32,
@@ -168,6 +169,8 @@ pub enum Request<'a> {
     CreateTable {
         /// Its name.
         name: &'a str,
+        /// In how many tablets it begins, at most [`MAX_TABLETS`](crate::tablet::MAX_TABLETS); zero: the coordinator decides.
+        tablets: u32,
     },
     /// To a coordinator: drop a table and all its objects.
     DropTable {
@@ -223,13 +226,23 @@ pub enum Request<'a> {
     Recovered {
         /// Who says so.
         server: u32,
-        /// The server that is gone, and the segment of the log here from which on its tables' entries count.
-        what: ReplicaId,
+        /// What.
+        what: &'a BroughtBack,
         /// Why it cannot be had; empty when it is there.
         failure: &'a str,
     },
     /// To a backup.
     Backup(BackupRequest<'a>),
+}
+
+/// What a server has brought back: see [`Request::Recovered`].
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct BroughtBack {
+    /// Which order that was.
+    pub order: U64,
+    /// The segment of the log here from which on entries of it count.
+    pub since: U64,
 }
 
 /// Why bytes are not a request.
@@ -259,6 +272,9 @@ pub enum Malformed {
     /// The id of a table's completions in place of a table's.
     #[error("table id {0} is over the limit of {max}", max = COMPLETIONS - 1)]
     Table(u32),
+    /// More tablets than a table may have.
+    #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
+    Tablets(u32),
     /// An operation's id where none belongs.
     #[error("operation {0} takes no id")]
     Id(u8),
@@ -320,7 +336,7 @@ impl<'a> Request<'a> {
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
-            Self::CreateTable { name } => (CREATE_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::CreateTable { name, tablets } => (CREATE_TABLE, 0, tablets, 0, name.as_bytes(), NOTHING),
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
@@ -332,9 +348,7 @@ impl<'a> Request<'a> {
             }
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
-            Self::Recovered { server, what, failure } => {
-                (RECOVERED, 0, server, what.word(), failure.as_bytes(), NOTHING)
-            }
+            Self::Recovered { server, what, failure } => (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes()),
             Self::Backup(request) => {
                 let (header, bytes) = request.parts();
                 return (header, NOTHING, bytes);
@@ -397,7 +411,7 @@ impl<'a> Request<'a> {
         if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0 {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO) && !value.is_empty() {
+        if !matches!(header.op, WRITE | ECHO | RECOVERED) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -420,7 +434,8 @@ impl<'a> Request<'a> {
             TABLE_STATS => keyless(Self::TableStats { table }),
             SERVER_STATS => keyless(Self::ServerStats),
             ECHO => keyless(Self::Echo { table, value }),
-            CREATE_TABLE => Ok(Self::CreateTable { name: name()? }),
+            CREATE_TABLE if table as usize > MAX_TABLETS => Err(Malformed::Tablets(table)),
+            CREATE_TABLE => Ok(Self::CreateTable { name: name()?, tablets: table }),
             DROP_TABLE => Ok(Self::DropTable { name: name()? }),
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
             LOCATE_TABLE => keyless(Self::LocateTable { table }),
@@ -431,8 +446,9 @@ impl<'a> Request<'a> {
             ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
             VOID => keyless(Self::Void { server: table, segment: argument }),
             RECOVERED => {
-                let failure = if key.is_empty() { "" } else { name()? };
-                Ok(Self::Recovered { server: table, what: ReplicaId::of_word(argument), failure })
+                let what = BroughtBack::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let failure = str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
+                Ok(Self::Recovered { server: table, what, failure: failure.ok_or(Malformed::Name)? })
             }
             other => Err(Malformed::Op(other)),
         }
@@ -466,6 +482,18 @@ impl<'a> Request<'a> {
             | Self::IncrementI64 { table, key, .. }
             | Self::IncrementF64 { table, key, .. } => Some((table, key)),
             _ => None,
+        }
+    }
+
+    /// Where what it is for stands in its table's order, with keys hashed by `seed`: whoever has the tablet there is asked. The
+    /// beginning, if it is about the table as a whole.
+    #[must_use]
+    #[inline]
+    pub fn position(&self, seed: u64) -> u64 {
+        match (self, self.object()) {
+            (_, Some((table, key))) => tablet::position(seed, table, key),
+            (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
+            _ => 0,
         }
     }
 

@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, Condition, Item, Items, Malformed, Records, RecoveryOrder, ReplicaId,
-    ReplicaRecord, Request, ServerRecord, Status, TableRecord, encode_answer, push_counter, push_replica, push_server,
-    push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, BroughtBack, Condition, Item, Items, Malformed, Records, RecoveryOrder,
+    ReplicaId, ReplicaRecord, Request, ServerRecord, Status, TableRecord, TabletRecord, encode_answer, push_counter,
+    push_replica, push_server, push_table, write_scan_record,
 };
+use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
 
@@ -36,6 +37,7 @@ proptest! {
         OperationId::mark_again(&mut marked);
         prop_assert_eq!(marked, OperationId { again: true, ..id }.bytes());
         let (key, value, name) = (&key[..], &value[..], &name[..]);
+        let brought = BroughtBack { order: number.into(), since: client.into() };
         for request in [
             Request::Read { table, key },
             Request::Write { table, key, value, condition },
@@ -47,7 +49,7 @@ proptest! {
             Request::TableStats { table },
             Request::Echo { table, value },
             Request::ServerStats,
-            Request::CreateTable { name },
+            Request::CreateTable { name, tablets: table % 1025 },
             Request::DropTable { name },
             Request::FindTable { name },
             Request::LocateTable { table },
@@ -57,8 +59,8 @@ proptest! {
             Request::Enlist { server: table, cluster: number, copies: 3, locator: name },
             Request::Assignments { server: table, known: number },
             Request::Void { server: table, segment: number },
-            Request::Recovered { server: table, what: ReplicaId::of_word(number), failure: "" },
-            Request::Recovered { server: table, what: ReplicaId::of_word(number), failure: name },
+            Request::Recovered { server: table, what: &brought, failure: "" },
+            Request::Recovered { server: table, what: &brought, failure: name },
         ] {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
@@ -160,7 +162,15 @@ fn nobody_outside_names_a_table_of_completions() {
 
 #[test]
 fn records_round_trip() {
-    let table = TableRecord { id: 7, server: 2, name: "users".into(), locator: "tcp:host=127.0.0.1,port=1".into() };
+    let locator: String = "tcp:host=127.0.0.1,port=1".into();
+    let tablets = vec![
+        TabletRecord { first: 0, server: 2, locator: locator.clone() },
+        TabletRecord { first: 1 << 63, server: 3, locator: String::new() },
+    ];
+    let table = TableRecord { id: 7, name: "users".into(), seed: 9, tablets };
+    assert_eq!((table.at(0).server, table.at(u64::MAX >> 1).server, table.at(1 << 63).server), (2, 2, 3));
+    assert_eq!(table.ranges().map(|(range, _)| range.to_string()).collect::<Vec<_>>(), ["0000..7fff", "8000..ffff"]);
+    assert_eq!(table.locators(), ["", &locator]);
     let server = ServerRecord { id: 2, silent_ms: 15, locator: "fast+udp:host=::1,port=2".into() };
     let mut body = Vec::new();
     push_table(&mut body, &table);
@@ -206,19 +216,36 @@ proptest! {
     fn assignments_round_trip(
         tables: Vec<u32>, masters: Vec<u32>, numbers: (u64, u64, u32), locator in "[a-z]{0,60}", orders: Vec<(u32, u64, Vec<u32>)>,
     ) {
-        let order = |(master, min_open, mut tables): (u32, u64, Vec<u32>)| {
+        // Each table whole, or all but what is in its middle.
+        let tablets = |mut tables: Vec<u32>| {
             tables.sort_unstable();
             tables.dedup();
-            RecoveryOrder { master, min_open, tables: tables.into_iter().map(|table| (table, min_open / 2)).collect() }
+            let middle = Range { first: 1 << 62, last: 3 << 62 };
+            let ranges = |table: u32| match table % 2 {
+                0 => vec![Range::ALL],
+                _ => Range::ALL.without([middle]),
+            };
+            let all = tables.into_iter().flat_map(|table| ranges(table).into_iter().map(move |range| Tablet { table, range }));
+            all.collect::<Vec<_>>()
+        };
+        let order = |(master, min_open, tables): (u32, u64, Vec<u32>)| {
+            let tablets = tablets(tables).into_iter().map(|tablet| (tablet, min_open / 2)).collect();
+            RecoveryOrder { id: min_open / 3, master, min_open, tablets }
         };
         let members = masters.iter().map(|&id| ServerRecord { id, silent_ms: id / 2, locator: locator.clone() }).collect();
         let (lease_micros, min_open, next_server) = numbers;
         let orders = orders.into_iter().map(order).collect();
-        let whole = Assignment { tables, lease_micros, min_open, members, masters, next_server, orders };
+        let tablets = tablets(tables);
+        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders };
         let mut body = Vec::new();
         whole.encode(&mut body);
-        prop_assert_eq!(Assignment::parse(&body), Some(whole));
+        prop_assert_eq!(Assignment::parse(&body), Some(whole.clone()));
         body.pop();
         prop_assert_eq!(Assignment::parse(&body), None);
+        if let [first, ..] = whole.tablets[..] {
+            let mut body = Vec::new();
+            Assignment { tablets: vec![first, first], ..Assignment::default() }.encode(&mut body);
+            prop_assert_eq!(Assignment::parse(&body), None, "an object of two tablets");
+        }
     }
 }

@@ -148,11 +148,13 @@ impl Cluster {
         &self.listens
     }
 
-    /// The server that has a table.
-    pub(super) fn server_of(&self, table: &str) -> Result<usize> {
+    /// The servers that have a table.
+    pub(super) fn servers_of(&self, table: &str) -> Result<Vec<usize>> {
         let tables = self.client()?.list_tables()?;
-        let locator = tables.into_iter().find(|record| record.name == table).context("a table just made")?.locator;
-        self.listens.iter().position(|listen| *listen == locator).context("a server of this cluster")
+        let record = tables.into_iter().find(|record| record.name == table).context("a table just made")?;
+        let place = |locator| self.listens.iter().position(|listen| *listen == locator);
+        let places = record.locators().into_iter().map(|locator| place(locator).context("a server of this cluster"));
+        places.collect()
     }
 
     /// CPU seconds that a server has used.

@@ -112,7 +112,7 @@ pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting:
 fn transport_of(client: &mut Client) -> Result<String> {
     let tables = client.list_tables()?;
     let table = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
-    Ok(table.locator.split(':').next().unwrap_or_default().to_owned())
+    Ok(table.tablets[0].locator.split(':').next().unwrap_or_default().to_owned())
 }
 
 /// Opens a core's session by a read, and has `epoll` tell when anything arrives for it: on its socket itself, which is

@@ -5,13 +5,15 @@ use crate::args::{StatusArgs, TableArgs, TableCommand};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sprat_client::{Client, Counter, Table, TableRecord, TableStats};
+use sprat_wire::op::TabletRecord;
+use sprat_wire::tablet::Range;
 use std::process::ExitCode;
 
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let (json, text) = match &args.command {
-        TableCommand::Create { name } => {
-            let Table(id) = client.create_table(name)?;
+        TableCommand::Create { name, tablets } => {
+            let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
         TableCommand::Drop { name } => {
@@ -21,8 +23,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         TableCommand::List => {
             let tables = client.list_tables()?;
             let list: Vec<Value> = tables.iter().map(json_of).collect();
-            let lines: Vec<String> =
-                tables.iter().map(|table| format!("{:<24} id {:<6} {}", table.name, table.id, table.locator)).collect();
+            let lines: Vec<String> = tables.iter().flat_map(lines_of).collect();
             (list.into(), lines.join("\n"))
         }
         TableCommand::Stats { name } => {
@@ -41,7 +42,27 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
 }
 
 fn json_of(table: &TableRecord) -> Value {
-    json!({ "name": table.name, "id": table.id, "server": table.server, "locator": table.locator })
+    let tablet = |(range, tablet): (Range, &TabletRecord)| json!({ "range": range.to_string(), "server": tablet.server, "locator": tablet.locator });
+    json!({ "name": table.name, "id": table.id, "tablets": table.ranges().map(tablet).collect::<Vec<_>>() })
+}
+
+/// A table in a line, and if it is in parts each of them in one.
+fn lines_of(table: &TableRecord) -> Vec<String> {
+    let place = |tablet: &TabletRecord| match tablet.locator.as_str() {
+        "" => "nobody: it is being brought back".to_owned(),
+        locator => locator.to_owned(),
+    };
+    let (name, id) = (&table.name, table.id);
+    match &table.tablets[..] {
+        [whole] => vec![format!("{name:<24} id {id:<6} {}", place(whole))],
+        several => {
+            let head = format!("{name:<24} id {id:<6} {} tablets", several.len());
+            let line = |(range, tablet): (Range, &TabletRecord)| {
+                format!("  {:<22} server {:<3} {}", range.to_string(), tablet.server, place(tablet))
+            };
+            std::iter::once(head).chain(table.ranges().map(line)).collect()
+        }
+    }
 }
 
 /// A server and what it tells of itself.

@@ -19,9 +19,10 @@ mod compact;
 mod defragment;
 mod purge;
 
-use crate::log::{Log, hash};
+use crate::log::Log;
 use crate::table::Place;
 use sprat_wire::entry::{Entry, Kind};
+use sprat_wire::tablet::hash;
 
 /// Most entries looked at in a slice.
 pub const SLICE_ENTRIES: usize = 32;
@@ -208,7 +209,7 @@ impl Log {
             Kind::Object => {
                 let (place, _) = self.table.find(visit.hash, |address| address == visit.address)?;
                 let Entry { table, key, .. } = self.memory.entry(visit.address);
-                if !self.is_gone(table, key) {
+                if !self.is_gone(table, key, visit.hash) {
                     return Some(Live::Object(place));
                 }
                 self.bury_gone(visit.hash, place, Visit::reference(visit), table);

@@ -1,4 +1,4 @@
-//! Frees the objects of dropped tables, and the completions of clients that are gone.
+//! Frees the objects of dropped tables and tablets, and the completions of clients that are gone.
 
 use super::Budget;
 use crate::log::{Log, Ref, hash_at};
@@ -18,7 +18,7 @@ impl Log {
                 let entry = memory.entry(address);
                 let len = entry.encoded_len();
                 budget.take(0);
-                if self.is_gone(entry.table, entry.key) {
+                if self.is_gone(entry.table, entry.key, hash_at(memory, self.config.seed, address)) {
                     dropped.push((Ref { address, len }, entry.table));
                 }
             });

@@ -10,7 +10,7 @@ use crate::history::{Action, Name, Operation, Page, Told};
 /// The place of a key in scans.
 #[must_use]
 pub fn place(hash_seed: u64, name: Name) -> u64 {
-    sprat_log::hash(hash_seed, name.table, &name.bytes()).reverse_bits()
+    sprat_wire::tablet::position(hash_seed, name.table, &name.bytes())
 }
 
 /// The reads that a page amounts to; `keys` is how many keys the table has at most.

@@ -2,6 +2,7 @@
 
 use super::etcd::{Rows, Shared};
 use crate::client::TRANSPORT;
+use crate::server::HASH_SEED;
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Hub, Locator, Locators, Nanos};
 use sprat_store::coordinator::election::{Duty, Election, Holder, Pong, SILENCE};
@@ -126,7 +127,7 @@ impl Post {
             };
             (Coordinator::standby(office, here.to_string()), Some(candidate))
         } else {
-            (Coordinator::new(Catalog::open(Rows::new(&self.etcd, None, &self.open), 1)?), None)
+            (Coordinator::new(Catalog::open(Rows::new(&self.etcd, None, &self.open), HASH_SEED)?), None)
         };
         Ok(Process { node: Box::new(Node::new(driver, service, &sprat_rpc::Config::default(), seed)), candidate })
     }
@@ -174,7 +175,7 @@ impl Candidate {
         if self.awaited.is_none() {
             self.begin(now, etcd, open.get());
         }
-        let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), 1);
+        let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), HASH_SEED);
         self.envoy.tell(now, &mut self.election, catalog)
     }
 

@@ -141,7 +141,7 @@ impl Server {
     /// What it brings back, in words.
     pub(super) fn recoveries(&self) -> Option<String> {
         let words = self.node()?.service().master().describe();
-        words.contains("s tables").then(|| format!("    at {}: {}", self.enlisted.server, words))
+        words.contains("'s table").then(|| format!("    at {}: {}", self.enlisted.server, words))
     }
 
     /// Ends it without warning. `process`: the kernel lives on, and writes what it has.

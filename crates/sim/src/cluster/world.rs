@@ -85,6 +85,9 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     of_seed(seed, true, |trace| World::new(seed, trace).finish())
 }
 
+/// In how many tablets tables begin; zero is as many as servers.
+const TABLETS: [u32; 4] = [0, 1, 7, 2];
+
 /// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and clients.
 const MAKER: u16 = 2;
 const COORDINATORS: u16 = 10;
@@ -299,7 +302,12 @@ impl World {
                 .servers()
                 .map(|(id, known)| format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open))
                 .collect();
-            let tables: Vec<_> = catalog.tables().map(|table| format!("{} at {}", table.id, table.server)).collect();
+            let place = |table: TableRecord| {
+                let at: Vec<_> =
+                    table.ranges().map(|(range, tablet)| format!("{range} at {}", tablet.server)).collect();
+                format!("{}: {}", table.id, at.join(" "))
+            };
+            let tables: Vec<_> = catalog.tables().map(place).collect();
             let (servers, tables) = (servers.join(", "), tables.join(", "));
             self.note(format_args!("map {version} of term {term}: servers {servers}; tables {tables}"));
             for server in self.servers.iter().filter_map(Server::recoveries) {
@@ -323,7 +331,8 @@ impl World {
         let enlisted = self.servers.iter().all(|server| server.id() != 0);
         if self.phase == Phase::Begin && enlisted && !self.making && self.makes < self.settings.work.tables {
             let name = format!("table {}", self.makes);
-            let request = sprat_wire::op::Request::CreateTable { name: &name };
+            let request =
+                sprat_wire::op::Request::CreateTable { name: &name, tablets: TABLETS[self.makes % TABLETS.len()] };
             let begun = self.maker.submit(self.now, 0, &request, self.now + Duration::from_secs(10));
             self.making = begun.is_ok();
             self.maker.flush();
@@ -468,7 +477,7 @@ impl World {
             let known = catalog.server(id).is_some_and(|known| !known.dead);
             known && self.servers.iter().any(|server| server.is_up() && server.id() == id && server.serves(version))
         };
-        catalog.tables().all(|table| lives(table.server))
+        catalog.tables().all(|table| table.tablets.iter().all(|tablet| lives(tablet.server)))
     }
 
     /// Reads everything, writes everything once more, and reads it again.

@@ -1,7 +1,11 @@
 //! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is visible.
 
 use super::metadata::{Metadata, MetadataError};
-use sprat_wire::op::{Records, ServerRecord, TableRecord, push_counter, push_server, push_table};
+use super::rows::{
+    COUNTERS, Counters, read_counters, read_server, read_table, server_key, server_row, table_key, table_row,
+};
+use sprat_wire::op::{TableRecord, TabletRecord};
+use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
 /// Most tables of a cluster.
@@ -9,6 +13,12 @@ pub const MAX_TABLES: usize = 4096;
 
 /// Most servers of a cluster.
 pub const MAX_SERVERS: usize = 1024;
+
+/// Most tablets of all tables together.
+pub(super) const MAX_ALL_TABLETS: usize = 16_384;
+
+/// Tablets that a table begins with, at most, when nobody says how many.
+const USUAL_TABLETS: usize = 16;
 
 /// A change refused.
 #[derive(Debug, Eq, PartialEq)]
@@ -36,15 +46,63 @@ impl From<MetadataError> for Refusal {
     }
 }
 
-/// A table and who serves it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// A tablet and who serves it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Owned {
-    /// Table id.
-    pub id: u32,
+    /// The tablet.
+    pub tablet: Tablet,
     /// Id of the server.
     pub server: u32,
-    /// Entries of the table count from this segment of that server's log on: what it had of the table before is of the past.
+    /// Entries of the tablet count from this segment of that server's log on: what it had of it before is of the past.
     pub since: u64,
+}
+
+/// A tablet in the row of its table: it ends where the next begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Part {
+    pub(super) first: u64,
+    pub(super) server: u32,
+    pub(super) since: u64,
+}
+
+/// A table.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Parts {
+    pub(super) id: u32,
+    /// Its tablets, ascending; the first begins at zero.
+    pub(super) parts: Vec<Part>,
+}
+
+impl Parts {
+    fn tablets(&self) -> impl Iterator<Item = Owned> {
+        let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
+        self.parts.iter().zip(ends).map(|(part, last)| Owned {
+            tablet: Tablet { table: self.id, range: Range { first: part.first, last } },
+            server: part.server,
+            since: part.since,
+        })
+    }
+
+    /// The same with a range of its own for what is within one tablet now, changed by `change`.
+    fn with(&self, range: Range, change: impl Fn(Part) -> Part) -> Self {
+        let mut parts = Vec::with_capacity(self.parts.len() + 2);
+        for owned in self.tablets() {
+            let part = |first| Part { first, server: owned.server, since: owned.since };
+            let whole = owned.tablet.range;
+            let Some(both) = whole.overlap(range) else {
+                parts.push(part(whole.first));
+                continue;
+            };
+            if whole.first < both.first {
+                parts.push(part(whole.first));
+            }
+            parts.push(change(part(both.first)));
+            if both.last < whole.last {
+                parts.push(part(both.last + 1));
+            }
+        }
+        Self { id: self.id, parts }
+    }
 }
 
 /// A server.
@@ -66,20 +124,21 @@ pub struct Catalog<M> {
     metadata: Option<M>,
     /// Why it is to be read again before it is used.
     lost: Option<String>,
-    tables: BTreeMap<String, Owned>,
+    tables: BTreeMap<String, Parts>,
     servers: BTreeMap<u32, Known>,
     next_table: u32,
     next_server: u32,
     version: u64,
+    /// The version with which it was opened.
+    begun: u64,
     cluster: u64,
 }
 
-type Change = (String, Option<Vec<u8>>);
-
-const COUNTERS: &str = "counters";
+pub(super) type Change = (String, Option<Vec<u8>>);
 
 impl<M: Metadata> Catalog<M> {
-    /// Reads the catalog from its metadata; where there is none yet, a cluster of id `new_cluster` begins.
+    /// Reads the catalog from its metadata, and begins a version of its own: by it those are known that have heard of whoever opened
+    /// it. Where there is none yet, a cluster of id `new_cluster` begins.
     ///
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
@@ -94,10 +153,12 @@ impl<M: Metadata> Catalog<M> {
         }
         if catalog.cluster == 0 {
             catalog.cluster = new_cluster;
-            let row = (COUNTERS.to_owned(), Some(catalog.counters(1, 1, 1)));
+            let row = (COUNTERS.to_owned(), Some(catalog.counters(1, 1, 1).encode()));
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
         }
+        catalog.commit(Vec::new(), (0, 0)).map_err(|refusal| format!("{refusal:?}"))?;
+        catalog.begun = catalog.version;
         Ok(catalog)
     }
 
@@ -112,6 +173,7 @@ impl<M: Metadata> Catalog<M> {
             next_table: 1,
             next_server: 1,
             version: 1,
+            begun: 1,
             cluster: 0,
         }
     }
@@ -128,59 +190,35 @@ impl<M: Metadata> Catalog<M> {
         self.lost.as_deref()
     }
 
-    /// A new version, with nothing else changed: by it those are known that have heard of this leader.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub fn begin_reign(&mut self) -> Result<(), Refusal> {
-        self.commit(Vec::new(), (0, 0))
-    }
-
     /// The cluster's id, drawn when it began: a server with another cluster's data is not let in.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    fn counters(&self, next_table: u32, next_server: u32, version: u64) -> Vec<u8> {
-        let mut row = Vec::new();
-        push_counter(&mut row, "cluster", self.cluster);
-        push_counter(&mut row, "next_table", u64::from(next_table));
-        push_counter(&mut row, "next_server", u64::from(next_server));
-        push_counter(&mut row, "version", version);
-        row
+    fn counters(&self, next_table: u32, next_server: u32, version: u64) -> Counters {
+        Counters { cluster: self.cluster, next_table, next_server, version }
     }
 
     fn read_row(&mut self, key: &str, value: &[u8]) -> Option<()> {
-        let mut records = Records::new(value);
         if key == COUNTERS {
-            for _ in 0..4 {
-                let (name, number) = records.counter()?;
-                match name {
-                    "cluster" => self.cluster = number,
-                    "next_table" => self.next_table = number.try_into().ok()?,
-                    "next_server" => self.next_server = number.try_into().ok()?,
-                    "version" => self.version = number,
-                    _ => return None,
-                }
-            }
+            let counters = read_counters(value)?;
+            (self.cluster, self.version) = (counters.cluster, counters.version);
+            (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
         } else if key.starts_with("table/") {
-            let table = records.table()?;
-            // Rows of a cluster without replicas, and all there were before there were any, end here.
-            let since = if records.is_done() { 0 } else { records.named("since")? };
-            self.tables.insert(table.name, Owned { id: table.id, server: table.server, since });
+            let (name, parts) = read_table(value)?;
+            self.tables.insert(name, parts);
         } else if key.starts_with("server/") {
-            let server = records.server()?;
-            let mut known = Known { locator: server.locator, ..Known::default() };
-            if !records.is_done() {
-                known.copies = records.named("copies")?.try_into().ok()?;
-                known.min_open = records.named("min_open")?;
-                known.dead = records.named("dead")? != 0;
-            }
-            self.servers.insert(server.id, known);
+            let (id, known) = read_server(value)?;
+            self.servers.insert(id, known);
         } else {
             return None;
         }
-        records.is_done().then_some(())
+        Some(())
+    }
+
+    /// The version with which it was opened: no two have the same.
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Version of the tablet map; grows with every change of it.
@@ -190,12 +228,17 @@ impl<M: Metadata> Catalog<M> {
 
     /// The table of a name.
     pub fn find(&self, name: &str) -> Option<TableRecord> {
-        self.tables.get(name).map(|&owned| self.record(name, owned))
+        self.tables.get(name).map(|parts| self.record(name, parts))
     }
 
     /// Every table, by name.
     pub fn tables(&self) -> impl Iterator<Item = TableRecord> {
-        self.tables.iter().map(|(name, &owned)| self.record(name, owned))
+        self.tables.iter().map(|(name, parts)| self.record(name, parts))
+    }
+
+    /// How many tables there are.
+    pub fn count(&self) -> usize {
+        self.tables.len()
     }
 
     /// Every server by id, those that are gone and not yet forgotten among them.
@@ -213,46 +256,92 @@ impl<M: Metadata> Catalog<M> {
         self.next_server
     }
 
-    /// The tables of a server, ascending by id.
-    pub fn tables_of(&self, server: u32) -> Vec<Owned> {
-        let mut tables: Vec<_> = self.tables.values().copied().filter(|owned| owned.server == server).collect();
-        tables.sort_unstable_by_key(|owned| owned.id);
-        tables
+    /// Every tablet, by its table's name.
+    fn all(&self) -> impl Iterator<Item = Owned> {
+        self.tables.values().flat_map(Parts::tablets)
     }
 
-    fn record(&self, name: &str, owned: Owned) -> TableRecord {
-        let locator = self.servers.get(&owned.server).map(|known| known.locator.clone()).unwrap_or_default();
-        TableRecord { id: owned.id, server: owned.server, name: name.to_owned(), locator }
+    /// How many tablets there are.
+    pub fn tablets(&self) -> usize {
+        self.tables.values().map(|parts| parts.parts.len()).sum()
     }
 
-    /// Makes a table, served by whom among `candidates` serves the fewest; or finds it.
+    /// How many tablets a table has.
+    pub fn tablets_in(&self, table: u32) -> usize {
+        self.tables.values().find(|parts| parts.id == table).map_or(0, |parts| parts.parts.len())
+    }
+
+    /// The tablets of a server, ascending.
+    pub fn tablets_of(&self, server: u32) -> Vec<Owned> {
+        let mut tablets: Vec<_> = self.all().filter(|owned| owned.server == server).collect();
+        tablets.sort_unstable();
+        tablets
+    }
+
+    fn record(&self, name: &str, parts: &Parts) -> TableRecord {
+        let locator = |server| self.servers.get(&server).map(|known| known.locator.clone()).unwrap_or_default();
+        let tablet =
+            |part: &Part| TabletRecord { first: part.first, server: part.server, locator: locator(part.server) };
+        let tablets = parts.parts.iter().map(tablet).collect();
+        TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
+    }
+
+    /// Makes a table, in so many tablets (zero: one for each candidate), each served by whom among `candidates` serves the fewest; or
+    /// finds it. Servers that keep their log themselves serve tables as a whole: where there are others, those are passed over.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn create(&mut self, name: &str, candidates: &[u32]) -> Result<TableRecord, Refusal> {
+    pub fn create(&mut self, name: &str, tablets: usize, candidates: &[u32]) -> Result<TableRecord, Refusal> {
         if let Some(table) = self.find(name) {
             return Ok(table);
         }
         if self.tables.len() >= MAX_TABLES {
             return Err(Refusal::Limit("the cluster has 4096 tables, the most it can have"));
         }
-        let serves = |id: u32| self.tables.values().filter(|owned| owned.server == id).count();
-        let server = *candidates.iter().min_by_key(|&&id| serves(id)).ok_or(Refusal::NoServer)?;
-        let owned = Owned { id: self.next_table, server, since: 0 };
-        self.commit(vec![table_row(name, owned)], (1, 0))?;
-        self.tables.insert(name.to_owned(), owned);
-        Ok(self.record(name, owned))
+        let is_kept = |id: &&u32| self.servers.get(id).is_some_and(|known| known.copies > 0);
+        let kept: Vec<u32> = candidates.iter().filter(is_kept).copied().collect();
+        let (candidates, count) = match (kept.is_empty(), tablets) {
+            (true, 0..=1) => (candidates, 1),
+            (true, _) => return Err(Refusal::Limit("only tables of servers with -r can have several tablets")),
+            (false, 0) => (&kept[..], kept.len().min(USUAL_TABLETS)),
+            (false, count) => (&kept[..], count.min(MAX_TABLETS)),
+        };
+        self.has_room(count)?;
+        let mut counts: BTreeMap<u32, usize> = candidates.iter().map(|&id| (id, 0)).collect();
+        for owned in self.all() {
+            counts.entry(owned.server).and_modify(|count| *count += 1);
+        }
+        let mut serves: Vec<(usize, u32)> = counts.into_iter().map(|(id, count)| (count, id)).collect();
+        let mut parts = Vec::with_capacity(count);
+        for range in Range::ALL.parts(count as u64) {
+            let (tablets, server) = serves.iter_mut().min().ok_or(Refusal::NoServer)?;
+            *tablets += 1;
+            parts.push(Part { first: range.first, server: *server, since: 0 });
+        }
+        let parts = Parts { id: self.next_table, parts };
+        self.commit(vec![table_row(name, &parts)], (1, 0))?;
+        let record = self.record(name, &parts);
+        self.tables.insert(name.to_owned(), parts);
+        Ok(record)
     }
 
-    /// Drops a table; `None` when there is none of that name.
+    fn has_room(&self, tablets: usize) -> Result<(), Refusal> {
+        match self.tablets() + tablets > MAX_ALL_TABLETS {
+            true => Err(Refusal::Limit("the cluster has 16384 tablets, the most it can have")),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops a table; `None` when there is none of that name, else the servers that had it.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn drop_table(&mut self, name: &str) -> Result<Option<Owned>, Refusal> {
-        let Some(&owned) = self.tables.get(name) else { return Ok(None) };
-        self.commit(vec![(format!("table/{name}"), None)], (0, 0))?;
+    pub fn drop_table(&mut self, name: &str) -> Result<Option<Vec<u32>>, Refusal> {
+        let Some(parts) = self.tables.get(name) else { return Ok(None) };
+        let servers = parts.parts.iter().map(|part| part.server).collect();
+        self.commit(vec![(table_key(name), None)], (0, 0))?;
         self.tables.remove(name);
-        Ok(Some(owned))
+        Ok(Some(servers))
     }
 
     /// A server says where it serves: with the id it had, or zero for a new one. Returns its id.
@@ -293,7 +382,7 @@ impl<M: Metadata> Catalog<M> {
     /// When there is no such server.
     pub fn bury(&mut self, id: u32) -> Result<(), Refusal> {
         let known = Known { dead: true, ..self.servers[&id].clone() };
-        if self.tables_of(id).is_empty() {
+        if self.tablets_of(id).is_empty() {
             self.commit(vec![(server_key(id), None)], (0, 0))?;
             self.servers.remove(&id);
         } else {
@@ -321,38 +410,49 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Tables of a server that is gone are another's now, entries of whose log count for them from segment `since` on. When
-    /// those were its last it is forgotten. Many are written down in portions, each of which would do for itself: what is left of
-    /// them when that is interrupted is still to be brought back.
+    /// Tablets of a server that is gone, or parts of such, are another's now, entries of whose log count for them from segment `since`
+    /// on. When those were its last it is forgotten. Many are written down in portions, each of which would do for itself: what is left
+    /// of them when that is interrupted is still to be brought back.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn take_over(&mut self, gone: u32, tables: &[u32], by: u32, since: u64) -> Result<(), Refusal> {
-        let taken = |owned: &Owned| owned.server == gone && tables.contains(&owned.id);
-        let moved: Vec<_> =
-            self.tables.iter().filter(|(_, owned)| taken(owned)).map(|(name, _)| name.clone()).collect();
-        let last = self.tables.values().all(|owned| owned.server != gone || taken(owned));
+    pub fn take_over(&mut self, gone: u32, tablets: &[Tablet], by: u32, since: u64) -> Result<(), Refusal> {
+        let taken = |parts: &Parts| {
+            let ours = tablets.iter().filter(|tablet| tablet.table == parts.id);
+            ours.fold(parts.clone(), |parts, tablet| {
+                let take = |part: Part| if part.server == gone { Part { server: by, since, ..part } } else { part };
+                parts.with(tablet.range, take)
+            })
+        };
+        let changed: Vec<(String, Parts)> = self
+            .tables
+            .iter()
+            .map(|(name, parts)| (name.clone(), taken(parts)))
+            .filter(|(name, parts)| self.tables[name] != *parts)
+            .collect();
+        let is_left = |parts: &Parts| parts.parts.iter().any(|part| part.server == gone);
+        let left = |name: &String, parts: &Parts| match changed.iter().find(|(other, _)| other == name) {
+            Some((_, parts)) => is_left(parts),
+            None => is_left(parts),
+        };
+        let last = !self.tables.iter().any(|(name, parts)| left(name, parts));
         // Room for the counters, and for the row of the server that is forgotten.
         let portion = self.metadata.as_ref().map_or(usize::MAX, M::most_changes) - 2;
-        let mut left = &moved[..];
+        let mut rest = &changed[..];
         loop {
-            let (now, later) = left.split_at(left.len().min(portion));
+            let (now, later) = rest.split_at(rest.len().min(portion));
             let forget = last && later.is_empty();
-            let owned = |name: &String| Owned { server: by, since, ..self.tables[name] };
-            let mut changes: Vec<_> = now.iter().map(|name| table_row(name, owned(name))).collect();
+            let mut changes: Vec<_> = now.iter().map(|(name, parts)| table_row(name, parts)).collect();
             changes.extend(forget.then(|| (server_key(gone), None)));
             self.commit(changes, (0, 0))?;
-            for name in now {
-                let owned = self.tables.get_mut(name).expect("just seen");
-                (owned.server, owned.since) = (by, since);
-            }
+            self.tables.extend(now.iter().cloned());
             if forget {
                 self.servers.remove(&gone);
             }
             if later.is_empty() {
                 return Ok(());
             }
-            left = later;
+            rest = later;
         }
     }
 
@@ -360,7 +460,7 @@ impl<M: Metadata> Catalog<M> {
     fn commit(&mut self, mut changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
-        changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version))));
+        changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version).encode())));
         let metadata = self.metadata.as_mut().ok_or(Refusal::Later("this coordinator does not lead".into()))?;
         if let Err(error) = metadata.apply(&changes) {
             let refusal = error.into();
@@ -372,29 +472,4 @@ impl<M: Metadata> Catalog<M> {
         (self.next_table, self.next_server, self.version) = (next_table, next_server, version);
         Ok(())
     }
-}
-
-fn server_key(id: u32) -> String {
-    format!("server/{id:010}")
-}
-
-fn server_row(id: u32, known: &Known) -> Change {
-    let mut row = Vec::new();
-    push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator: known.locator.clone() });
-    if known.copies > 0 {
-        push_counter(&mut row, "copies", known.copies.into());
-        push_counter(&mut row, "min_open", known.min_open);
-        push_counter(&mut row, "dead", known.dead.into());
-    }
-    (server_key(id), Some(row))
-}
-
-fn table_row(name: &str, owned: Owned) -> Change {
-    let Owned { id, server, since } = owned;
-    let mut row = Vec::new();
-    push_table(&mut row, &TableRecord { id, server, name: name.to_owned(), locator: String::new() });
-    if since > 0 {
-        push_counter(&mut row, "since", since);
-    }
-    (format!("table/{name}"), Some(row))
 }

@@ -4,10 +4,11 @@
 //! clock, and is taken for gone when that is over by the coordinator's, counted from the answer. [`DRIFT`] is what clocks
 //! may run apart.
 
-use super::catalog::{Catalog, Refusal};
+use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
 use super::metadata::Metadata;
 use sprat_net::Nanos;
 use sprat_wire::op::{Assignment, RecoveryOrder, ServerRecord};
+use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -34,6 +35,12 @@ const OVERSLEPT: Duration = Duration::from_millis(100);
 /// How long a new leader listens who lives before it has anybody bring tables back.
 const GATHERING: Duration = Duration::from_millis(200);
 
+/// Bits of an order's number below those of the version with which its leader began.
+const ORDER_BITS: u32 = 24;
+
+/// Into how many parts a tablet is divided at most, to be brought back.
+const MAX_PARTS: usize = 64;
+
 /// What is known of a server since this coordinator started.
 #[derive(Clone, Copy)]
 struct Heard {
@@ -44,11 +51,14 @@ struct Heard {
     gone_at: Nanos,
 }
 
-/// Tables that somebody brings back.
+/// Tablets that somebody brings back.
 struct Task {
+    /// No other task has ever had the same: what a server says of a task of a leader before this one is of the past.
+    id: u64,
     gone: u32,
     by: u32,
-    tables: Vec<(u32, u64)>,
+    /// Ascending, each with the segment from which on entries count.
+    tablets: Vec<(Tablet, u64)>,
     failure: Option<String>,
 }
 
@@ -57,6 +67,8 @@ struct Task {
 pub(super) struct Members {
     heard: BTreeMap<u32, Heard>,
     tasks: Vec<Task>,
+    /// Tasks so far.
+    ordered: u64,
     /// Version of the map in which a server last took tables over.
     moved: BTreeMap<u32, u64>,
     /// The version with which this leader began, and until when another may have granted leases to who does not know of it;
@@ -141,12 +153,13 @@ impl Members {
         let member =
             |(id, known): (u32, &super::Known)| ServerRecord { id, silent_ms: 0, locator: known.locator.clone() };
         let order = |task: &Task| RecoveryOrder {
+            id: task.id,
             master: task.gone,
             min_open: catalog.server(task.gone).map_or(0, |known| known.min_open),
-            tables: task.tables.clone(),
+            tablets: task.tablets.clone(),
         };
         Assignment {
-            tables: catalog.tables_of(server).iter().map(|owned| owned.id).collect(),
+            tablets: catalog.tablets_of(server).iter().map(|owned| owned.tablet).collect(),
             lease_micros: if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 },
             min_open: leased.map_or(0, |known| known.min_open),
             members: replicating().filter(|(_, known)| !known.dead).map(member).collect(),
@@ -200,20 +213,37 @@ impl Members {
         }
     }
 
-    /// Gives the tables of a server that is gone to others to bring back, as far as nobody does yet.
+    /// Gives the tablets of a server that is gone to others to bring back, as far as nobody does yet. When there are fewer than there
+    /// are servers to do it, each is divided, so that all work at it.
     fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
-        let taken = |id: u32| {
-            let tasks = self.tasks.iter().filter(|task| task.gone == gone);
-            tasks.flat_map(|task| &task.tables).any(|&(table, _)| table == id)
-        };
+        let tasks = || self.tasks.iter().filter(|task| task.gone == gone);
         // One task each for a server that is gone: by both of them it is named.
-        let is_free = |by: &u32| self.tasks.iter().all(|task| task.gone != gone || task.by != *by);
-        let candidates: Vec<u32> = candidates.iter().copied().filter(is_free).collect();
-        let open: Vec<_> = catalog.tables_of(gone).into_iter().filter(|owned| !taken(owned.id)).collect();
-        for (at, &by) in candidates.iter().enumerate().take(open.len()) {
-            let share = open.iter().skip(at).step_by(candidates.len());
-            let tables = share.map(|owned| (owned.id, owned.since)).collect();
-            self.tasks.push(Task { gone, by, tables, failure: None });
+        let candidates: Vec<u32> = candidates.iter().copied().filter(|&by| tasks().all(|task| task.by != by)).collect();
+        let free = |tablet: Tablet| {
+            let taken = tasks().flat_map(|task| &task.tablets).filter(|(other, _)| other.table == tablet.table);
+            tablet.range.without(taken.map(|(other, _)| other.range))
+        };
+        let open = catalog.tablets_of(gone).into_iter().flat_map(|owned| {
+            let table = owned.tablet.table;
+            free(owned.tablet).into_iter().map(move |range| (Tablet { table, range }, owned.since))
+        });
+        let open: Vec<_> = open.collect();
+        if open.is_empty() || candidates.is_empty() {
+            return;
+        }
+        let parts = candidates.len().div_ceil(open.len()).min(MAX_PARTS);
+        let room = catalog.tablets() + open.len() * parts <= MAX_ALL_TABLETS;
+        let divided = open.into_iter().flat_map(|(tablet, since)| {
+            let room = room && catalog.tablets_in(tablet.table) + parts <= MAX_TABLETS;
+            let ranges = tablet.range.parts(if room { parts as u64 } else { 1 });
+            ranges.into_iter().map(move |range| (Tablet { range, ..tablet }, since))
+        });
+        let divided: Vec<_> = divided.collect();
+        for (at, &by) in candidates.iter().enumerate().take(divided.len()) {
+            let tablets = divided.iter().copied().skip(at).step_by(candidates.len()).collect();
+            self.ordered += 1;
+            let id = catalog.begun() << ORDER_BITS | self.ordered;
+            self.tasks.push(Task { id, gone, by, tablets, failure: None });
         }
     }
 
@@ -224,19 +254,20 @@ impl Members {
     pub(super) fn recovered<M: Metadata>(
         &mut self,
         by: u32,
-        (gone, since): (u32, u64),
+        (order, since): (u64, u64),
         failure: &str,
         catalog: &mut Catalog<M>,
     ) -> Result<(), Refusal> {
-        let at = self.tasks.iter().position(|task| task.gone == gone && task.by == by);
+        let at = self.tasks.iter().position(|task| task.id == order && task.by == by);
         let at = at.ok_or(Refusal::Limit("nobody asked this server to bring that back"))?;
+        let gone = self.tasks[at].gone;
         if !failure.is_empty() {
             tracing::warn!("server {by} cannot bring back tables of server {gone}: {failure}");
             self.tasks[at].failure = Some(failure.to_owned());
             return Ok(());
         }
-        let tables: Vec<u32> = self.tasks[at].tables.iter().map(|&(table, _)| table).collect();
-        catalog.take_over(gone, &tables, by, since)?;
+        let tablets: Vec<Tablet> = self.tasks[at].tablets.iter().map(|&(tablet, _)| tablet).collect();
+        catalog.take_over(gone, &tablets, by, since)?;
         self.tasks.remove(at);
         self.moved.insert(by, catalog.version());
         Ok(())

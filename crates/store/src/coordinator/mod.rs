@@ -13,6 +13,7 @@ pub mod etcd;
 mod members;
 mod metadata;
 mod office;
+mod rows;
 mod service;
 
 pub use catalog::{Catalog, Known, MAX_SERVERS, MAX_TABLES, Owned, Refusal};

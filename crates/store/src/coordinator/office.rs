@@ -175,12 +175,7 @@ impl<M: Metadata> Envoy<M> {
             self.told = Some(known);
             return true;
         };
-        // A version of its own: by it is known who has heard of this leader.
-        let begin = |mut catalog: Catalog<M>| match catalog.begin_reign() {
-            Ok(()) => Ok(catalog),
-            Err(refusal) => Err(format!("{refusal:?}")),
-        };
-        match open(term).and_then(begin) {
+        match open(term) {
             Ok(catalog) => {
                 let valid = Valid::default();
                 valid.set(election.valid_until());

@@ -1,6 +1,6 @@
 //! The coordinator as a service: requests in, answers out, now or when a server has caught up.
 
-use super::catalog::{Catalog, Owned, Refusal};
+use super::catalog::{Catalog, Refusal};
 use super::election::BURIAL_WAIT;
 use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
@@ -10,7 +10,7 @@ use crate::bodies::Bodies;
 use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
-use sprat_wire::op::{ReplicaId, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
+use sprat_wire::op::{BroughtBack, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -41,10 +41,10 @@ struct Question {
     until: Nanos,
 }
 
-/// A client's change, waiting for the server it concerns.
+/// A client's change, waiting for the servers it concerns.
 struct Change {
     id: RequestId,
-    server: u32,
+    servers: Vec<u32>,
     version: u64,
     until: Nanos,
     table: Option<TableRecord>,
@@ -148,28 +148,39 @@ impl<M: Metadata> Coordinator<M> {
         answer_text(&mut self.bodies, status, reason)
     }
 
-    fn create(&mut self, now: Nanos, id: RequestId, name: &str) -> Outcome<u32> {
-        match self.catalog.create(name, &self.members.alive(now, &self.catalog)) {
-            Ok(table) => self.await_applied(now, id, table.server, Some(table)),
+    fn create(&mut self, now: Nanos, id: RequestId, name: &str, tablets: u32) -> Outcome<u32> {
+        match self.catalog.create(name, tablets as usize, &self.members.alive(now, &self.catalog)) {
+            Ok(table) => {
+                let servers = table.tablets.iter().map(|tablet| tablet.server).collect();
+                self.await_applied(now, id, servers, Some(table))
+            }
             Err(refusal) => self.refuse(&refusal),
         }
     }
 
     fn drop_table(&mut self, now: Nanos, id: RequestId, name: &str) -> Outcome<u32> {
         match self.catalog.drop_table(name) {
-            Ok(Some(Owned { server, .. })) => self.await_applied(now, id, server, None),
+            Ok(Some(servers)) => self.await_applied(now, id, servers, None),
             Ok(None) => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Retain)),
             Err(refusal) => self.refuse(&refusal),
         }
     }
 
-    /// Answers a change once `server` serves the present version.
-    fn await_applied(&mut self, now: Nanos, id: RequestId, server: u32, table: Option<TableRecord>) -> Outcome<u32> {
+    /// Answers a change once `servers` serve the present version.
+    fn await_applied(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        mut servers: Vec<u32>,
+        table: Option<TableRecord>,
+    ) -> Outcome<u32> {
+        servers.sort_unstable();
+        servers.dedup();
         if self.changes.len() >= MAX_WAITING {
             return Outcome::Retry(BUSY_MICROS);
         }
         let (version, until) = (self.catalog.version(), now + APPLY_PATIENCE);
-        self.changes.push(Change { id, server, version, until, table });
+        self.changes.push(Change { id, servers, version, until, table });
         Outcome::Pending
     }
 
@@ -229,8 +240,8 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    fn recovered(&mut self, server: u32, what: ReplicaId, failure: &str) -> Outcome<u32> {
-        match self.members.recovered(server, (what.master, what.segment), failure, &mut self.catalog) {
+    fn recovered(&mut self, server: u32, what: &BroughtBack, failure: &str) -> Outcome<u32> {
+        match self.members.recovered(server, (what.order.get(), what.since.get()), failure, &mut self.catalog) {
             Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain)),
             Err(refusal) => self.refuse(&refusal),
         }
@@ -238,9 +249,18 @@ impl<M: Metadata> Coordinator<M> {
 
     fn found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
         match table {
-            // Whoever asks is to wait until somebody has it again.
-            Some(table) if !self.members.serves(table.server, &self.catalog) => Outcome::Retry(RECOVERING_MICROS),
-            Some(table) => self.table(&table),
+            Some(mut table) => {
+                for tablet in &mut table.tablets {
+                    if !self.members.serves(tablet.server, &self.catalog) {
+                        tablet.locator.clear();
+                    }
+                }
+                // Whoever asks is to wait until somebody has something of it again.
+                match table.tablets.iter().all(|tablet| tablet.locator.is_empty()) {
+                    true => Outcome::Retry(RECOVERING_MICROS),
+                    false => self.table(&table),
+                }
+            }
             None => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Reexecute)),
         }
     }
@@ -323,7 +343,7 @@ impl<M: Metadata> Coordinator<M> {
         }
         match request {
             Request::WhoLeads => unreachable!("answered above"),
-            Request::CreateTable { name } => self.create(now, id, name),
+            Request::CreateTable { name, tablets } => self.create(now, id, name, tablets),
             Request::DropTable { name } => self.drop_table(now, id, name),
             Request::FindTable { name } => {
                 let known = self.catalog.find(name);
@@ -359,12 +379,14 @@ impl<M: Metadata> Coordinator<M> {
             Request::Void { server, segment } => self.void(server, segment),
             Request::Recovered { server, what, failure } => self.recovered(server, what, failure),
             Request::ServerStats => {
-                let (tables, servers) = (self.catalog.tables().count() as u64, self.catalog.servers().count() as u64);
+                let (tables, servers) = (self.catalog.count() as u64, self.catalog.servers().count() as u64);
+                let tablets = self.catalog.tablets() as u64;
                 let requests = self.requests;
                 let lost = self.members.failures().count() as u64;
                 let leads = self.leads(now).into();
                 self.list(Status::Ok, 0, |out| {
                     push_counter(out, "coordinator_tables", tables);
+                    push_counter(out, "coordinator_tablets", tablets);
                     push_counter(out, "coordinator_servers", servers);
                     push_counter(out, "coordinator_requests_total", requests);
                     push_counter(out, "coordinator_recoveries_failing", lost);
@@ -467,7 +489,7 @@ impl<M: Metadata> Coordinator<M> {
         let members = &self.members;
         let mut done = Vec::new();
         self.changes.retain_mut(|change| {
-            let applied = members.has_applied(change.server, change.version);
+            let applied = change.servers.iter().all(|&server| members.has_applied(server, change.version));
             let keep = !applied && now < change.until;
             if !keep {
                 done.push((change.id, change.table.take()));

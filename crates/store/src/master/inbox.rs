@@ -3,6 +3,7 @@
 use crate::replication::Member;
 use sprat_net::{Figure, Nanos};
 use sprat_wire::op::RecoveryOrder;
+use sprat_wire::tablet::Tablet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -16,8 +17,8 @@ const MAX_COMMANDS: usize = 64;
 pub struct Assigned {
     /// Version of the map.
     pub version: u64,
-    /// Ids of the tables it serves: exactly these; objects of others are dropped.
-    pub tables: Vec<u32>,
+    /// The tablets it serves: exactly these; objects of others are dropped.
+    pub tablets: Vec<Tablet>,
     /// Servers that keep replicas.
     pub members: Vec<Member>,
     /// Servers whose replicas are needed, of those with ids below `next_server`.
@@ -32,7 +33,7 @@ impl Assigned {
     /// These tables, and nothing of a cluster.
     #[must_use]
     pub fn tables(version: u64, tables: Vec<u32>) -> Self {
-        Self { version, tables, ..Self::default() }
+        Self { version, tablets: tables.into_iter().map(Tablet::whole).collect(), ..Self::default() }
     }
 }
 
@@ -50,8 +51,8 @@ pub enum Command {
 /// What has come of a recovery, for the coordinator to know.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recovered {
-    /// The server that is gone.
-    pub gone: u32,
+    /// Which order that was.
+    pub order: u64,
     /// The segment of the log here from which on entries of its tables count.
     pub since: u64,
     /// Why it cannot be had for now; empty when all is here, and durable.

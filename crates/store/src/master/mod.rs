@@ -30,6 +30,7 @@ use sprat_net::{Count, Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use sprat_wire::once::KEPT_FOR;
 use sprat_wire::op::{Request, Status};
+use sprat_wire::tablet::Tablet;
 use stats::Counts;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -43,9 +44,26 @@ const IDLE_SLICES: usize = 4;
 /// What a server's coordinator has told it.
 #[derive(Default)]
 struct Serves {
-    /// Ids of the tables it serves, ascending; `None` until the coordinator has been heard.
-    tables: Option<Vec<u32>>,
+    /// The tablets it serves, ascending; `None` until the coordinator has been heard.
+    tablets: Option<Vec<Tablet>>,
+    /// All tablets of which there may be objects in the log: those it serves, and those that it brings back.
+    held: Option<Vec<Tablet>>,
     version: u64,
+}
+
+impl Serves {
+    /// The tablet of a table that has a position. What that is, is asked only if the table is in parts.
+    #[inline]
+    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce() -> u64) -> Option<Tablet> {
+        let from = tablets.partition_point(|tablet| tablet.table < table);
+        let first = tablets.get(from).filter(|first| first.table == table)?;
+        if first.range.is_all() {
+            return Some(*first);
+        }
+        let position = position();
+        let at = tablets.partition_point(|tablet| (tablet.table, tablet.range.last) < (table, position));
+        tablets.get(at).copied().filter(|tablet| tablet.table == table && tablet.range.contains(position))
+    }
 }
 
 /// Servers whose replicas are needed.
@@ -150,9 +168,11 @@ impl<D: Disk> Master<D> {
     /// How it stands, in words for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        let Serves { tables, version } = &self.serves;
-        let replicator = self.replicator().map(Replicator::describe).unwrap_or_default();
-        format!("serves {tables:?} of version {version}; {replicator}; {}", self.recoveries.describe())
+        let Serves { tablets, version, .. } = &self.serves;
+        let tablets: Vec<_> = tablets.iter().flatten().map(Tablet::to_string).collect();
+        let (tablets, replicator) =
+            (tablets.join(", "), self.replicator().map(Replicator::describe).unwrap_or_default());
+        format!("serves {tablets} of version {version}; {replicator}; {}", self.recoveries.describe())
     }
 
     /// What keeps the log on other servers, if that is where it is kept.
@@ -216,19 +236,27 @@ impl<D: Disk> Master<D> {
     }
 
     fn assign(&mut self, assigned: Assigned) {
-        let Assigned { version, mut tables, members, mut masters, next_server, orders } = assigned;
-        tables.sort_unstable();
+        let Assigned { version, mut tablets, members, mut masters, next_server, orders } = assigned;
+        tablets.sort_unstable();
         masters.sort_unstable();
         self.recoveries.assign(orders, &members);
-        let stays = |id: u32| tables.binary_search(&id).is_ok() || self.recoveries.concern(id);
-        let gone: Vec<u32> = self.log.tables().filter(|&id| !stays(id)).collect();
+        let held: Vec<Tablet> = tablets.iter().copied().chain(self.recoveries.tablets()).collect();
+        let of = |table: u32| held.iter().filter(move |tablet| tablet.table == table);
+        let before = self.serves.held.take().unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
+        let gone: Vec<u32> = self.log.tables().filter(|&id| of(id).next().is_none()).collect();
         for id in gone {
             self.log.drop_table(id);
+        }
+        for Tablet { table, range } in before {
+            if of(table).next().is_some() {
+                let lost = range.without(of(table).map(|tablet| tablet.range));
+                lost.into_iter().for_each(|range| self.log.drop_tablet(Tablet { table, range }));
+            }
         }
         if let Durable::Servers(replicator) = &mut self.durable {
             replicator.set_members(&members);
         }
-        self.serves = Serves { tables: Some(tables), version };
+        self.serves = Serves { tablets: Some(tablets), held: Some(held), version };
         self.needed = Some(Needed { masters, below: next_server });
         self.inbox.applied(version);
     }

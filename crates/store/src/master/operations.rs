@@ -1,8 +1,8 @@
 //! What a master does for each request.
 
-use super::Master;
 use super::body::Body;
 use super::timing::Mark;
+use super::{Master, Serves};
 use crate::answers::{answer, answer_text};
 use sprat_disk::Disk;
 use sprat_log::{Full, Operation, Ref};
@@ -13,6 +13,7 @@ use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RES
 use sprat_wire::op::{
     Condition, Item, RESPONSE_BYTES, Request, Status, encode_answer, push_counter, write_scan_record,
 };
+use sprat_wire::tablet::Tablet;
 use zerocopy::IntoBytes;
 
 /// Bytes of objects in the answer to a scan, unless one alone is longer.
@@ -66,11 +67,11 @@ impl<D: Disk> Master<D> {
             let reason = "this is a server of objects; ask the coordinator";
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
-        let Some(tables) = &self.serves.tables else { return Outcome::Retry(BUSY_MICROS) };
-        if tables.binary_search(&table).is_err() {
-            // Kept: a copy of the request that comes later, when the table may be served, must not be executed any more.
+        let Some(tablets) = &self.serves.tablets else { return Outcome::Retry(BUSY_MICROS) };
+        let Some(tablet) = Serves::find(tablets, table, || request.position(self.log.config().seed)) else {
+            // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
-        }
+        };
         if !self.is_leased(now) {
             // Others may serve it by now. It was not executed, and whoever has it then answers.
             self.counts.turned_away += 1;
@@ -99,7 +100,7 @@ impl<D: Disk> Master<D> {
                 let old = old.map_or(Some(0.0), |bytes| bytes.try_into().ok().map(f64::from_le_bytes))?;
                 Some((old + delta).to_le_bytes())
             }),
-            Request::Scan { after, .. } => self.scan(id, table, after),
+            Request::Scan { after, .. } => self.scan(id, tablet, after),
             Request::TableStats { .. } => self.table_stats(table),
             Request::Echo { value, .. } => self.echo(value),
             _ => unreachable!("answered above"),
@@ -294,11 +295,14 @@ impl<D: Disk> Master<D> {
         Outcome::Pending
     }
 
-    fn scan(&mut self, id: RequestId, table: u32, after: Option<u64>) -> Outcome<Body> {
+    fn scan(&mut self, id: RequestId, tablet: Tablet, after: Option<u64>) -> Outcome<Body> {
         self.counts.scans += 1;
         let Self { log, held, found, .. } = self;
         found.clear();
-        let next = log.scan(table, after, SCAN_BYTES, SCAN_OBJECTS, found);
+        let Tablet { table, range } = tablet;
+        let next = log.scan(table, (after, range.last), SCAN_BYTES, SCAN_OBJECTS, found);
+        // Behind the last position of this tablet others go on.
+        let next = next.or((range.last < u64::MAX).then_some(range.last));
         let durable = found.iter().all(|&found| log.is_durable(found));
         let count = u32::try_from(found.len()).expect("a page of objects");
         let body = held.made.make(|out| {

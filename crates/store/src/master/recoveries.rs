@@ -8,6 +8,7 @@ use sprat_log::Log;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId};
 use sprat_wire::op::RecoveryOrder;
+use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 
 /// When to try again what could not be brought back.
@@ -66,9 +67,11 @@ impl Recoveries {
             });
         }
         for task in before {
-            if let Some(same) = self.tasks.iter_mut().find(|other| other.order == task.order) {
-                // If it was told, that did not reach this coordinator, or one before it: it is told again.
-                *same = Task { told: false, ..task };
+            let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, ..order.clone() };
+            if let Some(same) = self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order)) {
+                // If it was told, that did not reach this coordinator, or one before it, which gave the order another number: it is
+                // told again. What has been written is there, for nothing else was ordered in between.
+                *same = Task { told: false, order: same.order.clone(), ..task };
             }
         }
         self.members = members.to_vec();
@@ -83,14 +86,15 @@ impl Recoveries {
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
             let stands = task.recovery.as_ref().map_or("between attempts".to_owned(), Recovery::describe);
-            format!("server {}'s tables {:?}: {stands}", task.order.master, task.order.tables)
+            let tablets: Vec<_> = task.order.tablets.iter().map(|(tablet, _)| tablet.to_string()).collect();
+            format!("server {}'s {}: {stands}", task.order.master, tablets.join(", "))
         };
         self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether a table is being brought back.
-    pub(super) fn concern(&self, table: u32) -> bool {
-        self.tasks.iter().any(|task| task.order.tables.binary_search_by_key(&table, |&(id, _)| id).is_ok())
+    /// The tablets that are being brought back.
+    pub(super) fn tablets(&self) -> impl Iterator<Item = Tablet> {
+        self.tasks.iter().flat_map(|task| task.order.tablets.iter().map(|&(tablet, _)| tablet))
     }
 
     /// Goes on with what is under way; returns whether there was anything to do.
@@ -99,8 +103,8 @@ impl Recoveries {
         let Self { tasks, members, totals } = self;
         for task in tasks {
             let Some(recovery) = &mut task.recovery else {
-                // What was here of a table long ago has to be gone first.
-                let is_free = task.order.tables.iter().all(|&(table, _)| !log.is_dropped(table));
+                // What was here of a tablet long ago has to be gone first.
+                let is_free = task.order.tablets.iter().all(|&(tablet, _)| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
                         task.since = log.head_pending().0;
@@ -114,7 +118,7 @@ impl Recoveries {
             worked |= recovery.work(log);
             let Some(outcome) = recovery.outcome().filter(|_| !task.told) else { continue };
             worked = true;
-            let (gone, since) = (task.order.master, task.since);
+            let (gone, order, since) = (task.order.master, task.order.id, task.since);
             match outcome {
                 Ok(report) => {
                     let took = now.since(task.begun);
@@ -126,12 +130,12 @@ impl Recoveries {
                         totals.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     }
                     task.told = true;
-                    inbox.recovered(Recovered { gone, since, failure: String::new() });
+                    inbox.recovered(Recovered { order, since, failure: String::new() });
                 }
                 Err(failure) => {
                     let failure = tell(failure);
                     (task.recovery, task.retry_at) = (None, now + RETRY);
-                    inbox.recovered(Recovered { gone, since, failure });
+                    inbox.recovered(Recovered { order, since, failure });
                 }
             }
         }
@@ -153,9 +157,10 @@ impl Recoveries {
     }
 }
 
-/// Whether both are about a table.
+/// Whether both are about the same objects.
 fn overlap(one: &RecoveryOrder, other: &RecoveryOrder) -> bool {
-    one.tables.iter().any(|(table, _)| other.tables.binary_search_by_key(table, |&(id, _)| id).is_ok())
+    let meet = |one: &Tablet, other: &Tablet| one.table == other.table && one.range.overlap(other.range).is_some();
+    one.tablets.iter().any(|(one, _)| other.tablets.iter().any(|(other, _)| meet(one, other)))
 }
 
 /// A failure in words that fit into a request.

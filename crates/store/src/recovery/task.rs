@@ -335,6 +335,23 @@ impl Recovery {
         }
     }
 
+    /// Whether an entry of a segment is for one of the tablets that are brought back. Completions are for each of a table's, as
+    /// nobody knows for which.
+    fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
+        let table = entry.table & !COMPLETIONS;
+        let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
+        let mut ours = self.order.tablets[from..].iter().take_while(|(tablet, _)| tablet.table == table);
+        let Some((first, since)) = ours.clone().next() else { return false };
+        if first.range.is_all() {
+            return *since <= segment;
+        }
+        if entry.table != table {
+            return ours.any(|&(_, since)| since <= segment);
+        }
+        let position = log.hash(table, entry.key).reverse_bits();
+        ours.any(|&(tablet, since)| since <= segment && tablet.range.contains(position))
+    }
+
     /// Replays some entries of a segment that is whole: newest segments first, so that most versions need not be written twice.
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
@@ -357,8 +374,7 @@ impl Recovery {
                 return true;
             };
             let len = entry.encoded_len();
-            let since = self.order.tables.binary_search_by_key(&(entry.table & !COMPLETIONS), |&(table, _)| table);
-            if since.is_ok_and(|at| self.order.tables[at].1 <= loading.source.segment) {
+            if self.wants(log, &entry, loading.source.segment) {
                 match adopt(log, &mut self.graves, &entry) {
                     Ok(written) => self.report.objects += u64::from(written),
                     Err(Full::Replication) => return false,

@@ -93,7 +93,11 @@ impl Link {
         let ticket = self.client.submit(&Request::Assignments { server, known: 0 });
         let wait = |ticket| self.client.wait(ticket, |answer| Assignment::parse(answer.body));
         let assignment = ticket.and_then(wait).map_err(ServerError::Enlist)?;
-        let tables = assignment.map(|assignment| assignment.tables);
+        let tables = assignment.map(|assignment| {
+            let mut tables: Vec<u32> = assignment.tablets.iter().map(|tablet| tablet.table).collect();
+            tables.dedup();
+            tables
+        });
         tables.ok_or_else(|| ServerError::Enlist(Error::Protocol { server: "the coordinator".into() }))
     }
 

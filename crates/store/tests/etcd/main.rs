@@ -6,6 +6,7 @@ mod process;
 use process::EtcdProcess;
 use sprat_store::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MAX_CHANGES, MetadataEtcd};
 use sprat_store::coordinator::{Catalog, Metadata, MetadataError, Refusal};
+use sprat_wire::tablet::Tablet;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -71,20 +72,18 @@ fn whoever_was_deposed_changes_nothing() {
     assert!(second > first);
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), second), 8).unwrap();
     assert_eq!((new.cluster(), new.servers().count()), (7, 1));
-    let begun = new.version();
-    new.begin_reign().unwrap();
-    assert!(new.version() > begun);
+    assert!(new.begun() > old.begun());
 
-    assert!(matches!(old.create("table", &[1]), Err(Refusal::Lost(_))));
+    assert!(matches!(old.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     assert!(old.lost().is_some());
     let fenced = MetadataEtcd::new(place.open().unwrap(), first).apply(&[row("x", b"")]);
     assert!(matches!(fenced, Err(MetadataError::Fenced { .. })), "{fenced:?}");
     // Its own earlier term is another's too: what it had on its way comes to nothing.
     let third = way.claim(second, 2, HERE).unwrap().unwrap();
-    assert!(matches!(new.create("table", &[1]), Err(Refusal::Lost(_))));
+    assert!(matches!(new.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), third), 8).unwrap();
     assert_eq!(new.find("table"), None);
-    new.create("table", &[1]).unwrap();
+    new.create("table", 1, &[1]).unwrap();
 }
 
 #[test]
@@ -95,13 +94,13 @@ fn many_tables_are_taken_over_in_portions() {
     let open = || Catalog::open(MetadataEtcd::new(place.open().unwrap(), term), 7).unwrap();
     let mut catalog = open();
     let (gone, by) = (catalog.enlist(0, HERE, 2).unwrap(), catalog.enlist(0, HERE, 2).unwrap());
-    let tables: Vec<u32> =
-        (0..300).map(|table| catalog.create(&format!("table {table}"), &[gone]).unwrap().id).collect();
+    let create = |table| catalog.create(&format!("table {table}"), 1, &[gone]).unwrap().id;
+    let tables: Vec<Tablet> = (0..300).map(create).map(Tablet::whole).collect();
     catalog.bury(gone).unwrap();
     catalog.take_over(gone, &tables, by, 5).unwrap();
     for catalog in [catalog, open()] {
-        assert_eq!(catalog.tables_of(by).len(), 300);
-        assert!(catalog.tables_of(by).iter().all(|owned| owned.since == 5));
+        assert_eq!(catalog.tablets_of(by).len(), 300);
+        assert!(catalog.tablets_of(by).iter().all(|owned| owned.since == 5));
         assert!(catalog.server(gone).is_none(), "it had nothing else");
     }
 }

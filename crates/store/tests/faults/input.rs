@@ -29,7 +29,7 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
             6 => Request::TableStats { table },
             7 => Request::ServerStats,
             9 => Request::Echo { table, value: &value },
-            8 => Request::CreateTable { name: "some" },
+            8 => Request::CreateTable { name: "some", tablets: 0 },
             _ => Request::DropTable { name: "some" },
         })
     })
@@ -102,9 +102,11 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     let control = MemControl::new(1);
     let (master, _outbox) = master(&control, Durability::Sync).expect("it opens");
     let mut world = World::new(master, Some(control));
-    for request in
-        [Request::ListTables, Request::CreateTable { name: "t" }, Request::Assignments { server: 1, known: 0 }]
-    {
+    for request in [
+        Request::ListTables,
+        Request::CreateTable { name: "t", tablets: 0 },
+        Request::Assignments { server: 1, known: 0 },
+    ] {
         let told = world.ask(&request);
         assert_eq!(told.status, Status::WrongRole);
         assert!(String::from_utf8_lossy(&told.body).contains("coordinator"));
@@ -114,7 +116,7 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     let mut world = coordinator();
     let told = world.ask(&Request::Read { table: 1, key: b"k" });
     assert_eq!(told.status, Status::WrongRole);
-    assert_eq!(world.ask(&Request::CreateTable { name: "t" }).status, Status::NoServer);
+    assert_eq!(world.ask(&Request::CreateTable { name: "t", tablets: 0 }).status, Status::NoServer);
     assert_eq!(world.ask(&Request::FindTable { name: "t" }).status, Status::NoSuchTable);
     assert_eq!(world.ask(&Request::Assignments { server: 9, known: 0 }).status, Status::NotFound);
     let foreign =

@@ -1,23 +1,26 @@
 //! What a coordinator tells a server: what it is to do, and whom it may rely on.
 
 use super::records::{Records, ServerRecord, push_counter, push_server};
+use crate::tablet::{Range, Tablet};
 
 /// A server that is gone, and what another is to bring back of it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryOrder {
+    /// Which order this is: no other of this cluster has ever had the same number.
+    pub id: u64,
     /// Its server id.
     pub master: u32,
     /// Open heads of its log below this segment are void; zero when it never began a log.
     pub min_open: u64,
-    /// Tables to bring back, ascending, each with the segment of its log from which on entries count.
-    pub tables: Vec<(u32, u64)>,
+    /// Tablets to bring back, ascending, each with the segment of its log from which on entries count.
+    pub tablets: Vec<(Tablet, u64)>,
 }
 
 /// All that a coordinator has for a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Assignment {
-    /// Ids of the tables it serves.
-    pub tables: Vec<u32>,
+    /// The tablets that it serves, ascending.
+    pub tablets: Vec<Tablet>,
     /// For how long from its question on it may serve them, microseconds; zero: for ever, as nobody else could.
     pub lease_micros: u64,
     /// Open heads of its log below this segment are void, as noted.
@@ -41,15 +44,20 @@ impl Assignment {
         push_counter(out, "lease", self.lease_micros);
         push_counter(out, "min_open", self.min_open);
         push_counter(out, "next_server", self.next_server.into());
-        push_ids(out, "tables", self.tables.iter().map(|&id| id.into()));
-        push_ids(out, "masters", self.masters.iter().map(|&id| id.into()));
+        push_words(out, "tablets", self.tablets.iter().copied().map(words_of));
+        push_words(out, "masters", self.masters.iter().map(|&id| [id.into()]));
         push_counter(out, "members", self.members.len() as u64);
         self.members.iter().for_each(|member| push_server(out, member));
         push_counter(out, "orders", self.orders.len() as u64);
         for order in &self.orders {
+            push_counter(out, "order", order.id);
             push_counter(out, "master", order.master.into());
             push_counter(out, "min_open", order.min_open);
-            push_ids(out, "tables", order.tables.iter().flat_map(|&(id, since)| [id.into(), since]));
+            let with_since = |&(tablet, since): &(Tablet, u64)| {
+                let [table, first, last] = words_of(tablet);
+                [table, first, last, since]
+            };
+            push_words(out, "tablets", order.tablets.iter().map(with_since));
         }
     }
 
@@ -60,41 +68,61 @@ impl Assignment {
         let lease_micros = records.named("lease")?;
         let min_open = records.named("min_open")?;
         let next_server = u32::try_from(records.named("next_server")?).ok()?;
-        let tables = ids(records, "tables")?;
-        let masters = ids(records, "masters")?;
+        let tablets = words(records, "tablets")?.into_iter().map(tablet_of).collect::<Option<Vec<_>>>()?;
+        let masters =
+            words(records, "masters")?.into_iter().map(|[id]| u32::try_from(id).ok()).collect::<Option<_>>()?;
         let count = list(records, "members")?;
         let members = (0..count).map(|_| records.server()).collect::<Option<_>>()?;
         let count = list(records, "orders")?;
         let orders = (0..count).map(|_| order(records)).collect::<Option<_>>()?;
-        records.is_done().then_some(Self { tables, lease_micros, min_open, members, masters, next_server, orders })
+        let sensible = records.is_done() && are_apart(tablets.iter());
+        sensible.then_some(Self { tablets, lease_micros, min_open, members, masters, next_server, orders })
     }
 }
 
 fn order(records: &mut Records<'_>) -> Option<RecoveryOrder> {
+    let id = records.named("order")?;
     let master = u32::try_from(records.named("master")?).ok()?;
     let min_open = records.named("min_open")?;
-    let words = words(records, "tables")?;
-    let pairs = words.chunks_exact(2).map(|pair| Some((u32::try_from(pair[0]).ok()?, pair[1])));
-    let tables = pairs.collect::<Option<Vec<_>>>()?;
-    let sorted = tables.is_sorted_by(|one, next| one.0 < next.0);
-    (sorted && words.len().is_multiple_of(2)).then_some(RecoveryOrder { master, min_open, tables })
+    let with_since = |[table, first, last, since]: [u64; 4]| Some((tablet_of([table, first, last])?, since));
+    let tablets = words(records, "tablets")?.into_iter().map(with_since).collect::<Option<Vec<_>>>()?;
+    let apart = are_apart(tablets.iter().map(|(tablet, _)| tablet));
+    apart.then_some(RecoveryOrder { id, master, min_open, tablets })
 }
 
-fn push_ids(out: &mut Vec<u8>, name: &str, ids: impl Iterator<Item = u64>) {
-    let ids: Vec<u64> = ids.collect();
-    push_counter(out, name, ids.len() as u64);
-    ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+fn words_of(tablet: Tablet) -> [u64; 3] {
+    [tablet.table.into(), tablet.range.first, tablet.range.last]
+}
+
+fn tablet_of([table, first, last]: [u64; 3]) -> Option<Tablet> {
+    let table = u32::try_from(table).ok()?;
+    (first <= last).then_some(Tablet { table, range: Range { first, last } })
+}
+
+/// Whether tablets ascend, and no two of them have an object in common.
+fn are_apart<'a>(tablets: impl Iterator<Item = &'a Tablet>) -> bool {
+    let apart = |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;
+    let all: Vec<_> = tablets.collect();
+    all.is_sorted_by(|one, next| one.table <= next.table && apart(one, next))
+}
+
+fn push_words<const N: usize>(out: &mut Vec<u8>, name: &str, rows: impl ExactSizeIterator<Item = [u64; N]>) {
+    push_counter(out, name, rows.len() as u64);
+    rows.flatten().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }
 
 fn list(records: &mut Records<'_>, name: &str) -> Option<u64> {
     records.named(name).filter(|&count| count <= MAX_LIST)
 }
 
-fn words(records: &mut Records<'_>, name: &str) -> Option<Vec<u64>> {
+fn words<const N: usize>(records: &mut Records<'_>, name: &str) -> Option<Vec<[u64; N]>> {
     let count = list(records, name)?;
-    (0..count).map(|_| records.u64()).collect()
-}
-
-fn ids(records: &mut Records<'_>, name: &str) -> Option<Vec<u32>> {
-    words(records, name)?.into_iter().map(|word| u32::try_from(word).ok()).collect()
+    let row = |records: &mut Records<'_>| {
+        let mut row = [0; N];
+        for word in &mut row {
+            *word = records.u64()?;
+        }
+        Some(row)
+    };
+    (0..count).map(|_| row(records)).collect()
 }

@@ -1,5 +1,6 @@
 //! Lists in the bodies of responses.
 
+use crate::tablet::{MAX_TABLETS, Range};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -8,12 +9,46 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct TableRecord {
     /// Table id; never used again after the table is dropped.
     pub id: u32,
-    /// Id of the server that serves it.
-    pub server: u32,
     /// Its name.
     pub name: String,
-    /// Locator of that server.
+    /// Seed of its keys' [positions](crate::tablet::position).
+    pub seed: u64,
+    /// Its tablets, ascending: the first begins at zero, and each ends where the next begins.
+    pub tablets: Vec<TabletRecord>,
+}
+
+/// A tablet in the list of its table's.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TabletRecord {
+    /// Its first position.
+    pub first: u64,
+    /// Id of the server that serves it.
+    pub server: u32,
+    /// Locator of that server; empty while nobody serves it.
     pub locator: String,
+}
+
+impl TableRecord {
+    /// The tablets, each with its range.
+    pub fn ranges(&self) -> impl Iterator<Item = (Range, &TabletRecord)> {
+        let ends = self.tablets.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
+        self.tablets.iter().zip(ends).map(|(tablet, last)| (Range { first: tablet.first, last }, tablet))
+    }
+
+    /// The tablet that has a position.
+    #[must_use]
+    pub fn at(&self, position: u64) -> &TabletRecord {
+        &self.tablets[self.tablets.partition_point(|tablet| tablet.first <= position) - 1]
+    }
+
+    /// The locators of those that serve it, each once.
+    #[must_use]
+    pub fn locators(&self) -> Vec<&str> {
+        let mut locators: Vec<_> = self.tablets.iter().map(|tablet| tablet.locator.as_str()).collect();
+        locators.sort_unstable();
+        locators.dedup();
+        locators
+    }
 }
 
 /// A server as the coordinator tells of it.
@@ -30,9 +65,15 @@ pub struct ServerRecord {
 /// Appends a table to a body.
 pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     out.extend_from_slice(&table.id.to_le_bytes());
-    out.extend_from_slice(&table.server.to_le_bytes());
     push_text(out, &table.name);
-    push_text(out, &table.locator);
+    out.extend_from_slice(&table.seed.to_le_bytes());
+    let count = u32::try_from(table.tablets.len()).expect("at most MAX_TABLETS");
+    out.extend_from_slice(&count.to_le_bytes());
+    for tablet in &table.tablets {
+        out.extend_from_slice(&tablet.first.to_le_bytes());
+        out.extend_from_slice(&tablet.server.to_le_bytes());
+        push_text(out, &tablet.locator);
+    }
 }
 
 /// Appends a server to a body.
@@ -48,7 +89,11 @@ pub fn push_counter(out: &mut Vec<u8>, name: &str, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
+/// Appends a text of at most 255 bytes to a body.
+///
+/// # Panics
+/// When it is longer.
+pub fn push_text(out: &mut Vec<u8>, text: &str) {
     let len = u8::try_from(text.len()).expect("names and locators are at most 255 bytes");
     out.push(len);
     out.extend_from_slice(text.as_bytes());
@@ -75,12 +120,13 @@ impl<'a> Records<'a> {
 
     /// The next record as a table.
     pub fn table(&mut self) -> Option<TableRecord> {
-        Some(TableRecord {
-            id: self.u32()?,
-            server: self.u32()?,
-            name: self.text()?.to_owned(),
-            locator: self.text()?.to_owned(),
-        })
+        let (id, name, seed) = (self.u32()?, self.text()?.to_owned(), self.u64()?);
+        let count = self.u32().filter(|&count| (1..=MAX_TABLETS).contains(&(count as usize)))?;
+        let mut tablet =
+            || Some(TabletRecord { first: self.u64()?, server: self.u32()?, locator: self.text()?.to_owned() });
+        let tablets = (0..count).map(|_| tablet()).collect::<Option<Vec<_>>>()?;
+        let ascend = tablets[0].first == 0 && tablets.is_sorted_by(|one, next| one.first < next.first);
+        ascend.then_some(TableRecord { id, name, seed, tablets })
     }
 
     /// The next record as a server.
@@ -99,16 +145,19 @@ impl<'a> Records<'a> {
         self.counter().filter(|(is, _)| *is == name).map(|(_, number)| number)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    /// The next record as a text.
+    pub fn text(&mut self) -> Option<&'a str> {
         let len = usize::from(*self.take(1)?.first()?);
         str::from_utf8(self.take(len)?).ok()
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    /// The next record as a number of 64 bits.
+    pub fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    /// The next record as a number of 32 bits.
+    pub fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 

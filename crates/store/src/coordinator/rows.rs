@@ -1,0 +1,108 @@
+//! The rows of the catalog in its metadata.
+
+use super::catalog::{Change, Known, Part, Parts};
+use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
+use sprat_wire::tablet::MAX_TABLETS;
+
+/// Key of the row of counters.
+pub(super) const COUNTERS: &str = "counters";
+
+/// What is counted for the whole cluster.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) cluster: u64,
+    pub(super) next_table: u32,
+    pub(super) next_server: u32,
+    pub(super) version: u64,
+}
+
+impl Counters {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        push_counter(&mut row, "cluster", self.cluster);
+        push_counter(&mut row, "next_table", self.next_table.into());
+        push_counter(&mut row, "next_server", self.next_server.into());
+        push_counter(&mut row, "version", self.version);
+        row
+    }
+}
+
+pub(super) fn read_counters(value: &[u8]) -> Option<Counters> {
+    let records = &mut Records::new(value);
+    let mut counters = Counters::default();
+    for _ in 0..4 {
+        let (name, number) = records.counter()?;
+        match name {
+            "cluster" => counters.cluster = number,
+            "next_table" => counters.next_table = number.try_into().ok()?,
+            "next_server" => counters.next_server = number.try_into().ok()?,
+            "version" => counters.version = number,
+            _ => return None,
+        }
+    }
+    records.is_done().then_some(counters)
+}
+
+pub(super) fn server_key(id: u32) -> String {
+    format!("server/{id:010}")
+}
+
+pub(super) fn server_row(id: u32, known: &Known) -> Change {
+    let mut row = Vec::new();
+    push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator: known.locator.clone() });
+    if known.copies > 0 {
+        push_counter(&mut row, "copies", known.copies.into());
+        push_counter(&mut row, "min_open", known.min_open);
+        push_counter(&mut row, "dead", known.dead.into());
+    }
+    (server_key(id), Some(row))
+}
+
+pub(super) fn read_server(value: &[u8]) -> Option<(u32, Known)> {
+    let records = &mut Records::new(value);
+    let server = records.server()?;
+    let mut known = Known { locator: server.locator, ..Known::default() };
+    if !records.is_done() {
+        known.copies = records.named("copies")?.try_into().ok()?;
+        known.min_open = records.named("min_open")?;
+        known.dead = records.named("dead")? != 0;
+    }
+    records.is_done().then_some((server.id, known))
+}
+
+pub(super) fn table_key(name: &str) -> String {
+    format!("table/{name}")
+}
+
+/// A table's row: its id, zero, its name, nothing, and its tablets. A table that was never in parts has its server's id in place of
+/// the zero and no tablets, but perhaps a counter `since`: so were all before there were tablets.
+pub(super) fn table_row(name: &str, table: &Parts) -> Change {
+    let mut row = Vec::new();
+    row.extend_from_slice(&table.id.to_le_bytes());
+    row.extend_from_slice(&0_u32.to_le_bytes());
+    push_text(&mut row, name);
+    push_text(&mut row, "");
+    push_counter(&mut row, "tablets", table.parts.len() as u64);
+    for part in &table.parts {
+        row.extend_from_slice(&part.first.to_le_bytes());
+        row.extend_from_slice(&part.server.to_le_bytes());
+        row.extend_from_slice(&part.since.to_le_bytes());
+    }
+    (table_key(name), Some(row))
+}
+
+pub(super) fn read_table(value: &[u8]) -> Option<(String, Parts)> {
+    let records = &mut Records::new(value);
+    let (id, server, name, _) = (records.u32()?, records.u32()?, records.text()?.to_owned(), records.text()?);
+    if server != 0 {
+        let since = if records.is_done() { 0 } else { records.named("since")? };
+        let parts = vec![Part { first: 0, server, since }];
+        return records.is_done().then_some((name, Parts { id, parts }));
+    }
+    let count = records.named("tablets").filter(|&count| (1..=MAX_TABLETS as u64).contains(&count))?;
+    let part =
+        |records: &mut Records<'_>| Some(Part { first: records.u64()?, server: records.u32()?, since: records.u64()? });
+    let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
+    let ascend = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
+    (ascend && records.is_done()).then_some((name, Parts { id, parts }))
+}

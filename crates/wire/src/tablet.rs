@@ -1,0 +1,129 @@
+//! Tablets: tables in parts, each of which is with a server of its own.
+//!
+//! All objects of a table stand in one order, that of their keys' [`position`]s, in which scans give them too; a tablet is a run of that
+//! order. The hash is seeded by the cluster's id, so that nobody outside can choose keys that all fall together.
+
+use std::fmt;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Most tablets of one table.
+pub const MAX_TABLETS: usize = 1024;
+
+/// Hash of a key under a seed.
+#[inline]
+#[must_use]
+pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
+    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in high bits too.
+    xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+/// Where a key stands in its table's order: its hash with the bits reversed.
+#[inline]
+#[must_use]
+pub fn position(seed: u64, table: u32, key: &[u8]) -> u64 {
+    hash(seed, table, key).reverse_bits()
+}
+
+/// A run of positions, the first and the last of them within it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Range {
+    /// The first.
+    pub first: u64,
+    /// The last; never below the first.
+    pub last: u64,
+}
+
+impl Range {
+    /// All there are.
+    pub const ALL: Self = Self { first: 0, last: u64::MAX };
+
+    /// Whether these are all.
+    #[inline]
+    #[must_use]
+    pub fn is_all(self) -> bool {
+        self == Self::ALL
+    }
+
+    /// Whether a position is one of these.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, position: u64) -> bool {
+        (self.first..=self.last).contains(&position)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn overlap(self, other: Self) -> Option<Self> {
+        let both = Self { first: self.first.max(other.first), last: self.last.min(other.last) };
+        (both.first <= both.last).then_some(both)
+    }
+
+    /// What is in this and in none of `others`, ascending.
+    #[must_use]
+    pub fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        others.into_iter().fold(vec![self], |left, other| {
+            let rest = |range: Self| {
+                let Some(gone) = range.overlap(other) else { return vec![range] };
+                let before = gone.first.checked_sub(1).map(|last| Self { last, ..range });
+                let behind = gone.last.checked_add(1).map(|first| Self { first, ..range });
+                before.into_iter().chain(behind).filter(|part| part.first <= part.last).collect()
+            };
+            left.into_iter().flat_map(rest).collect()
+        })
+    }
+
+    /// The same in `count` parts, as even as can be, or as many as there are positions.
+    ///
+    /// # Panics
+    /// When `count` is zero.
+    #[must_use]
+    pub fn parts(self, count: u64) -> Vec<Self> {
+        assert!(count > 0, "a range in no parts");
+        let positions = u128::from(self.last - self.first) + 1;
+        let count = u128::from(count).min(positions);
+        let edge = |part: u128| {
+            let ahead = u64::try_from(positions * part / count).unwrap_or(u64::MAX);
+            self.first.saturating_add(ahead)
+        };
+        let last = |part: u128| if part + 1 == count { self.last } else { edge(part + 1) - 1 };
+        (0..count).map(|part| Self { first: edge(part), last: last(part) }).collect()
+    }
+}
+
+impl fmt::Display for Range {
+    /// As shares of the table, in hexadecimal: `0000..3fff`, `c000..ffff`; all 64 bits where 16 would not tell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const REST: u64 = u64::MAX >> 16;
+        if self.first & REST == 0 && self.last & REST == REST {
+            write!(f, "{:04x}..{:04x}", self.first >> 48, self.last >> 48)
+        } else {
+            write!(f, "{:016x}..{:016x}", self.first, self.last)
+        }
+    }
+}
+
+/// A tablet.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Tablet {
+    /// Id of its table.
+    pub table: u32,
+    /// Which objects of it.
+    pub range: Range,
+}
+
+impl Tablet {
+    /// A whole table.
+    #[must_use]
+    pub fn whole(table: u32) -> Self {
+        Self { table, range: Range::ALL }
+    }
+}
+
+impl fmt::Display for Tablet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.range {
+            Range::ALL => write!(f, "table {}", self.table),
+            range => write!(f, "table {} {range}", self.table),
+        }
+    }
+}
