@@ -7,6 +7,7 @@ mod answer;
 mod backup;
 mod cluster;
 mod records;
+mod select;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
 pub use backup::{BackupRequest, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
@@ -15,6 +16,8 @@ pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, push_counter, push_server, push_table,
     push_text, scan_record_len, write_scan_record,
 };
+
+pub use select::{MAX_SELECTED, Selection};
 
 use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
 use crate::tablet::{self, MAX_TABLETS};
@@ -275,6 +278,9 @@ pub enum Malformed {
     /// More tablets than a table may have.
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
+    /// A list of tablets that is none, or too long.
+    #[error("a selection of tablets that makes no sense")]
+    Selection,
     /// An operation's id where none belongs.
     #[error("operation {0} takes no id")]
     Id(u8),

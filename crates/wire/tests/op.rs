@@ -5,8 +5,8 @@ use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BroughtBack, Condition, Item, Items, Malformed, Records, RecoveryOrder,
-    ReplicaId, ReplicaRecord, Request, ServerRecord, Status, TableRecord, TabletRecord, encode_answer, push_counter,
-    push_replica, push_server, push_table, write_scan_record,
+    ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord, TabletRecord, encode_answer,
+    push_counter, push_replica, push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
@@ -81,12 +81,15 @@ proptest! {
     ) {
         let replica = ReplicaId { master, segment };
         prop_assert_eq!(ReplicaId::of_word(replica.word()), replica);
+        let tablets = Range::ALL.parts(u64::from(offset) % 5 + 1).into_iter().map(|range| Tablet { table: 7, range });
+        let selected = Selection::encode(segment, master, tablets);
         for request in [
             BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &bytes },
             BackupRequest::Write { replica, offset, sealed, anew: true, bytes: &bytes },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master },
             BackupRequest::Read { replica, offset },
+            BackupRequest::Select { replica, offset, selection: Selection::parse(&selected).unwrap() },
         ] {
             let request = Request::Backup(request);
             let written = bytes_of(&request);
@@ -230,7 +233,7 @@ proptest! {
         };
         let order = |(master, min_open, tables): (u32, u64, Vec<u32>)| {
             let tablets = tablets(tables).into_iter().map(|tablet| (tablet, min_open / 2)).collect();
-            RecoveryOrder { id: min_open / 3, master, min_open, tablets }
+            RecoveryOrder { id: min_open / 3, master, min_open, askers: master, tablets }
         };
         let members = masters.iter().map(|&id| ServerRecord { id, silent_ms: id / 2, locator: locator.clone() }).collect();
         let (lease_micros, min_open, next_server) = numbers;
@@ -246,6 +249,30 @@ proptest! {
             let mut body = Vec::new();
             Assignment { tablets: vec![first, first], ..Assignment::default() }.encode(&mut body);
             prop_assert_eq!(Assignment::parse(&body), None, "an object of two tablets");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_selection_is_what_its_tablets_are(
+        edges in prop::collection::btree_set(any::<u64>(), 0..8), table in 1..5_u32, at: u64, seed: u64, bytes: Vec<u8>,
+    ) {
+        // Every second run between the edges, of tables 2 and 4.
+        let edges: Vec<u64> = edges.into_iter().collect();
+        let ranges = edges.chunks_exact(2).map(|pair| Range { first: pair[0], last: pair[1] });
+        let tablets: Vec<Tablet> = [2, 4].into_iter().flat_map(|table| ranges.clone().map(move |range| Tablet { table, range })).collect();
+        let encoded = Selection::encode(seed, 3, tablets.iter().copied());
+        let selection = Selection::parse(&encoded).unwrap();
+        prop_assert_eq!((selection.seed(), selection.askers()), (seed, 3));
+        prop_assert_eq!(selection.tablets().collect::<Vec<_>>(), tablets.clone());
+        for at in edges.iter().copied().chain([at]) {
+            let wanted = tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(at));
+            prop_assert_eq!(selection.wants(table, at), wanted);
+        }
+        prop_assert_eq!(selection.wants_of(table), tablets.iter().any(|tablet| tablet.table == table));
+        if let Some(any) = Selection::parse(&bytes) {
+            prop_assert_eq!(any.bytes(), &bytes[..]);
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sprat_client::{Client, Counter, Table, TableRecord, TableStats};
 use sprat_wire::op::TabletRecord;
 use sprat_wire::tablet::Range;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
@@ -103,7 +104,14 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
         }
     }
     for table in &tables {
-        print_line(&format!("table {:<24} id {:<6} server {}", table.name, table.id, table.server))?;
+        let place = match &table.tablets[..] {
+            [whole] => format!("server {}", whole.server),
+            several => {
+                let servers: BTreeSet<u32> = several.iter().map(|tablet| tablet.server).collect();
+                format!("{} tablets on {} servers", several.len(), servers.len())
+            }
+        };
+        print_line(&format!("table {:<24} id {:<6} {place}", table.name, table.id))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -156,6 +156,7 @@ impl Members {
             id: task.id,
             master: task.gone,
             min_open: catalog.server(task.gone).map_or(0, |known| known.min_open),
+            askers: u32::try_from(self.tasks.iter().filter(|other| other.gone == task.gone).count()).expect("few"),
             tablets: task.tablets.clone(),
         };
         Assignment {

@@ -67,7 +67,7 @@ impl Recoveries {
             });
         }
         for task in before {
-            let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, ..order.clone() };
+            let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, askers: 0, ..order.clone() };
             if let Some(same) = self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order)) {
                 // If it was told, that did not reach this coordinator, or one before it, which gave the order another number: it is
                 // told again. What has been written is there, for nothing else was ordered in between.
@@ -110,7 +110,7 @@ impl Recoveries {
                         task.since = log.head_pending().0;
                     }
                     task.begun = now;
-                    task.recovery = Some(Recovery::new(task.order.clone(), members));
+                    task.recovery = Some(Recovery::new(task.order.clone(), members, log.config().seed));
                     worked = true;
                 }
                 continue;

@@ -134,6 +134,10 @@ fn longest<'a>(segment: u64, held: impl Iterator<Item = &'a Held> + Clone) -> (S
     let unsure = held.clone().all(|held| held.record.unsure);
     let counted = held.filter(|held| held.record.unsure == unsure);
     let len = counted.clone().map(|held| held.record.len).max().unwrap_or(0);
-    let servers = counted.filter(|held| held.record.len == len).map(|held| held.server).collect();
+    let mut servers: Vec<u32> = counted.filter(|held| held.record.len == len).map(|held| held.server).collect();
+    // All who recover ask the same one for a segment, which reads and sorts it once, and another for the next.
+    servers.sort_unstable();
+    let first = usize::try_from(segment % servers.len().max(1) as u64).expect("less than there are servers");
+    servers.rotate_left(first);
     (Source { segment, len, servers }, unsure)
 }

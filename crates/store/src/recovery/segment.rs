@@ -1,8 +1,7 @@
-//! A segment of a log that is gone, while it is read from a backup and replayed.
+//! What counts of a segment of a log that is gone, while it is read from a backup and replayed.
 
 use super::plan::Source;
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
-use sprat_wire::once::Completion;
 use thiserror::Error;
 
 /// Why what a backup sent is not the segment.
@@ -14,6 +13,9 @@ pub enum BadReplica {
     /// The first entry is not the segment's header.
     #[error("it does not begin with the segment's header")]
     Header,
+    /// More or less came than was told.
+    #[error("{0} B came that were to be {1}")]
+    Length(usize, u64),
 }
 
 /// A segment under way.
@@ -22,24 +24,23 @@ pub(super) struct Loading {
     pub(super) bytes: Vec<u8>,
     /// A call for its next bytes is under way.
     pub(super) asked: bool,
+    /// All has come, and is what it should be.
+    whole: bool,
     /// Where the next entry to replay begins.
     pub(super) at: usize,
     /// Up to where entries were looked at that come later.
     ahead: usize,
-    /// Where entries that count end, once that is known.
-    end: usize,
 }
 
 impl Loading {
     /// Begins; `bytes` is a buffer that may have served before.
     pub(super) fn new(source: Source, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
-        bytes.reserve(source.len as usize);
-        Self { source, bytes, asked: false, at: 0, ahead: 0, end: 0 }
+        Self { source, bytes, asked: false, whole: false, at: 0, ahead: 0 }
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        self.bytes.len() == self.source.len as usize
+        self.whole
     }
 
     /// The segment's header, if that has been read; entries to replay begin behind it.
@@ -51,27 +52,27 @@ impl Loading {
         header.filter(|header| header.id == self.source.segment).ok_or(BadReplica::Header)
     }
 
-    /// Whether all of it is what it should be.
-    pub(super) fn check(&mut self) -> Result<SegmentHeader, BadReplica> {
+    /// All has come: whether it is the `total` bytes that were told of, and each entry what it should be.
+    pub(super) fn check(&mut self, total: u64) -> Result<SegmentHeader, BadReplica> {
+        if self.bytes.len() as u64 != total {
+            return Err(BadReplica::Length(self.bytes.len(), total));
+        }
         let header = self.check_header()?;
         let mut at = self.at;
-        self.end = at;
         while at < self.bytes.len() {
             let entry = Entry::parse_checked(&self.bytes[at..]).map_err(|_| BadReplica::Entry(at))?;
             if entry.kind == Kind::Segment {
                 return Err(BadReplica::Entry(at));
             }
-            let next = at + entry.encoded_len();
-            let is_cut = next == self.bytes.len() && Completion::is_cut(&entry, header.role);
-            self.end = if is_cut { at } else { next };
-            at = next;
+            at += entry.encoded_len();
         }
+        self.whole = true;
         Ok(header)
     }
 
     /// The next entry to replay; `None` when there are no more.
     pub(super) fn next(&self) -> Option<Entry<'_>> {
-        let rest = self.bytes.get(self.at..self.end).filter(|rest| !rest.is_empty())?;
+        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
         Some(Entry::parse(rest).expect("checked when it came"))
     }
 
@@ -83,7 +84,7 @@ impl Loading {
     /// The next entry that was not looked at ahead of time yet.
     pub(super) fn look_ahead(&mut self) -> Option<Entry<'_>> {
         let from = self.ahead.max(self.at);
-        let rest = self.bytes.get(from..self.end).filter(|rest| !rest.is_empty())?;
+        let rest = self.bytes.get(from..).filter(|rest| !rest.is_empty())?;
         let entry = Entry::parse(rest).expect("checked when it came");
         self.ahead = from + entry.encoded_len();
         Some(entry)
@@ -95,49 +96,5 @@ impl Loading {
         self.bytes.clear();
         self.asked = false;
         !self.source.servers.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sprat_wire::entry::Role;
-    use sprat_wire::once::{COMPLETIONS, MAX_COMPLETION, OperationId};
-    use sprat_wire::op::Status;
-
-    fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
-        let at = bytes.len();
-        bytes.resize(at + entry.encoded_len(), 0);
-        entry.encode(&mut bytes[at..]);
-    }
-
-    /// Entries that count of a segment with two completions, the second with nothing behind it.
-    fn counted(role: Role, joined: bool) -> usize {
-        let header = SegmentHeader { id: 7, safe_version: 1, role, digest: Vec::new() }.encode();
-        let mut value = [0; MAX_COMPLETION];
-        let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
-        let key = OperationId { client: 1, lane: 2, sequence: 3, again: false }.key();
-        let object = Entry { kind: Kind::Object, successor: false, table: 1, version: 1, key: b"key", value: b"value" };
-        let completion = Entry { table: 1 | COMPLETIONS, version: 3, key: &key, value: &value[..len], ..object };
-        let first = Entry { kind: Kind::Segment, table: 0, key: &[], value: &header, ..object };
-        let mut bytes = Vec::new();
-        [first, completion, object, completion].iter().for_each(|entry| push(&mut bytes, entry));
-        let len = u32::try_from(bytes.len()).expect("few");
-        let mut loading = Loading::new(Source { segment: 7, len, servers: vec![1] }, Vec::new());
-        loading.bytes = bytes;
-        loading.check().expect("a segment");
-        let mut count = 0;
-        while let Some(len) = loading.next().map(|entry| entry.encoded_len()) {
-            loading.at += len;
-            count += 1;
-        }
-        count
-    }
-
-    #[test]
-    fn a_completion_counts_with_what_it_came_with() {
-        assert_eq!(counted(Role::Head, true), 2, "what it came with never arrived");
-        assert_eq!(counted(Role::Head, false), 3, "it stands alone");
-        assert_eq!(counted(Role::Survivor, true), 3, "the cleaner knew that it counts");
     }
 }

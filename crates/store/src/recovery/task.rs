@@ -9,9 +9,10 @@ use crate::replication::Member;
 use sprat_log::{Full, Log};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
+use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
-use sprat_wire::op::{Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Status};
+use sprat_wire::op::{Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Selection, Status};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
@@ -88,6 +89,8 @@ enum Stage {
 /// A recovery under way.
 pub struct Recovery {
     order: RecoveryOrder,
+    /// What is wanted of each segment, encoded.
+    selection: Vec<u8>,
     backups: BTreeMap<u32, (Member, Option<SessionId>)>,
     stage: Stage,
     unasked: VecDeque<u32>,
@@ -113,13 +116,15 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Begins; `members` are the backups that there are, this node's own among them.
+    /// Begins; `members` are the backups that there are, this node's own among them. Keys are hashed with `seed`.
     #[must_use]
-    pub fn new(order: RecoveryOrder, members: &[Member]) -> Self {
+    pub fn new(order: RecoveryOrder, members: &[Member], seed: u64) -> Self {
+        let selection = Selection::encode(seed, order.askers, order.tablets.iter().map(|&(tablet, _)| tablet));
         let backups: BTreeMap<_, _> = members.iter().map(|&member| (member.server, (member, None))).collect();
         Self {
             unasked: backups.keys().copied().collect(),
             order,
+            selection,
             backups,
             stage: Stage::Fencing,
             silent: 0,
@@ -210,8 +215,12 @@ impl Recovery {
                     loading.asked = true;
                     let (segment, server) = (loading.source.segment, loading.source.servers[0]);
                     let offset = u32::try_from(loading.bytes.len()).expect("within a segment");
-                    let request = BackupRequest::Read { replica: ReplicaId { master, segment }, offset };
+                    let selection = std::mem::take(&mut self.selection);
+                    let parsed = Selection::parse(&selection).expect("made by encoding one");
+                    let replica = ReplicaId { master, segment };
+                    let request = BackupRequest::Select { replica, offset, selection: parsed };
                     self.ask(now, server, request, Purpose::Read { segment, server }, caller);
+                    self.selection = selection;
                 }
             }
             Stage::Header(_) | Stage::Settling(_) | Stage::Ended => {}
@@ -223,8 +232,9 @@ impl Recovery {
         if session.is_none() {
             *session = caller.connect(member.address).ok();
         }
-        let (header, ..) = Request::Backup(request).parts();
-        let call = session.and_then(|session| caller.call(session, &[header.as_bytes()], now + PATIENCE).ok());
+        let (header, _, bytes) = Request::Backup(request).parts();
+        let parts = [header.as_bytes(), bytes];
+        let call = session.and_then(|session| caller.call(session, &parts, now + PATIENCE).ok());
         match call {
             Some(call) => {
                 self.calls.insert(call, purpose);
@@ -311,18 +321,18 @@ impl Recovery {
     fn read(&mut self, segment: u64, server: u32, answer: Option<Answer<'_>>) {
         let Some(loading) = self.loading.iter_mut().find(|loading| loading.source.segment == segment) else { return };
         loading.asked = false;
-        let left = loading.source.len as usize - loading.bytes.len();
         let piece = answer.map_or(&[][..], |answer| answer.body);
-        loading.bytes.extend_from_slice(&piece[..piece.len().min(left)]);
+        let room = SEGMENT_BYTES - loading.bytes.len();
+        loading.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
         let bad = if piece.is_empty() {
             None
-        } else if !loading.is_whole() {
+        } else if answer.is_some_and(|answer| answer.more) && piece.len() < room {
             return;
         } else {
-            match loading.check() {
+            match loading.check(answer.map_or(0, |answer| answer.number)) {
                 Ok(header) => {
                     self.report.segments += 1;
-                    self.report.bytes += u64::from(loading.source.len);
+                    self.report.bytes += loading.bytes.len() as u64;
                     self.safe_version = self.safe_version.max(header.safe_version);
                     return;
                 }

@@ -88,8 +88,8 @@ impl Kept {
     }
 
     /// It has turned out to be damaged.
-    pub(super) fn spoil(&mut self, damage: &Damage) {
-        self.state = State::Damaged(damage.to_string());
+    pub(super) fn spoil(&mut self, damage: &str) {
+        self.state = State::Damaged(damage.to_owned());
     }
 
     /// The disk has got so far.

@@ -28,6 +28,7 @@ mod fence;
 mod kept;
 mod read;
 mod report;
+mod sorted;
 mod write;
 
 pub use crate::backup::{Damage, Durability, OpenError, Options, Torn};
@@ -164,6 +165,7 @@ impl<D: Disk> Replicas<D> {
             BackupRequest::Write { replica, .. }
             | BackupRequest::Free { replica }
             | BackupRequest::Read { replica, .. }
+            | BackupRequest::Select { replica, .. }
                 if replica.master == 0 || replica.segment == FENCE =>
             {
                 self.malformed(&format!("there is no {replica}: both are numbered from 1"))
@@ -174,7 +176,10 @@ impl<D: Disk> Replicas<D> {
             BackupRequest::Free { replica } => self.free(replica),
             BackupRequest::Fence { master: 0 } => self.malformed("servers are numbered from 1"),
             BackupRequest::Fence { master } => self.fence(now, id, master),
-            BackupRequest::Read { replica, offset } => self.read(now, id, replica, offset),
+            BackupRequest::Read { replica, offset } => self.read(now, id, replica, offset, None),
+            BackupRequest::Select { replica, offset, selection } => {
+                self.read(now, id, replica, offset, Some(selection))
+            }
         }
     }
 

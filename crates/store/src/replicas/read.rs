@@ -3,13 +3,14 @@
 //! Who recovers a segment asks for it in pieces of [`REPLICA_BYTES`]. The first to ask has it read from disk as a whole; it stays in memory
 //! until all of it was asked for, or nobody has asked for a while.
 
+use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
 use crate::answers::answer;
 use crate::backup::Contents;
 use sprat_disk::Disk;
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, RequestId};
-use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Status};
+use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ struct Reader {
     id: RequestId,
     replica: ReplicaId,
     offset: u32,
+    /// Bytes of the [`Selection`], if not everything is wanted.
+    selection: Option<Box<[u8]>>,
 }
 
 /// A replica in memory, or on its way there.
@@ -42,8 +45,10 @@ struct Cached {
     incarnation: u32,
     /// `None` while the disk is at it.
     contents: Option<Contents>,
+    /// The same sorted, since somebody wanted a part.
+    sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Its last byte was asked for.
+    /// Its last byte was asked for, by all who were to ask.
     finished: bool,
 }
 
@@ -104,12 +109,21 @@ impl Reads {
 enum Fate {
     /// It is answered.
     Answer(Outcome<u32>),
+    /// Some of the work for it was done.
+    GoOn,
     /// It waits on.
     Wait,
 }
 
 impl<D: Disk> Replicas<D> {
-    pub(super) fn read(&mut self, now: Nanos, id: RequestId, replica: ReplicaId, offset: u32) -> Outcome<u32> {
+    pub(super) fn read(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        replica: ReplicaId,
+        offset: u32,
+        selection: Option<Selection<'_>>,
+    ) -> Outcome<u32> {
         let Some(kept) = self.kept.get(&replica.word()) else {
             return Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Reexecute));
         };
@@ -131,7 +145,8 @@ impl<D: Disk> Replicas<D> {
         if !kept.is_written() {
             self.flush_by(now);
         }
-        self.reads.waiting.push_back(Reader { id, replica, offset });
+        let selection = selection.map(|selection| selection.bytes().into());
+        self.reads.waiting.push_back(Reader { id, replica, offset, selection });
         Outcome::Pending
     }
 
@@ -147,6 +162,10 @@ impl<D: Disk> Replicas<D> {
                 Fate::Answer(outcome) => {
                     answered += 1;
                     self.ready.push_back((reader.id, outcome));
+                }
+                Fate::GoOn => {
+                    answered += 1;
+                    self.reads.waiting.push_front(reader);
                 }
                 Fate::Wait => self.reads.waiting.push_back(reader),
             }
@@ -198,6 +217,7 @@ impl<D: Disk> Replicas<D> {
     /// What is to become of a read now.
     fn decide(&mut self, now: Nanos, reader: &Reader) -> Fate {
         let Reader { replica, offset, .. } = *reader;
+        let selection = reader.selection.as_deref().map(|bytes| Selection::parse(bytes).expect("checked when it came"));
         let word = replica.word();
         let Some(kept) = self.kept.get(&word) else {
             return Fate::Answer(Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Reexecute)));
@@ -206,7 +226,8 @@ impl<D: Disk> Replicas<D> {
             let why = why.to_owned();
             return Fate::Answer(self.refuse(&why));
         }
-        let end = kept.len.min(offset.saturating_add(u32::try_from(REPLICA_BYTES).expect("less than a segment")));
+        let piece = u32::try_from(REPLICA_BYTES).expect("less than a segment");
+        let end = if selection.is_some() { kept.len } else { kept.len.min(offset.saturating_add(piece)) };
         if offset >= kept.len {
             return Fate::Answer(Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute)));
         }
@@ -233,14 +254,68 @@ impl<D: Disk> Replicas<D> {
             }
             if self.backup.read(&stored) {
                 let incarnation = stored.incarnation;
-                self.reads.cached.push(Cached { word, incarnation, contents: None, used: now, finished: false });
+                let cached = Cached { word, incarnation, contents: None, sorted: None, used: now, finished: false };
+                self.reads.cached.push(cached);
             }
             return Fate::Wait;
         };
         if self.reads.cached[at].contents.is_none() {
             return Fate::Wait;
         }
-        Fate::Answer(self.give(now, at, replica, offset as usize, len))
+        match selection {
+            None => Fate::Answer(self.give(now, at, replica, offset as usize, len)),
+            Some(selection) => self.give_selected(now, at, replica, offset as usize, selection),
+        }
+    }
+
+    /// Answers with a part, when all is sorted; sorts some of it before.
+    fn give_selected(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        replica: ReplicaId,
+        offset: usize,
+        selection: Selection<'_>,
+    ) -> Fate {
+        let cached = &mut self.reads.cached[at];
+        cached.used = now;
+        let contents = cached.contents.as_mut().expect("it is in memory");
+        if cached.sorted.as_ref().is_none_or(|sorted| sorted.seed() != selection.seed()) {
+            cached.sorted = Some(Box::new(Sorted::new(selection.seed(), contents)));
+        }
+        let sorted = cached.sorted.as_mut().expect("just made");
+        if !sorted.is_done() {
+            return match sorted.go_on(contents) {
+                Ok(()) => Fate::GoOn,
+                Err(unsorted) => Fate::Answer(self.found_damaged(replica, &unsorted.to_string())),
+            };
+        }
+        let mut total = 0;
+        let body = self.bodies.make_long(|out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
+        let Some(body) = body else { return Fate::Answer(Outcome::Retry(BUSY_MICROS)) };
+        let len = self.bodies.bytes(body).len();
+        let more = offset + len < total;
+        if !more {
+            sorted.ended += 1;
+            cached.finished |= sorted.ended >= selection.askers();
+        }
+        self.reads.answers.insert(body);
+        self.counts.read_bytes += len as u64;
+        let told = answer(Status::Ok, more, 0, total as u64, Repeat::Reexecute);
+        Fate::Answer(Outcome::Reply(told.with_body(body)))
+    }
+
+    /// A replica is not what was written. Returns the answer to whoever asked.
+    fn found_damaged(&mut self, replica: ReplicaId, damage: &str) -> Outcome<u32> {
+        tracing::error!("{replica}: {damage}");
+        self.counts.damaged += 1;
+        if let Some(kept) = self.kept.get_mut(&replica.word()) {
+            kept.spoil(damage);
+        }
+        if let Some(contents) = self.reads.forget(replica.word()) {
+            self.backup.give_back(contents);
+        }
+        self.refuse(damage)
     }
 
     /// Answers from memory.
@@ -263,15 +338,7 @@ impl<D: Disk> Replicas<D> {
             }
             Err(damage) => {
                 bodies.release(body);
-                tracing::error!("{damage}");
-                self.counts.damaged += 1;
-                if let Some(kept) = self.kept.get_mut(&replica.word()) {
-                    kept.spoil(&damage);
-                }
-                if let Some(contents) = self.reads.forget(replica.word()) {
-                    self.backup.give_back(contents);
-                }
-                self.refuse(&damage.to_string())
+                self.found_damaged(replica, &damage.to_string())
             }
         }
     }

@@ -9,4 +9,5 @@ mod fixture;
 mod lives;
 mod reads;
 mod requests;
+mod select;
 mod support;

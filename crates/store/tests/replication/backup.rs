@@ -86,7 +86,9 @@ impl Handler for Backup {
                 self.kept.remove(&replica.segment);
                 (Status::Ok, 0)
             }
-            BackupRequest::Fence { .. } | BackupRequest::Read { .. } => unreachable!("the test looks by itself"),
+            BackupRequest::Fence { .. } | BackupRequest::Read { .. } | BackupRequest::Select { .. } => {
+                unreachable!("the test looks by itself")
+            }
         };
         Outcome::Reply(Reply::new(encode_answer(status, false, 0, number).as_bytes(), Repeat::Retain))
     }

@@ -3,7 +3,7 @@
 //! The header of these requests is that of all: `table` holds the master's server id, `argument` the segment (40 bits)
 //! above an offset in it (24 bits), `condition` flags; bytes of the segment follow.
 
-use super::{Malformed, Records, RequestHeader};
+use super::{Malformed, Records, RequestHeader, Selection};
 use crate::{MAX_SEGMENT_ID, SEGMENT_BYTES};
 use std::fmt;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -88,6 +88,17 @@ pub enum BackupRequest<'a> {
         /// Where in the segment's log, bytes.
         offset: u32,
     },
+    /// As [`Read`](Self::Read), of what some tablets have in the segment: its header entry, then their entries in any order, all completions
+    /// of their tables among them, without a last one of a head that [does not count](crate::once::Completion::is_cut).
+    /// `number` of the answer: bytes of all that.
+    Select {
+        /// Which.
+        replica: ReplicaId,
+        /// Where in what is selected, bytes.
+        offset: u32,
+        /// The tablets.
+        selection: Selection<'a>,
+    },
 }
 
 /// Operation codes of [`BackupRequest`]s.
@@ -96,7 +107,8 @@ const WRITE: u8 = FIRST;
 const FREE: u8 = FIRST + 1;
 const FENCE: u8 = FIRST + 2;
 const READ: u8 = FIRST + 3;
-pub(super) const LAST: u8 = READ;
+const SELECT: u8 = FIRST + 4;
+pub(super) const LAST: u8 = SELECT;
 
 /// Flags in `condition` of a write: the segment ends with it; the replica is made anew.
 const SEALED: u8 = 1;
@@ -119,6 +131,7 @@ impl<'a> BackupRequest<'a> {
             Self::Free { replica } => (FREE, 0, replica, 0, &[][..]),
             Self::Fence { master } => (FENCE, 0, ReplicaId { master, segment: 0 }, 0, &[][..]),
             Self::Read { replica, offset } => (READ, 0, replica, offset, &[][..]),
+            Self::Select { replica, offset, selection } => (SELECT, 0, replica, offset, selection.bytes()),
         };
         let ReplicaId { master, segment } = replica;
         assert!(segment <= MAX_SEGMENT_ID && offset as usize <= SEGMENT_BYTES, "{replica} at {offset}");
@@ -133,7 +146,8 @@ impl<'a> BackupRequest<'a> {
         }
         let replica = ReplicaId { master, segment: argument >> OFFSET_BITS };
         let offset = u32::try_from(argument & ((1 << OFFSET_BITS) - 1)).expect("24 bits");
-        if offset as usize + bytes.len().min(REPLICA_BYTES) > SEGMENT_BYTES {
+        let written = if header.op == SELECT { 0 } else { bytes.len().min(REPLICA_BYTES) };
+        if offset as usize + written > SEGMENT_BYTES {
             return Err(Malformed::Offset(offset));
         }
         match (header.op, header.condition) {
@@ -146,6 +160,10 @@ impl<'a> BackupRequest<'a> {
             (FREE, 0) if offset == 0 => Ok(Self::Free { replica }),
             (FENCE, 0) if argument == 0 => Ok(Self::Fence { master }),
             (READ, 0) => Ok(Self::Read { replica, offset }),
+            (SELECT, 0) => match Selection::parse(bytes) {
+                Some(selection) => Ok(Self::Select { replica, offset, selection }),
+                None => Err(Malformed::Selection),
+            },
             (FREE | FENCE, 0) => Err(Malformed::Offset(offset)),
             (_, other) => Err(Malformed::Condition(other)),
         }

@@ -12,6 +12,8 @@ pub struct RecoveryOrder {
     pub master: u32,
     /// Open heads of its log below this segment are void; zero when it never began a log.
     pub min_open: u64,
+    /// How many servers bring back something of this one, as far as known.
+    pub askers: u32,
     /// Tablets to bring back, ascending, each with the segment of its log from which on entries count.
     pub tablets: Vec<(Tablet, u64)>,
 }
@@ -53,6 +55,7 @@ impl Assignment {
             push_counter(out, "order", order.id);
             push_counter(out, "master", order.master.into());
             push_counter(out, "min_open", order.min_open);
+            push_counter(out, "askers", order.askers.into());
             let with_since = |&(tablet, since): &(Tablet, u64)| {
                 let [table, first, last] = words_of(tablet);
                 [table, first, last, since]
@@ -84,10 +87,11 @@ fn order(records: &mut Records<'_>) -> Option<RecoveryOrder> {
     let id = records.named("order")?;
     let master = u32::try_from(records.named("master")?).ok()?;
     let min_open = records.named("min_open")?;
+    let askers = u32::try_from(records.named("askers")?).ok()?;
     let with_since = |[table, first, last, since]: [u64; 4]| Some((tablet_of([table, first, last])?, since));
     let tablets = words(records, "tablets")?.into_iter().map(with_since).collect::<Option<Vec<_>>>()?;
     let apart = are_apart(tablets.iter().map(|(tablet, _)| tablet));
-    apart.then_some(RecoveryOrder { id, master, min_open, tablets })
+    apart.then_some(RecoveryOrder { id, master, min_open, askers, tablets })
 }
 
 fn words_of(tablet: Tablet) -> [u64; 3] {

@@ -1,0 +1,148 @@
+//! A segment's entries sorted by where their keys stand, so that whoever recovers a part of the log is given that and no more.
+//!
+//! Sorted once, however many recover parts, in slices of a millisecond or so.
+
+use crate::backup::{Contents, Damage};
+use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
+use sprat_wire::once::{COMPLETIONS, Completion};
+use sprat_wire::op::Selection;
+use sprat_wire::tablet::position;
+use thiserror::Error;
+
+/// Bytes of the segment taken at a time.
+const SLICE_BYTES: usize = 1 << 20;
+
+/// Bits of a position by which entries are told apart; the rest is looked at when they are given. As many servers can recover a log
+/// without anybody's looking at entries of many others.
+const BUCKET_BITS: u32 = 8;
+
+/// Why a segment cannot be sorted.
+#[derive(Debug, Error)]
+pub(super) enum Unsorted {
+    #[error("{0}")]
+    Damage(#[from] Damage),
+    /// What was written is not a log: it was wrong when it came.
+    #[error("byte {at} of the segment: {why}")]
+    Entry { at: usize, why: Malformed },
+    #[error("the segment does not begin with its header")]
+    Header,
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: u32,
+    len: u32,
+    table: u32,
+    position: u64,
+}
+
+/// A segment sorted, or being sorted.
+pub(super) struct Sorted {
+    seed: u64,
+    bytes: Vec<u8>,
+    /// Up to where entries were looked at.
+    at: usize,
+    header: Option<(usize, SegmentHeader)>,
+    /// The entry looked at last: it may not count.
+    last: Option<Place>,
+    completions: Vec<Place>,
+    buckets: Vec<Vec<Place>>,
+    is_done: bool,
+    /// Selections that were given to their ends.
+    pub(super) ended: u32,
+}
+
+impl Sorted {
+    /// Begins; keys are hashed with `seed`.
+    pub(super) fn new(seed: u64, contents: &Contents) -> Self {
+        let bytes = Vec::with_capacity(contents.len());
+        let buckets = vec![Vec::new(); 1 << BUCKET_BITS];
+        let (header, last, completions) = (None, None, Vec::new());
+        Self { seed, bytes, at: 0, header, last, completions, buckets, is_done: false, ended: 0 }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Takes in the next slice.
+    pub(super) fn go_on(&mut self, contents: &mut Contents) -> Result<(), Unsorted> {
+        let more = contents.copy(self.bytes.len(), SLICE_BYTES, &mut self.bytes)?;
+        while self.at < self.bytes.len() {
+            let at = self.at;
+            let entry = match Entry::parse_checked(&self.bytes[at..]) {
+                Ok(entry) => entry,
+                // The rest of it comes with the next slice.
+                Err(_) if more && self.bytes.len() - at < sprat_wire::entry::MAX_ENTRY => break,
+                Err(why) => return Err(Unsorted::Entry { at, why }),
+            };
+            let len = entry.encoded_len();
+            self.at += len;
+            if at == 0 {
+                let header = SegmentHeader::parse(entry.value).filter(|_| entry.kind == Kind::Segment);
+                self.header = Some((len, header.ok_or(Unsorted::Header)?));
+                continue;
+            }
+            let index = |number: usize| u32::try_from(number).expect("within a segment");
+            let Entry { table, key, .. } = entry;
+            let is_completion = table & COMPLETIONS != 0;
+            let position = if is_completion { 0 } else { position(self.seed, table, key) };
+            let place = Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
+            match is_completion {
+                true => self.completions.push(place),
+                false => self.buckets[bucket(position)].push(place),
+            }
+            self.last = Some(place);
+        }
+        if !more {
+            self.leave_out_what_is_cut();
+            self.is_done = true;
+        }
+        Ok(())
+    }
+
+    fn leave_out_what_is_cut(&mut self) {
+        let (Some(last), Some((_, header))) = (self.last, &self.header) else { return };
+        let entry = Entry::parse(&self.bytes[last.at as usize..]).expect("checked");
+        if Completion::is_cut(&entry, header.role) {
+            self.completions.pop();
+        }
+    }
+
+    /// What a selection is given, the segment's header first.
+    fn selected<'a>(&'a self, selection: Selection<'a>) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let header = self.header.as_ref().map_or(0, |(len, _)| *len);
+        let tablets = selection.tablets();
+        let buckets = (0..self.buckets.len()).filter(move |&number| {
+            let reach = |tablet: sprat_wire::tablet::Tablet| bucket(tablet.range.first)..=bucket(tablet.range.last);
+            tablets.clone().any(|tablet| reach(tablet).contains(&number))
+        });
+        let objects = buckets.flat_map(|number| &self.buckets[number]);
+        let objects = objects.filter(move |place| selection.wants(place.table, place.position));
+        let completions = self.completions.iter().filter(move |place| selection.wants_of(place.table));
+        let entries = completions.chain(objects).map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
+        std::iter::once(&self.bytes[..header]).chain(entries)
+    }
+
+    /// Appends what is selected from byte `offset` of it on, `most` bytes at most; returns how many there are in all.
+    pub(super) fn copy(&self, selection: Selection<'_>, offset: usize, most: usize, out: &mut Vec<u8>) -> usize {
+        assert!(self.is_done, "sorted to its end");
+        let (begin, mut total) = (out.len(), 0);
+        for entry in self.selected(selection) {
+            let skip = offset.saturating_sub(total).min(entry.len());
+            let room = most - (out.len() - begin);
+            out.extend_from_slice(&entry[skip..][..room.min(entry.len() - skip)]);
+            total += entry.len();
+        }
+        total
+    }
+}
+
+fn bucket(position: u64) -> usize {
+    usize::try_from(position >> (u64::BITS - BUCKET_BITS)).expect("a few bits")
+}

@@ -1,0 +1,154 @@
+//! Parts of a segment, for those who recover parts of its log.
+
+use crate::support::{Told, World, id, open_with};
+use sprat_disk::{MemControl, MemDisk};
+use sprat_store::replicas::Options;
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
+use sprat_wire::op::{BackupRequest, REPLICA_BYTES, ReplicaId, Selection, Status};
+use sprat_wire::tablet::{Range, Tablet, position};
+use std::collections::BTreeSet;
+
+const SEED: u64 = 77;
+
+/// Objects of table 1, and as many of table 2.
+const OBJECTS: u32 = 4000;
+
+fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
+    let at = bytes.len();
+    bytes.resize(at + entry.encoded_len(), 0);
+    entry.encode(&mut bytes[at..]);
+}
+
+fn header(role: Role) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let header = SegmentHeader { id: 7, safe_version: 1, role, digest: vec![7] }.encode();
+    push(&mut bytes, &Entry { kind: Kind::Segment, successor: false, table: 0, version: 0, key: &[], value: &header });
+    bytes
+}
+
+fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
+    let mut value = [0; MAX_COMPLETION];
+    let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
+    let key = OperationId { client: 1, lane, sequence: 3, again: false }.key();
+    let (table, value) = (table | COMPLETIONS, &value[..len]);
+    push(bytes, &Entry { kind: Kind::Object, successor: false, table, version: 3, key: &key, value });
+}
+
+/// A segment of objects, tombstones and completions, some MB long.
+fn segment() -> Vec<u8> {
+    let mut bytes = header(Role::Head);
+    for number in 0..OBJECTS {
+        for table in [1, 2] {
+            let (key, value) = (number.to_le_bytes(), vec![9; number as usize % 1000]);
+            let kind = if number % 10 == 0 { Kind::Tombstone } else { Kind::Object };
+            let value = if kind == Kind::Tombstone { &7_u64.to_le_bytes()[..] } else { &value[..] };
+            push(&mut bytes, &Entry { kind, successor: false, table, version: 5, key: &key, value });
+        }
+    }
+    push_completion(&mut bytes, 1, 1, false);
+    push_completion(&mut bytes, 2, 2, false);
+    bytes
+}
+
+/// A world with a sealed replica of these bytes.
+fn keeps(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
+    let options = Options { max_frames: 4, ..Options::new(*b"the test cluster", 5, 4) };
+    let (mut world, _) = open_with(&MemControl::new(1), &options);
+    let replica = id(3, 7);
+    for (at, piece) in (0..).step_by(REPLICA_BYTES).zip(bytes.chunks(REPLICA_BYTES)) {
+        let sealed = at as usize + piece.len() == bytes.len();
+        let told = world.ask(BackupRequest::Write { replica, offset: at, sealed, anew: false, bytes: piece });
+        assert_eq!(told.status, Status::Ok, "{}", told.text());
+    }
+    (world, replica)
+}
+
+/// All that is given of some tablets, and how much was said to be.
+fn select(world: &mut World<MemDisk>, replica: ReplicaId, tablets: &[Tablet]) -> Result<Vec<u8>, Told> {
+    let selection = Selection::encode(SEED, 3, tablets.iter().copied());
+    let mut all = Vec::new();
+    loop {
+        let (offset, selection) = (u32::try_from(all.len()).unwrap(), Selection::parse(&selection).unwrap());
+        let told = world.ask(BackupRequest::Select { replica, offset, selection });
+        if told.status != Status::Ok {
+            return Err(told);
+        }
+        assert!(told.body.len() <= REPLICA_BYTES);
+        all.extend_from_slice(&told.body);
+        if !told.more {
+            assert_eq!(all.len() as u64, told.number);
+            return Ok(all);
+        }
+    }
+}
+
+/// The header and the entries behind it, by where they lie.
+fn entries(bytes: &[u8]) -> (&[u8], Vec<&[u8]>) {
+    let (mut at, mut all) = (0, Vec::new());
+    while at < bytes.len() {
+        let len = Entry::parse_checked(&bytes[at..]).expect("an entry").encoded_len();
+        all.push(&bytes[at..at + len]);
+        at += len;
+    }
+    (all[0], all[1..].to_vec())
+}
+
+#[test]
+fn each_is_given_its_part_and_all_parts_are_everything() {
+    let bytes = segment();
+    assert!(bytes.len() > REPLICA_BYTES, "several pieces");
+    let (mut world, replica) = keeps(&bytes);
+    let (head, whole) = entries(&bytes);
+    let mut given = BTreeSet::new();
+    for (number, range) in Range::ALL.parts(5).into_iter().enumerate() {
+        let part = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();
+        let (first, part) = entries(&part);
+        assert_eq!(first, head);
+        for bytes in part {
+            let entry = Entry::parse(bytes).unwrap();
+            let is_ours = entry.table == 1 && range.contains(position(SEED, 1, entry.key));
+            assert!(is_ours || entry.table == 1 | COMPLETIONS, "{entry:?}");
+            assert!(given.insert(bytes.to_vec()) || entry.table != 1, "once");
+        }
+        assert!(given.iter().any(|bytes| Entry::parse(bytes).unwrap().table == 1 | COMPLETIONS), "part {number}");
+    }
+    let wanted = |bytes: &&&[u8]| Entry::parse(bytes).unwrap().table & !COMPLETIONS == 1;
+    let of_table: BTreeSet<Vec<u8>> = whole.iter().filter(wanted).map(|bytes| bytes.to_vec()).collect();
+    assert!(given == of_table, "{} of {}", given.len(), of_table.len());
+    let both = select(&mut world, replica, &[Tablet::whole(1), Tablet::whole(2)]).unwrap();
+    assert_eq!(entries(&both).1.into_iter().collect::<BTreeSet<_>>(), whole.into_iter().collect());
+    assert_eq!(select(&mut world, replica, &[Tablet::whole(3)]).unwrap(), head, "nothing of it");
+    assert_eq!(world.read(replica).unwrap(), bytes, "who wants all is given it as it is");
+}
+
+/// A completion counts with what it came with: the last of a head has lost that.
+#[test]
+fn a_completion_that_was_cut_off_is_not_given() {
+    for (role, joined, counts) in [(Role::Head, true, false), (Role::Head, false, true), (Role::Survivor, true, true)] {
+        let mut bytes = header(role);
+        push_completion(&mut bytes, 1, 1, true);
+        push(
+            &mut bytes,
+            &Entry { kind: Kind::Object, successor: false, table: 1, version: 1, key: b"key", value: b"value" },
+        );
+        push_completion(&mut bytes, 1, 2, joined);
+        let (mut world, replica) = keeps(&bytes);
+        let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
+        assert_eq!(entries(&given).1.len(), if counts { 3 } else { 2 }, "{role:?} {joined}");
+    }
+}
+
+#[test]
+fn what_is_no_log_is_refused_and_named() {
+    let mut bytes = segment();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let (mut world, replica) = keeps(&bytes);
+    let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
+    assert_eq!(refused.status, Status::Refused);
+    assert!(refused.text().contains("of the segment"), "{}", refused.text());
+    let (mut world, replica) = keeps(&bytes[header(Role::Head).len()..middle / 2]);
+    let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
+    assert_eq!(refused.status, Status::Refused, "no header, and an entry that is cut");
+}
