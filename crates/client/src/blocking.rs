@@ -203,6 +203,7 @@ impl Client {
                     }
                 }
             }
+            #[expect(clippy::disallowed_methods, reason = "a blocking client's thread is the caller's")]
             std::thread::sleep(LOOK_AGAIN);
             self.locate(table)?;
         }
