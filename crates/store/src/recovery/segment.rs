@@ -1,7 +1,7 @@
 //! A segment of a log that is gone, while it is read from a backup and replayed.
 
 use super::plan::Source;
-use sprat_wire::entry::{Entry, Kind, SegmentHeader};
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::Completion;
 use thiserror::Error;
 
@@ -54,6 +54,8 @@ impl Loading {
     /// Whether all of it is what it should be.
     pub(super) fn check(&mut self) -> Result<SegmentHeader, BadReplica> {
         let header = self.check_header()?;
+        // Like what the cleaner writes, a copy has only what counts.
+        let role = if header.is_copy() { Role::Survivor } else { header.role };
         let mut at = self.at;
         self.end = at;
         while at < self.bytes.len() {
@@ -62,7 +64,7 @@ impl Loading {
                 return Err(BadReplica::Entry(at));
             }
             let next = at + entry.encoded_len();
-            let is_cut = next == self.bytes.len() && Completion::is_cut(&entry, header.role);
+            let is_cut = next == self.bytes.len() && Completion::is_cut(&entry, role);
             self.end = if is_cut { at } else { next };
             at = next;
         }
@@ -94,6 +96,11 @@ impl Loading {
         self.source.servers.remove(0);
         self.bytes.clear();
         self.asked = false;
+        if self.source.servers.is_empty()
+            && let Some((server, len)) = self.source.copies.pop()
+        {
+            (self.source.servers, self.source.len) = (vec![server], len);
+        }
         !self.source.servers.is_empty()
     }
 }
@@ -101,7 +108,6 @@ impl Loading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sprat_wire::entry::Role;
     use sprat_wire::once::{COMPLETIONS, MAX_COMPLETION, OperationId};
     use sprat_wire::op::Status;
 
@@ -112,8 +118,8 @@ mod tests {
     }
 
     /// Entries that count of a segment with two completions, the second with nothing behind it.
-    fn counted(role: Role, joined: bool) -> usize {
-        let header = SegmentHeader { id: 7, safe_version: 1, role, digest: Vec::new() }.encode();
+    fn counted(role: Role, digest: &[u64], joined: bool) -> usize {
+        let header = SegmentHeader { id: 7, safe_version: 1, role, digest: digest.to_vec() }.encode();
         let mut value = [0; MAX_COMPLETION];
         let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
         let key = OperationId { client: 1, lane: 2, sequence: 3, again: false }.key();
@@ -123,7 +129,7 @@ mod tests {
         let mut bytes = Vec::new();
         [first, completion, object, completion].iter().for_each(|entry| push(&mut bytes, entry));
         let len = u32::try_from(bytes.len()).expect("few");
-        let mut loading = Loading::new(Source { segment: 7, len, servers: vec![1] }, Vec::new());
+        let mut loading = Loading::new(Source { segment: 7, len, servers: vec![1], copies: Vec::new() }, Vec::new());
         loading.bytes = bytes;
         loading.check().expect("a segment");
         let mut count = 0;
@@ -136,8 +142,9 @@ mod tests {
 
     #[test]
     fn a_completion_counts_with_what_it_came_with() {
-        assert_eq!(counted(Role::Head, true), 2, "what it came with never arrived");
-        assert_eq!(counted(Role::Head, false), 3, "it stands alone");
-        assert_eq!(counted(Role::Survivor, true), 3, "the cleaner knew that it counts");
+        assert_eq!(counted(Role::Head, &[7], true), 2, "what it came with never arrived");
+        assert_eq!(counted(Role::Head, &[7], false), 3, "it stands alone");
+        assert_eq!(counted(Role::Survivor, &[], true), 3, "the cleaner knew that it counts");
+        assert_eq!(counted(Role::Head, &[], true), 3, "whoever copied it knew that it counts");
     }
 }
