@@ -1,5 +1,6 @@
 //! The loop of a cluster: time, network, coordinators, servers, clients and faults, in a fixed order.
 
+use super::clock::Clock;
 use super::coordinator::{Post, locator};
 use super::etcd::{Etcd, Rows, Shared as Register};
 use super::faults::{self, Fault};
@@ -26,7 +27,13 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
-const STUCK: Nanos = Nanos(180_000_000_000);
+const STUCK: Duration = Duration::from_secs(180);
+
+/// How long replicas that were lost may take to be made anew when nothing disturbs that.
+const WHOLE_AFTER: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether they are.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How patient the last, undisturbed calls are.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
@@ -43,6 +50,8 @@ enum Phase {
     Work,
     /// Everything is healed; every table comes back.
     Heal,
+    /// Every segment is to be where it should be, until then.
+    Whole(Nanos),
     /// Everything is read, written once more, and read again; from this call on.
     Last(usize),
 }
@@ -74,6 +83,8 @@ pub struct World {
     history: History,
     nonsense: Option<String>,
     phase: Phase,
+    /// A server that went for good when all was whole.
+    lost: Option<usize>,
     summary: Summary,
 }
 
@@ -82,7 +93,15 @@ pub struct World {
 /// # Errors
 /// What is wrong with it.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, true, |trace| World::new(seed, trace).finish())
+    of_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
+}
+
+/// The same with so many operations.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
+    of_seed(seed, true, Some(operations), |trace| World::new(seed, Some(operations), trace).finish())
 }
 
 /// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and clients.
@@ -102,14 +121,18 @@ fn place(from: u16, index: usize) -> SocketAddr {
 }
 
 impl World {
-    /// The world of a seed at its beginning.
+    /// The world of a seed at its beginning; with so many operations, or as many as the seed says.
     ///
     /// # Panics
     /// When settings do not fit together.
     #[must_use]
-    pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
+    pub fn new(seed: u64, operations: Option<u64>, trace: Rc<RefCell<Trace>>) -> Self {
         let mut random = Random::new(seed);
         let settings = Settings::draw(&mut random);
+        let settings = match operations {
+            Some(operations) => settings.lengthened(operations),
+            None => settings,
+        };
         trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
         let weather = Rc::new(RefCell::new(Weather::new(&mut random, false)));
         let hub = Hub::new(settings.work.network);
@@ -118,18 +141,21 @@ impl World {
         let all: Vec<_> =
             (0..settings.coordinators).map(|index| locator(place(COORDINATORS, index)).to_string()).collect();
         let coordinator: Locators = all.join(",").parse().expect("locators");
-        let mut post = |index| {
-            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
-            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, random.draw())
-        };
-        let coordinators = (0..settings.coordinators).map(&mut post).collect();
         let drift = i64::try_from(settings.drift).expect("small");
-        let mut server = |index| {
-            let addresses = (place(NODES, index), place(AGENTS, index));
-            let clock = (drift * (i64::try_from(random.below(3)).expect("small") - 1), random.draw());
-            Server::new(&settings, &hub, addresses, &coordinator, clock)
+        let clock = |random: &mut Random| {
+            let clock = Clock::new(drift * (i64::try_from(random.below(3)).expect("small") - 1));
+            (clock, random.draw())
         };
-        let servers = (0..settings.servers).map(&mut server).collect();
+        let post = |index| {
+            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
+            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, clock(&mut random))
+        };
+        let coordinators = (0..settings.coordinators).map(post).collect();
+        let server = |index| {
+            let addresses = (place(NODES, index), place(AGENTS, index));
+            Server::new(&settings, &hub, addresses, &coordinator, clock(&mut random))
+        };
+        let servers = (0..settings.servers).map(server).collect();
         let client = |index| {
             let life = index as u64 + 1;
             Client::new(&hub, index, place(CLIENTS, index), life, &coordinator, &mut random)
@@ -161,6 +187,7 @@ impl World {
             history: History::default(),
             nonsense: None,
             phase: Phase::Begin,
+            lost: None,
             summary: Summary { histories: 1, ..Summary::default() },
         }
     }
@@ -182,7 +209,10 @@ impl World {
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
         let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        let replicators = self.servers.iter().filter_map(Server::replicator);
+        let healed = replicators.map(|replicator| replicator.counts().healed).sum();
         Ok(Summary {
+            healed,
             operations: self.history.operations.len() as u64,
             told: told as u64,
             pages: self.history.pages.len() as u64,
@@ -245,7 +275,7 @@ impl World {
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .fold(maker, Nanos::min);
-        if next == Nanos::NEVER || next > STUCK {
+        if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
             return Err(format!("nothing goes on any more in phase {:?}", self.phase));
         }
@@ -439,6 +469,24 @@ impl World {
             }
             Phase::Heal if self.all_serve() => {
                 self.note(format_args!("all tables are served"));
+                self.phase = Phase::Whole(self.now + WHOLE_AFTER);
+                self.look_at = self.now;
+            }
+            Phase::Whole(until) => {
+                if let Err(why) = self.is_whole() {
+                    self.look_at = self.look_at.min(self.now + LOOK);
+                    return if self.now < until { Ok(false) } else { Err(why) };
+                }
+                self.note(format_args!("every segment is where it should be"));
+                let spare = self.servers.len() > usize::from(super::COPIES) + 1;
+                if self.lost.is_none() && spare && self.random.chance(1, 2) {
+                    let lost = usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
+                    self.note(format_args!("server {lost} is gone for good"));
+                    self.servers[lost].crash(Nanos::NEVER, false);
+                    self.lost = Some(lost);
+                    self.phase = Phase::Heal;
+                    return Ok(false);
+                }
                 self.phase = Phase::Last(self.history.operations.len());
                 self.look_at = self.now;
                 self.look();
@@ -457,6 +505,29 @@ impl World {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Whether each closed segment of each log that lives is on as many servers as it should be.
+    fn is_whole(&self) -> Result<(), String> {
+        let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
+        let catalog = leading.catalog();
+        let keepers = |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
+        for server in &self.servers {
+            let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
+            let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
+            if replicator.short() > 0 {
+                let short = replicator.short();
+                return Err(format!("{short} segments of server {} are short of replicas", server.id()));
+            }
+            for (segment, servers) in replicator.closed() {
+                let whole = |id: &&u32| keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment));
+                let count = servers.iter().filter(whole).count();
+                if count < usize::from(super::COPIES) {
+                    return Err(format!("segment {segment} of server {} is on {count} of {servers:?}", server.id()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether every table has a server that lives and knows of it.
