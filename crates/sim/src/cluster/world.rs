@@ -56,6 +56,15 @@ enum Phase {
     Last(usize),
 }
 
+/// When each has something to do although nothing arrives, as of its last turn: to ask all of them at each step of time would be most of
+/// what a history costs.
+#[derive(Default)]
+struct Wakes {
+    coordinators: Vec<Nanos>,
+    servers: Vec<Nanos>,
+    clients: Vec<Nanos>,
+}
+
 /// A cluster, its clients, and what befalls them.
 pub struct World {
     settings: Settings,
@@ -63,6 +72,7 @@ pub struct World {
     random: Random,
     now: Nanos,
     hub: Hub,
+    wakes: Wakes,
     weather: Rc<RefCell<Weather>>,
     etcd: Register,
     coordinators: Vec<Post>,
@@ -170,6 +180,7 @@ impl World {
             random,
             now: Nanos(0),
             hub,
+            wakes: Wakes::default(),
             weather,
             etcd,
             coordinators,
@@ -201,6 +212,7 @@ impl World {
     /// # Errors
     /// What is wrong, in words.
     pub fn finish(mut self) -> Result<Summary, String> {
+        self.rouse();
         while !self.turn()? {
             self.advance()?;
         }
@@ -230,48 +242,64 @@ impl World {
         while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
             let (_, fault) = self.faults.pop_front().expect("just seen");
             self.befall(fault);
+            self.rouse();
         }
         self.mend();
         self.coordinate()?;
         for index in 0..self.servers.len() {
-            if let Some(gone) = self.servers[index].step(self.now, &self.settings) {
+            let hears = self.hub.waiting(place(NODES, index)) + self.hub.waiting(place(AGENTS, index)) > 0;
+            if self.wakes.servers[index] > self.now && !hears {
+                continue;
+            }
+            let ended = self.servers[index].step(self.now, &self.settings);
+            self.wakes.servers[index] = self.servers[index].wake();
+            if let Some(gone) = ended {
                 self.note(format_args!("server {index} ends: {gone}"));
                 let up_at = self.now + self.random.micros(1_000, 100_000);
                 self.servers[index].crash(up_at, true);
+                self.wakes.servers[index] = up_at;
                 self.summary.stops += 1;
             }
         }
         self.make_tables();
         self.look();
-        let Self { settings, history, tables, nonsense, now, .. } = self;
+        let Self { settings, history, tables, nonsense, now, wakes, .. } = self;
         if let Some(first) = tables.first().cloned() {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
             let mut shared = Shared { settings: work, history, trace: &mut trace, ballast: &first, tables, nonsense };
             for (index, client) in self.clients.iter_mut().enumerate() {
-                if client.wake(work) <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
+                if wakes.clients[index] <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
                     client.step(*now, &mut shared);
+                    wakes.clients[index] = client.wake(work);
                 }
             }
         }
         match self.nonsense.take() {
             Some(nonsense) => Err(nonsense),
-            None => Ok(self.next_phase()?),
+            None => {
+                let phase = self.phase;
+                let ends = self.next_phase()?;
+                if self.phase != phase {
+                    self.rouse();
+                }
+                Ok(ends)
+            }
         }
     }
 
     /// Moves time on to what is due next.
     fn advance(&mut self) -> Result<(), String> {
-        let servers = self.servers.iter().map(Server::wake);
-        let clients = self.clients.iter().filter(|_| !self.tables.is_empty());
-        let clients = clients.map(|client| client.wake(&self.settings.work));
-        let coordinators = self.coordinators.iter().map(Post::wake);
+        let Wakes { coordinators, servers, clients } = &self.wakes;
+        let clients = clients.iter().filter(|_| !self.tables.is_empty());
         let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
         let others = [self.hub.next_delivery(), fault, Some(self.look_at)];
         let maker = if self.making { self.maker.next_deadline() } else { Nanos::NEVER };
         let next = servers
+            .iter()
             .chain(clients)
             .chain(coordinators)
+            .copied()
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .fold(maker, Nanos::min);
@@ -308,11 +336,12 @@ impl World {
     fn coordinate(&mut self) -> Result<(), String> {
         self.etcd.borrow_mut().advance(self.now);
         for index in 0..self.coordinators.len() {
-            if self.coordinators[index].wake() <= self.now
+            if self.wakes.coordinators[index] <= self.now
                 || self.hub.waiting(place(COORDINATORS, index)) > 0
                 || self.hub.waiting(place(ELECTIONS, index)) > 0
             {
                 self.coordinators[index].step(self.now)?;
+                self.wakes.coordinators[index] = self.coordinators[index].wake();
             }
         }
         let Some(leading) = self.leading() else { return Ok(()) };
@@ -424,6 +453,15 @@ impl World {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
             }
         }
+    }
+
+    /// Asks everybody when there is something to do: something has happened to some.
+    fn rouse(&mut self) {
+        self.wakes = Wakes {
+            coordinators: self.coordinators.iter().map(Post::wake).collect(),
+            servers: self.servers.iter().map(Server::wake).collect(),
+            clients: self.clients.iter().map(|client| client.wake(&self.settings.work)).collect(),
+        };
     }
 
     /// Ends what was cut for a while.
