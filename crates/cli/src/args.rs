@@ -738,7 +738,8 @@ pub(crate) struct DemoArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat sim --seeds 1000
-  sprat sim --seed 4711 --verbose")]
+  sprat sim --seed 4711 --verbose
+  sprat sim --cluster --operations 10000 --seeds 20 --from 1000")]
 pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -746,8 +747,14 @@ pub(crate) struct SimArgs {
     /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and cut off.
     #[arg(long)]
     pub(crate) cluster: bool,
+    /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says without.
+    #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) operations: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) from: u64,
     /// Only this one.
-    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
     pub(crate) seed: Option<u64>,
     /// Tell what happens.
     #[arg(short, long)]

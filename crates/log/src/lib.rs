@@ -27,7 +27,7 @@
 //! unless a tombstone buries it. That this gives every durable write and nothing removed rests on four rules:
 //! 1. A head is handed out only when its predecessor is sealed and wholly durable.
 //! 2. A head's digest lists every segment that was opened as a head, and every survivor that was wholly durable when the
-//!    head was opened, but those cleaned into such survivors.
+//!    head was opened, as was all that the log had when it was filled; but none of those cleaned into such survivors.
 //! 3. A replica is freed only when a durable head no longer lists it.
 //! 4. Only closed segments are cleaned: sealed, wholly durable, listed.
 //!
@@ -40,6 +40,7 @@ mod cleaner;
 mod clients;
 mod completions;
 mod config;
+mod copy;
 mod log;
 mod pin;
 mod replicate;
@@ -55,6 +56,7 @@ pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY};
+pub use copy::SegmentCopy;
 pub use log::{Full, Log, Ref, Written};
 pub use pin::Pin;
 pub use replicate::{OpenSegment, PENDING_SLICES, Pending};

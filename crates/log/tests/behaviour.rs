@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Chance, Disk};
-use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore};
-use sprat_wire::entry::Kind;
+use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore, Role};
+use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -505,5 +505,115 @@ fn pinned_memory_is_not_reused() {
     while !log.clean(100).idle {}
     assert!(log.release_free_memory() <= 32 * MB);
     log.put(1, b"still works", b"yes").unwrap();
+    log.check_invariants();
+}
+
+/// Entries of an open segment, header left out: key and version; and what the header lists.
+fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64>) {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let pending = log.bytes_of(segment, bytes.len()..len, usize::MAX);
+        pending.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+    }
+    let (mut entries, mut digest, mut rest) = (Vec::new(), Vec::new(), &bytes[..]);
+    while !rest.is_empty() {
+        let entry = Entry::parse_checked(rest).unwrap();
+        rest = &rest[entry.encoded_len()..];
+        match entry.kind {
+            Kind::Segment => digest = SegmentHeader::parse(entry.value).unwrap().digest,
+            Kind::Object | Kind::Tombstone => entries.push((entry.key.to_vec(), entry.version)),
+        }
+    }
+    (entries, digest)
+}
+
+/// A head may be on disk before the one before it is: where replicas are on other servers it is. Then what that one has overwritten
+/// must still be found.
+#[test]
+fn what_a_head_lists_is_enough_without_the_head_before() {
+    let mut log = Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) }).unwrap();
+    let mut chance = Chance::new(5);
+    let mut stored: BTreeMap<u64, Vec<(Vec<u8>, u64)>> = BTreeMap::new();
+    let mut durable: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut looks = 0;
+    for _ in 0..20_000 {
+        let len = 1000 + chance.below(20_000);
+        let _ = log.put(1, &key(chance.below(150)), &vec![7; len]);
+        log.clean(4);
+        let open: Vec<_> = log.open_segments().collect();
+        for survivor in open.iter().filter(|open| open.role == Role::Survivor && open.sealed) {
+            stored.insert(survivor.segment, entries(&log, survivor.segment, survivor.appended).0);
+            log.mark_submitted(survivor.segment, survivor.appended, true);
+            log.mark_durable(survivor.segment, survivor.appended, true);
+        }
+        let heads: Vec<_> = open.iter().filter(|open| open.role == Role::Head).collect();
+        let [before, next, ..] = heads[..] else { continue };
+        let (_, digest) = entries(&log, next.segment, next.header);
+        let listed = digest.iter().filter_map(|segment| stored.get(segment)).flatten();
+        let mut found: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for (key, version) in listed {
+            let known = found.entry(key).or_default();
+            *known = (*known).max(*version);
+        }
+        for (key, version) in &durable {
+            assert!(found.get(&key[..]) >= Some(version), "head {} lists {digest:?}", next.segment);
+        }
+        looks += 1;
+        let (entries, _) = entries(&log, before.segment, before.appended);
+        durable.extend(entries.iter().cloned());
+        stored.insert(before.segment, entries);
+        log.mark_submitted(before.segment, before.appended, true);
+        log.mark_durable(before.segment, before.appended, true);
+        log.mark_submitted(next.segment, next.header, false);
+        log.mark_durable(next.segment, next.header, false);
+        log.take_reclaimable();
+    }
+    assert!(looks > 20 && log.stats().cleaner.combined_segments > 20, "{looks} heads, {:?}", log.stats().cleaner);
+}
+
+/// A copy of a segment has what counts of it, and says when that is so.
+#[test]
+fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
+    let mut log = Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) }).unwrap();
+    let durable = |log: &mut Log| {
+        for open in log.open_segments().collect::<Vec<_>>() {
+            log.mark_submitted(open.segment, open.appended, open.sealed);
+            log.mark_durable(open.segment, open.appended, open.sealed);
+        }
+    };
+    fill(&mut log, 1, 0..40, |_| vec![1; 10_000]);
+    assert!(log.begin_copy(1).is_none(), "it is open");
+    assert!(log.roll_head());
+    durable(&mut log);
+    fill(&mut log, 1, 10..40, |_| vec![2; 3_000]);
+    // Until memory is short there is nothing to compact.
+    for n in 0.. {
+        if log.put(2, &key(n), &[3; 10_000]).is_err() || log.stats().cleaner.compacted_segments > 0 {
+            break;
+        }
+        log.clean(10);
+    }
+    assert!(log.stats().cleaner.compacted_segments > 0);
+    let mut copy = log.begin_copy(1).expect("it is closed");
+    assert!(log.durable_position() < copy.position(), "what outdates the rest is in memory only");
+    let mut bytes = Vec::new();
+    let mut pieces = 1;
+    while log.go_on_copying(&mut copy, 50_000, &mut bytes) {
+        pieces += 1;
+    }
+    durable(&mut log);
+    assert!(log.durable_position() >= copy.position());
+    log.end_copy(copy);
+    let header = Entry::parse_checked(&bytes).unwrap();
+    assert!(SegmentHeader::parse(header.value).unwrap().is_copy());
+    let mut rest = &bytes[header.encoded_len()..];
+    let mut keys = BTreeSet::new();
+    while !rest.is_empty() {
+        let entry = Entry::parse_checked(rest).expect("whole entries, all with checksums");
+        assert_eq!((entry.kind, entry.value), (Kind::Object, &[1; 10_000][..]));
+        keys.insert(entry.key.to_vec());
+        rest = &rest[entry.encoded_len()..];
+    }
+    assert!((0..10).all(|n| keys.contains(&key(n))) && keys.len() < 40 && pieces > 1, "{} in {pieces}", keys.len());
     log.check_invariants();
 }

@@ -37,6 +37,8 @@ pub struct Summary {
     pub frames_lost: u64,
     /// Requests and ranges sent or asked for again.
     pub retransmissions: u64,
+    /// Replicas of sealed segments that were made anew.
+    pub healed: u64,
     /// Segments that the cleaner combined or compacted.
     pub cleaned: u64,
     /// Tables made in place of dropped ones.
@@ -65,6 +67,7 @@ impl AddAssign for Summary {
         self.frames_lost += other.frames_lost;
         self.retransmissions += other.retransmissions;
         self.cleaned += other.cleaned;
+        self.healed += other.healed;
         self.recreated += other.recreated;
         self.undecided += other.undecided;
         self.time += other.time;
@@ -76,7 +79,8 @@ impl AddAssign for Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
-        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, recreated, undecided, .. } = self;
+        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } =
+            self;
         writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
@@ -87,6 +91,7 @@ impl fmt::Display for Summary {
         writeln!(f, "frames          {frames:>12}  {frames_lost} lost")?;
         writeln!(f, "retransmissions {retransmissions:>12}")?;
         writeln!(f, "cleaned         {cleaned:>12}  segments")?;
+        writeln!(f, "healed          {healed:>12}  replicas")?;
         writeln!(f, "tables dropped  {recreated:>12}")?;
         writeln!(f, "undecided       {undecided:>12}  objects")?;
         write!(f, "hash         {:>15}", format!("{:016x}", self.hash))
@@ -97,6 +102,7 @@ impl fmt::Display for Summary {
 pub(crate) fn of_seed(
     seed: u64,
     cluster: bool,
+    operations: Option<u64>,
     run: impl FnOnce(Rc<RefCell<Trace>>) -> Result<Summary, String>,
 ) -> Result<(Summary, Trace), Box<Failure>> {
     let trace = Rc::new(RefCell::new(Trace::default()));
@@ -112,7 +118,7 @@ pub(crate) fn of_seed(
             summary.hash = trace.hash();
             Ok((summary, trace))
         }
-        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec(), cluster })),
+        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec(), cluster, operations })),
     }
 }
 
@@ -127,13 +133,16 @@ pub struct Failure {
     pub trace: Vec<String>,
     /// Whether it is of a cluster.
     pub cluster: bool,
+    /// How many operations it was to have, if that was not left to the seed.
+    pub operations: Option<u64>,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, what, cluster, .. } = self;
+        let Self { seed, what, cluster, operations, .. } = self;
         let cluster = if *cluster { "--cluster " } else { "" };
-        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim {cluster}--seed {seed} --verbose")
+        let operations = operations.map_or(String::new(), |operations| format!("--operations {operations} "));
+        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim {cluster}{operations}--seed {seed} --verbose")
     }
 }
 

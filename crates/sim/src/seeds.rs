@@ -16,8 +16,8 @@ struct Outcome {
     failures: Vec<Failure>,
 }
 
-/// What runs the history of a seed: [`crate::run`], or [`crate::cluster::run`].
-pub type Run = fn(u64) -> Result<(Summary, Trace), Box<Failure>>;
+/// What comes of the history of a seed.
+pub type Run = Result<(Summary, Trace), Box<Failure>>;
 
 /// Runs the histories of `seeds` by `run` on `threads` threads; `progress` is told, now and then and from any of them, how many are done.
 /// Returns what happened, and the failures by seed; after some, it stops early.
@@ -25,7 +25,7 @@ pub type Run = fn(u64) -> Result<(Summary, Trace), Box<Failure>>;
 /// # Panics
 /// When `progress` does.
 pub fn run_seeds(
-    run: Run,
+    run: impl Fn(u64) -> Run + Sync,
     seeds: Range<u64>,
     threads: usize,
     progress: impl Fn(u64) + Sync,

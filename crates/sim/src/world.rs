@@ -79,7 +79,7 @@ pub struct World {
 /// # Errors
 /// What is wrong with it.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, false, |trace| World::new(seed, trace).finish())
+    of_seed(seed, false, None, |trace| World::new(seed, trace).finish())
 }
 
 fn address(host: u64) -> SocketAddr {

@@ -40,6 +40,11 @@ impl<D: Disk, K: Keeper> Member<D, K> {
         &self.master
     }
 
+    /// What is kept for others.
+    pub fn keeper(&self) -> &K {
+        &self.keeper
+    }
+
     /// Both, of a node that has ended.
     pub fn into_parts(self) -> (Master<D>, K) {
         (self.master, self.keeper)

@@ -230,11 +230,18 @@ pub struct SegmentHeader {
     pub safe_version: u64,
     /// Head or survivor.
     pub role: Role,
-    /// For a head: the log digest, ids of all live segments, itself included, ascending.
+    /// For a head: the log digest, ids of all live segments, itself included, ascending. None in a copy.
     pub digest: Vec<u64>,
 }
 
 impl SegmentHeader {
+    /// Whether it begins a copy of a head, made later from what counted of it: such a one has no digest, where a head lists
+    /// itself at least.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.role == Role::Head && self.digest.is_empty()
+    }
+
     /// The header's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

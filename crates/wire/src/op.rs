@@ -10,7 +10,7 @@ mod records;
 mod select;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
-pub use backup::{BackupRequest, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
+pub use backup::{BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
 pub use cluster::{Assignment, RecoveryOrder};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, push_counter, push_server, push_table,

@@ -84,8 +84,8 @@ proptest! {
         let tablets = Range::ALL.parts(u64::from(offset) % 5 + 1).into_iter().map(|range| Tablet { table: 7, range });
         let selected = Selection::encode(segment, master, tablets);
         for request in [
-            BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &bytes },
-            BackupRequest::Write { replica, offset, sealed, anew: true, bytes: &bytes },
+            BackupRequest::Write { replica, offset, sealed, anew: false, edition: 0, bytes: &bytes },
+            BackupRequest::Write { replica, offset, sealed, anew: true, edition: 63, bytes: &bytes },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master },
             BackupRequest::Read { replica, offset },
@@ -208,8 +208,16 @@ fn a_value_over_the_limit_is_named() {
 fn a_write_of_a_replica_ends_within_its_segment() {
     let replica = ReplicaId { master: 1, segment: 2 };
     let offset = u32::try_from(SEGMENT_BYTES - 3).unwrap();
-    let write =
-        |bytes| bytes_of(&Request::Backup(BackupRequest::Write { replica, offset, sealed: true, anew: false, bytes }));
+    let write = |bytes| {
+        bytes_of(&Request::Backup(BackupRequest::Write {
+            replica,
+            offset,
+            sealed: true,
+            anew: false,
+            edition: 0,
+            bytes,
+        }))
+    };
     assert!(Request::parse(&write(b"abc")).is_ok());
     assert_eq!(Request::parse(&write(b"abcd")), Err(Malformed::Offset(offset)));
 }

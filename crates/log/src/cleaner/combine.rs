@@ -26,7 +26,7 @@ pub(crate) struct Combination {
 
 impl Combination {
     /// Whether it will take entries from the segment in `slot`.
-    pub(super) fn takes_from(&self, slot: u32) -> bool {
+    pub(crate) fn takes_from(&self, slot: u32) -> bool {
         self.sources.contains(&slot)
     }
 }
@@ -37,6 +37,9 @@ impl Combination {
 pub(crate) struct Batch {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
+    /// Where the log was when it was finished. What was left out had been overwritten or removed by then, and must not be missed
+    /// should the log be cut before that is durable.
+    position: u64,
 }
 
 impl Log {
@@ -202,14 +205,18 @@ impl Log {
         }
         let Combination { cleaned, survivors, .. } = job;
         match self.config.durability {
-            Durability::Tracked => self.cleaner.batches.push_back(Batch { cleaned, survivors }),
+            Durability::Tracked => {
+                self.cleaner.batches.push_back(Batch { cleaned, survivors, position: self.position })
+            }
             Durability::Volatile => cleaned.into_iter().for_each(|id| self.memory.forget(id)),
         }
     }
 
-    /// Finished combinations, oldest first, whose survivors are durable.
+    /// Finished combinations, oldest first, whose survivors are durable, and what outdated the rest too.
     pub(crate) fn durable_batches(&self) -> usize {
-        let durable = |batch: &&Batch| batch.survivors.iter().all(|&slot| self.memory.segment(slot).wholly_durable());
+        let position = self.durable_position();
+        let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
+        let durable = |batch: &&Batch| batch.position <= position && batch.survivors.iter().all(is_durable);
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
@@ -250,7 +257,7 @@ impl Log {
     }
 
     /// Opens a new head before its time if a finished combination waits for nothing else.
-    pub(super) fn roll_for_batches(&mut self) -> bool {
+    pub(crate) fn roll_for_batches(&mut self) -> bool {
         self.durable_batches() > 0 && self.head != NO_SLOT && self.open_head(true).is_ok()
     }
 }

@@ -1,5 +1,6 @@
 //! A coordinator of a cluster, through its lives: alone, or one of several over a shared [`Etcd`](super::etcd).
 
+use super::clock::Clock;
 use super::etcd::{Rows, Shared};
 use crate::client::TRANSPORT;
 use crate::server::HASH_SEED;
@@ -61,6 +62,7 @@ pub(super) struct Post {
     /// Until when etcd cannot be reached from here.
     pub(super) cut_until: Nanos,
     open: Rc<Cell<bool>>,
+    clock: Clock,
     seed: u64,
 }
 
@@ -76,7 +78,7 @@ impl Post {
         (address, control): (SocketAddr, SocketAddr),
         etcd: &Shared,
         several: bool,
-        seed: u64,
+        (clock, seed): (Clock, u64),
     ) -> Self {
         Self {
             address,
@@ -89,6 +91,7 @@ impl Post {
             paused_until: Nanos(0),
             cut_until: Nanos(0),
             open: Rc::new(Cell::new(true)),
+            clock,
             seed,
         }
     }
@@ -102,7 +105,7 @@ impl Post {
     /// The coordinator, if it leads.
     pub(super) fn leading(&self, now: Nanos) -> Option<&Coordinator<Rows>> {
         let service = self.process.as_ref()?.node.service();
-        service.leads(now).then_some(service)
+        service.leads(self.clock.local(now)).then_some(service)
     }
 
     fn draw(&mut self) -> u64 {
@@ -139,7 +142,7 @@ impl Post {
             Some(Awaited::Pong) => candidate.core.next_deadline(),
             _ => candidate.wake,
         });
-        node.next_deadline().min(election).max(self.paused_until)
+        self.clock.global(node.next_deadline().min(election)).max(self.paused_until)
     }
 
     /// One turn of its node and of its election.
@@ -154,14 +157,15 @@ impl Post {
             }
             self.process = Some(self.start()?);
         }
+        let local = self.clock.local(now);
         let Self { process, hub, etcd, open, address, .. } = self;
         let Process { node, candidate } = process.as_mut().expect("it runs");
         let mut rings = false;
         if let Some(candidate) = candidate {
-            rings = candidate.step(now, etcd, open);
+            rings = candidate.step(local, etcd, open);
         }
-        if rings || hub.waiting(*address) > 0 || node.next_deadline() <= now {
-            node.turn(now).expect("a port in memory does not fail");
+        if rings || hub.waiting(*address) > 0 || node.next_deadline() <= local {
+            node.turn(local).expect("a port in memory does not fail");
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Whole clusters: a coordinator or several, servers that keep replicas for each other, and clients; servers that crash, stand still,
 //! or are cut off, and clocks that run apart.
 
+mod clock;
 mod coordinator;
 mod etcd;
 mod faults;
@@ -13,4 +14,4 @@ pub const COPIES: u8 = 2;
 
 pub use faults::Fault;
 pub use settings::Settings;
-pub use world::{World, run};
+pub use world::{World, run, run_long};

@@ -1,5 +1,6 @@
 //! A server of a cluster: its agent and its node, their lives, and a clock of its own.
 
+use super::clock::Clock;
 use super::settings::Settings;
 use crate::client::TRANSPORT;
 use crate::server::HASH_SEED;
@@ -48,8 +49,7 @@ pub(super) struct Server {
     /// When it starts again, and until when it stands still, by the world's clock.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
-    /// Parts in a million that its clock is ahead.
-    drift: i64,
+    clock: Clock,
     seed: u64,
 }
 
@@ -60,7 +60,7 @@ impl Server {
         hub: &Hub,
         addresses: (SocketAddr, SocketAddr),
         coordinators: &Locators,
-        (drift, seed): (i64, u64),
+        (clock, seed): (Clock, u64),
     ) -> Self {
         let (address, control) = addresses;
         let mut options = Options::new([1; 16], 1, 1000);
@@ -80,24 +80,9 @@ impl Server {
             process: None,
             up_at: Nanos(0),
             paused_until: Nanos(0),
-            drift,
+            clock,
             seed,
         }
-    }
-
-    /// The time by its own clock.
-    fn local(&self, now: Nanos) -> Nanos {
-        let ahead = i128::from(now.0) * i128::from(self.drift) / 1_000_000;
-        Nanos(u64::try_from(i128::from(now.0) + ahead).expect("a clock that goes on"))
-    }
-
-    /// When its clock shows so much, by the world's; a little later at most.
-    fn global(&self, local: Nanos) -> Nanos {
-        if local == Nanos::NEVER {
-            return local;
-        }
-        let behind = i128::from(local.0) * 1_000_000 / i128::from(1_000_000 + self.drift);
-        Nanos(u64::try_from(behind).expect("a clock that goes on") + 1)
     }
 
     /// Whether its process runs.
@@ -120,11 +105,22 @@ impl Server {
         self.process.as_ref()?.node.as_deref()
     }
 
+    /// What keeps its log on others.
+    pub(super) fn replicator(&self) -> Option<&Replicator> {
+        self.node()?.service().master().replicator()
+    }
+
+    /// Whether it keeps a whole replica of a segment.
+    pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
+        let records = self.node().map(|node| node.service().keeper().records(master));
+        records.is_some_and(|records| records.iter().any(|record| record.segment == segment && record.sealed))
+    }
+
     /// How it stands.
     pub(super) fn describe(&self, now: Nanos) -> String {
         let Some(process) = &self.process else { return format!("down until {}", self.up_at.0) };
         let Process { agent, outbox, asking, node, wake, .. } = process;
-        let wake = self.global(*wake);
+        let wake = self.clock.global(*wake);
         format!(
             "id {}, {:?}, node {}, asking {asking}, applied {}, given {}, wake {:?}, paused {}, now {}",
             self.enlisted.server,
@@ -192,7 +188,7 @@ impl Server {
         let Some(process) = &self.process else { return self.up_at };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };
         let agent = if process.asking { process.core.next_deadline() } else { Nanos(0) };
-        self.global(node.min(agent)).min(self.disk_due()).max(self.paused_until)
+        self.clock.global(node.min(agent)).min(self.disk_due()).max(self.paused_until)
     }
 
     fn disk_due(&self) -> Nanos {
@@ -211,7 +207,7 @@ impl Server {
             self.start(now);
         }
         self.disk.set_now(now.0);
-        let local = self.local(now);
+        let local = self.clock.local(now);
         if let Some(gone) = self.ask(local) {
             return Some(gone);
         }

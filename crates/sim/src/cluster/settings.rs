@@ -4,6 +4,7 @@ use crate::random::Random;
 use crate::settings::Settings as Work;
 use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
+use std::time::Duration;
 
 /// The fixed parts of a history.
 #[derive(Clone, Debug)]
@@ -16,7 +17,7 @@ pub struct Settings {
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
-    /// Most that a server's clock is ahead or behind, parts in a million.
+    /// Most that a server's, or a coordinator's, clock is ahead or behind, parts in a million.
     pub drift: u64,
     /// Faults.
     pub faults: u64,
@@ -25,6 +26,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The same with so many operations, and with as many more faults and as much more time.
+    #[must_use]
+    pub fn lengthened(self, operations: u64) -> Self {
+        let times = |number: u64| number * operations / self.work.operations;
+        let micros = u64::try_from(self.work.span.as_micros()).expect("seconds");
+        let span = Duration::from_micros(times(micros));
+        Self { faults: times(self.faults).max(1), work: Work { operations, span, ..self.work }, ..self }
+    }
+
     /// Those of a seed.
     pub fn draw(random: &mut Random) -> Self {
         let work = Work::draw(random);

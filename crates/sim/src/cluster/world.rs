@@ -1,5 +1,6 @@
 //! The loop of a cluster: time, network, coordinators, servers, clients and faults, in a fixed order.
 
+use super::clock::Clock;
 use super::coordinator::{Post, locator};
 use super::etcd::{Etcd, Rows, Shared as Register};
 use super::faults::{self, Fault};
@@ -26,7 +27,13 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
-const STUCK: Nanos = Nanos(180_000_000_000);
+const STUCK: Duration = Duration::from_secs(180);
+
+/// How long replicas that were lost may take to be made anew when nothing disturbs that.
+const WHOLE_AFTER: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether they are.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How patient the last, undisturbed calls are.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
@@ -43,8 +50,19 @@ enum Phase {
     Work,
     /// Everything is healed; every table comes back.
     Heal,
+    /// Every segment is to be where it should be, until then.
+    Whole(Nanos),
     /// Everything is read, written once more, and read again; from this call on.
     Last(usize),
+}
+
+/// When each has something to do although nothing arrives, as of its last turn: to ask all of them at each step of time would be most of
+/// what a history costs.
+#[derive(Default)]
+struct Wakes {
+    coordinators: Vec<Nanos>,
+    servers: Vec<Nanos>,
+    clients: Vec<Nanos>,
 }
 
 /// A cluster, its clients, and what befalls them.
@@ -54,6 +72,7 @@ pub struct World {
     random: Random,
     now: Nanos,
     hub: Hub,
+    wakes: Wakes,
     weather: Rc<RefCell<Weather>>,
     etcd: Register,
     coordinators: Vec<Post>,
@@ -74,6 +93,8 @@ pub struct World {
     history: History,
     nonsense: Option<String>,
     phase: Phase,
+    /// A server that went for good when all was whole.
+    lost: Option<usize>,
     summary: Summary,
 }
 
@@ -82,7 +103,15 @@ pub struct World {
 /// # Errors
 /// What is wrong with it.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, true, |trace| World::new(seed, trace).finish())
+    of_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
+}
+
+/// The same with so many operations.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
+    of_seed(seed, true, Some(operations), |trace| World::new(seed, Some(operations), trace).finish())
 }
 
 /// In how many tablets tables begin; zero is as many as servers.
@@ -105,14 +134,18 @@ fn place(from: u16, index: usize) -> SocketAddr {
 }
 
 impl World {
-    /// The world of a seed at its beginning.
+    /// The world of a seed at its beginning; with so many operations, or as many as the seed says.
     ///
     /// # Panics
     /// When settings do not fit together.
     #[must_use]
-    pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
+    pub fn new(seed: u64, operations: Option<u64>, trace: Rc<RefCell<Trace>>) -> Self {
         let mut random = Random::new(seed);
         let settings = Settings::draw(&mut random);
+        let settings = match operations {
+            Some(operations) => settings.lengthened(operations),
+            None => settings,
+        };
         trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
         let weather = Rc::new(RefCell::new(Weather::new(&mut random, false)));
         let hub = Hub::new(settings.work.network);
@@ -121,18 +154,21 @@ impl World {
         let all: Vec<_> =
             (0..settings.coordinators).map(|index| locator(place(COORDINATORS, index)).to_string()).collect();
         let coordinator: Locators = all.join(",").parse().expect("locators");
-        let mut post = |index| {
-            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
-            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, random.draw())
-        };
-        let coordinators = (0..settings.coordinators).map(&mut post).collect();
         let drift = i64::try_from(settings.drift).expect("small");
-        let mut server = |index| {
-            let addresses = (place(NODES, index), place(AGENTS, index));
-            let clock = (drift * (i64::try_from(random.below(3)).expect("small") - 1), random.draw());
-            Server::new(&settings, &hub, addresses, &coordinator, clock)
+        let clock = |random: &mut Random| {
+            let clock = Clock::new(drift * (i64::try_from(random.below(3)).expect("small") - 1));
+            (clock, random.draw())
         };
-        let servers = (0..settings.servers).map(&mut server).collect();
+        let post = |index| {
+            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
+            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, clock(&mut random))
+        };
+        let coordinators = (0..settings.coordinators).map(post).collect();
+        let server = |index| {
+            let addresses = (place(NODES, index), place(AGENTS, index));
+            Server::new(&settings, &hub, addresses, &coordinator, clock(&mut random))
+        };
+        let servers = (0..settings.servers).map(server).collect();
         let client = |index| {
             let life = index as u64 + 1;
             Client::new(&hub, index, place(CLIENTS, index), life, &coordinator, &mut random)
@@ -147,6 +183,7 @@ impl World {
             random,
             now: Nanos(0),
             hub,
+            wakes: Wakes::default(),
             weather,
             etcd,
             coordinators,
@@ -164,6 +201,7 @@ impl World {
             history: History::default(),
             nonsense: None,
             phase: Phase::Begin,
+            lost: None,
             summary: Summary { histories: 1, ..Summary::default() },
         }
     }
@@ -177,6 +215,7 @@ impl World {
     /// # Errors
     /// What is wrong, in words.
     pub fn finish(mut self) -> Result<Summary, String> {
+        self.rouse();
         while !self.turn()? {
             self.advance()?;
         }
@@ -185,7 +224,10 @@ impl World {
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
         let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        let replicators = self.servers.iter().filter_map(Server::replicator);
+        let healed = replicators.map(|replicator| replicator.counts().healed).sum();
         Ok(Summary {
+            healed,
             operations: self.history.operations.len() as u64,
             told: told as u64,
             pages: self.history.pages.len() as u64,
@@ -203,52 +245,68 @@ impl World {
         while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
             let (_, fault) = self.faults.pop_front().expect("just seen");
             self.befall(fault);
+            self.rouse();
         }
         self.mend();
         self.coordinate()?;
         for index in 0..self.servers.len() {
-            if let Some(gone) = self.servers[index].step(self.now, &self.settings) {
+            let hears = self.hub.waiting(place(NODES, index)) + self.hub.waiting(place(AGENTS, index)) > 0;
+            if self.wakes.servers[index] > self.now && !hears {
+                continue;
+            }
+            let ended = self.servers[index].step(self.now, &self.settings);
+            self.wakes.servers[index] = self.servers[index].wake();
+            if let Some(gone) = ended {
                 self.note(format_args!("server {index} ends: {gone}"));
                 let up_at = self.now + self.random.micros(1_000, 100_000);
                 self.servers[index].crash(up_at, true);
+                self.wakes.servers[index] = up_at;
                 self.summary.stops += 1;
             }
         }
         self.make_tables();
         self.look();
-        let Self { settings, history, tables, nonsense, now, .. } = self;
+        let Self { settings, history, tables, nonsense, now, wakes, .. } = self;
         if let Some(first) = tables.first().cloned() {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
             let mut shared = Shared { settings: work, history, trace: &mut trace, ballast: &first, tables, nonsense };
             for (index, client) in self.clients.iter_mut().enumerate() {
-                if client.wake(work) <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
+                if wakes.clients[index] <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
                     client.step(*now, &mut shared);
+                    wakes.clients[index] = client.wake(work);
                 }
             }
         }
         match self.nonsense.take() {
             Some(nonsense) => Err(nonsense),
-            None => Ok(self.next_phase()?),
+            None => {
+                let phase = self.phase;
+                let ends = self.next_phase()?;
+                if self.phase != phase {
+                    self.rouse();
+                }
+                Ok(ends)
+            }
         }
     }
 
     /// Moves time on to what is due next.
     fn advance(&mut self) -> Result<(), String> {
-        let servers = self.servers.iter().map(Server::wake);
-        let clients = self.clients.iter().filter(|_| !self.tables.is_empty());
-        let clients = clients.map(|client| client.wake(&self.settings.work));
-        let coordinators = self.coordinators.iter().map(Post::wake);
+        let Wakes { coordinators, servers, clients } = &self.wakes;
+        let clients = clients.iter().filter(|_| !self.tables.is_empty());
         let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
         let others = [self.hub.next_delivery(), fault, Some(self.look_at)];
         let maker = if self.making { self.maker.next_deadline() } else { Nanos::NEVER };
         let next = servers
+            .iter()
             .chain(clients)
             .chain(coordinators)
+            .copied()
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .fold(maker, Nanos::min);
-        if next == Nanos::NEVER || next > STUCK {
+        if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
             return Err(format!("nothing goes on any more in phase {:?}", self.phase));
         }
@@ -281,11 +339,12 @@ impl World {
     fn coordinate(&mut self) -> Result<(), String> {
         self.etcd.borrow_mut().advance(self.now);
         for index in 0..self.coordinators.len() {
-            if self.coordinators[index].wake() <= self.now
+            if self.wakes.coordinators[index] <= self.now
                 || self.hub.waiting(place(COORDINATORS, index)) > 0
                 || self.hub.waiting(place(ELECTIONS, index)) > 0
             {
                 self.coordinators[index].step(self.now)?;
+                self.wakes.coordinators[index] = self.coordinators[index].wake();
             }
         }
         let Some(leading) = self.leading() else { return Ok(()) };
@@ -405,6 +464,15 @@ impl World {
         }
     }
 
+    /// Asks everybody when there is something to do: something has happened to some.
+    fn rouse(&mut self) {
+        self.wakes = Wakes {
+            coordinators: self.coordinators.iter().map(Post::wake).collect(),
+            servers: self.servers.iter().map(Server::wake).collect(),
+            clients: self.clients.iter().map(|client| client.wake(&self.settings.work)).collect(),
+        };
+    }
+
     /// Ends what was cut for a while.
     fn mend(&mut self) {
         let (now, before) = (self.now, self.cuts.len());
@@ -448,6 +516,24 @@ impl World {
             }
             Phase::Heal if self.all_serve() => {
                 self.note(format_args!("all tables are served"));
+                self.phase = Phase::Whole(self.now + WHOLE_AFTER);
+                self.look_at = self.now;
+            }
+            Phase::Whole(until) => {
+                if let Err(why) = self.is_whole() {
+                    self.look_at = self.look_at.min(self.now + LOOK);
+                    return if self.now < until { Ok(false) } else { Err(why) };
+                }
+                self.note(format_args!("every segment is where it should be"));
+                let spare = self.servers.len() > usize::from(super::COPIES) + 1;
+                if self.lost.is_none() && spare && self.random.chance(1, 2) {
+                    let lost = usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
+                    self.note(format_args!("server {lost} is gone for good"));
+                    self.servers[lost].crash(Nanos::NEVER, false);
+                    self.lost = Some(lost);
+                    self.phase = Phase::Heal;
+                    return Ok(false);
+                }
                 self.phase = Phase::Last(self.history.operations.len());
                 self.look_at = self.now;
                 self.look();
@@ -466,6 +552,29 @@ impl World {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Whether each closed segment of each log that lives is on as many servers as it should be.
+    fn is_whole(&self) -> Result<(), String> {
+        let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
+        let catalog = leading.catalog();
+        let keepers = |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
+        for server in &self.servers {
+            let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
+            let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
+            if replicator.short() > 0 {
+                let short = replicator.short();
+                return Err(format!("{short} segments of server {} are short of replicas", server.id()));
+            }
+            for (segment, servers) in replicator.closed() {
+                let whole = |id: &&u32| keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment));
+                let count = servers.iter().filter(whole).count();
+                if count < usize::from(super::COPIES) {
+                    return Err(format!("segment {segment} of server {} is on {count} of {servers:?}", server.id()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether every table has a server that lives and knows of it.

@@ -74,7 +74,11 @@ impl<D: Disk> Durable<D> {
 
     /// When [`poll`](Self::poll) has something to do although nothing has happened.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        let Self::Disk(backup, pace) = self else { return None };
+        let (backup, pace) = match self {
+            Self::Disk(backup, pace) => (backup, pace),
+            Self::Servers(replicator) => return replicator.next_deadline(),
+            Self::Nothing => return None,
+        };
         let deadline = backup.next_deadline();
         Some(pace.deadline().map_or(deadline, |held| held.min(deadline)))
     }
@@ -85,16 +89,22 @@ impl<D: Disk> Durable<D> {
     }
 
     /// Counters by name.
-    pub(super) fn counters(&self) -> [(&'static str, u64); 2] {
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {
-            Self::Nothing => [("disk_frames_live", 0), ("disk_frames_max", 0)],
+            Self::Nothing => vec![("disk_frames_live", 0), ("disk_frames_max", 0)],
             Self::Disk(backup, _) => {
                 let frames = backup.frame_count();
-                [("disk_frames_live", frames.live.into()), ("disk_frames_max", frames.max.into())]
+                vec![("disk_frames_live", frames.live.into()), ("disk_frames_max", frames.max.into())]
             }
             Self::Servers(replicator) => {
                 let counts = replicator.counts();
-                [("replica_writes_total", counts.writes), ("replicas_replaced_total", counts.replaced)]
+                vec![
+                    ("replica_writes_total", counts.writes),
+                    ("replicas_replaced_total", counts.replaced),
+                    ("segments_short", replicator.short() as u64),
+                    ("replicas_healed_total", counts.healed),
+                    ("replicas_healed_bytes_total", counts.healed_bytes),
+                ]
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Source {
     pub len: u32,
     /// Who has all of them.
     pub servers: Vec<u32>,
+    /// Who has the same told in another number of bytes, and that number: copies, made when replicas were lost.
+    pub copies: Vec<(u32, u32)>,
 }
 
 /// A log that is all there.
@@ -100,7 +102,10 @@ impl Inventory {
             let held = self.segments.get(&segment).ok_or_else(|| lost.clone())?;
             let sealed = held.iter().filter(|held| held.record.sealed);
             if sealed.clone().next().is_some() {
-                plan.add((longest(segment, sealed).0, false));
+                let (mut source, _) = longest(segment, sealed.clone());
+                let others = sealed.filter(|held| held.record.len != source.len);
+                source.copies = others.map(|held| (held.server, held.record.len)).collect();
+                plan.add((source, false));
             } else if Some(segment) == before && is_empty && segment >= min_open {
                 plan.add(longest(segment, held.iter().filter(|held| is_head(held))));
             } else {
@@ -139,5 +144,5 @@ fn longest<'a>(segment: u64, held: impl Iterator<Item = &'a Held> + Clone) -> (S
     servers.sort_unstable();
     let first = usize::try_from(segment % servers.len().max(1) as u64).expect("less than there are servers");
     servers.rotate_left(first);
-    (Source { segment, len, servers }, unsure)
+    (Source { segment, len, servers, copies: Vec::new() }, unsure)
 }

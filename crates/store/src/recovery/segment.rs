@@ -95,6 +95,11 @@ impl Loading {
         self.source.servers.remove(0);
         self.bytes.clear();
         self.asked = false;
+        if self.source.servers.is_empty()
+            && let Some((server, len)) = self.source.copies.pop()
+        {
+            (self.source.servers, self.source.len) = (vec![server], len);
+        }
         !self.source.servers.is_empty()
     }
 }

@@ -7,7 +7,7 @@ use sprat_disk::Disk;
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::MAX_SEGMENT_ID;
-use sprat_wire::op::{ReplicaId, Status, push_replica};
+use sprat_wire::op::{ReplicaId, ReplicaRecord, Status, push_replica};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Frames that replicas leave to fences: so many masters can be fenced when replicas have taken all others. Further fences would
@@ -76,6 +76,11 @@ impl<D: Disk> Replicas<D> {
         self.kept.range(word(master)..=last).map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
     }
 
+    /// What there is of a master, as it would be told.
+    pub fn records(&self, master: u32) -> Vec<ReplicaRecord> {
+        self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
+    }
+
     pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
         if self.fences.waiting.len() >= MAX_WAITING {
             self.counts.turned_away += 1;
@@ -101,7 +106,7 @@ impl<D: Disk> Replicas<D> {
 
     /// All that is here of a master, as an answer.
     fn tell(&mut self, master: u32) -> Outcome<u32> {
-        let records: Vec<_> = self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect();
+        let records = self.records(master);
         let count = u32::try_from(records.len()).expect("fewer than MAX_FRAMES");
         let body = self.bodies.make(|out| records.iter().for_each(|record| push_replica(out, record)));
         match body {

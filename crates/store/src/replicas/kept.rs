@@ -22,6 +22,8 @@ pub(super) struct Kept {
     pub(super) head: bool,
     /// Whether it counts as one: not while it is being made anew.
     pub(super) counts: bool,
+    /// Which telling of the segment it is, as far as known in this life.
+    pub(super) edition: u8,
     /// Bytes of log taken.
     pub(super) len: u32,
     /// Whether they are all there will be.
@@ -37,11 +39,12 @@ pub(super) struct Kept {
 
 impl Kept {
     /// One that begins.
-    pub(super) fn begun(head: bool) -> Self {
+    pub(super) fn begun(head: bool, edition: u8) -> Self {
         Self {
             state: State::Present,
             head,
             counts: true,
+            edition,
             len: 0,
             sealed: false,
             written: 0,
@@ -59,6 +62,7 @@ impl Kept {
             state: State::Earlier,
             head,
             counts: true,
+            edition: 0,
             len,
             sealed,
             written: len,
@@ -71,7 +75,7 @@ impl Kept {
 
     /// One that was found damaged.
     pub(super) fn damaged(damage: &Damage) -> Self {
-        Self { state: State::Damaged(damage.to_string()), ..Self::begun(false) }
+        Self { state: State::Damaged(damage.to_string()), ..Self::begun(false, 0) }
     }
 
     /// Whether it was begun in this life: then it may be appended to unless it is sealed.

@@ -170,8 +170,8 @@ impl<D: Disk> Replicas<D> {
             {
                 self.malformed(&format!("there is no {replica}: both are numbered from 1"))
             }
-            BackupRequest::Write { replica, offset, sealed, anew, bytes } => {
-                self.write(now, id, &Piece { replica, offset, sealed, anew, bytes })
+            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+                self.write(now, id, &Piece { replica, offset, sealed, anew, edition, bytes })
             }
             BackupRequest::Free { replica } => self.free(replica),
             BackupRequest::Fence { master: 0 } => self.malformed("servers are numbered from 1"),

@@ -3,7 +3,7 @@
 //! Sorted once, however many recover parts, in slices of a millisecond or so.
 
 use crate::backup::{Contents, Damage};
-use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
+use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::position;
@@ -109,7 +109,9 @@ impl Sorted {
     fn leave_out_what_is_cut(&mut self) {
         let (Some(last), Some((_, header))) = (self.last, &self.header) else { return };
         let entry = Entry::parse(&self.bytes[last.at as usize..]).expect("checked");
-        if Completion::is_cut(&entry, header.role) {
+        // Like what the cleaner writes, a copy has only what counts.
+        let role = if header.is_copy() { Role::Survivor } else { header.role };
+        if Completion::is_cut(&entry, role) {
             self.completions.pop();
         }
     }

@@ -23,6 +23,7 @@ pub(super) struct Piece<'a> {
     pub(super) offset: u32,
     pub(super) sealed: bool,
     pub(super) anew: bool,
+    pub(super) edition: u8,
     pub(super) bytes: &'a [u8],
 }
 
@@ -66,7 +67,7 @@ impl Waiting {
 
 impl<D: Disk> Replicas<D> {
     pub(super) fn write(&mut self, now: Nanos, id: RequestId, piece: &Piece<'_>) -> Outcome<u32> {
-        let Piece { replica, offset, sealed, anew, bytes } = *piece;
+        let Piece { replica, offset, sealed, anew, edition, bytes } = *piece;
         if self.fences.contains(replica.master) {
             self.counts.fenced_writes += 1;
             return Outcome::Reply(answer(Status::Fenced, false, 0, 0, Repeat::Retain));
@@ -84,6 +85,11 @@ impl<D: Disk> Replicas<D> {
         }
         let word = replica.word();
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
+        if there.is_some_and(|kept| edition < kept.edition) {
+            // Late: bytes of one telling do not fit into another.
+            return self.not_found();
+        }
+        let there = there.filter(|kept| edition == kept.edition);
         let (len, ended) = there.map_or((0, false), |kept| (kept.len, kept.sealed));
         let begins = there.is_none();
         let end = offset + u32::try_from(bytes.len()).expect("at most 1 MB");
@@ -101,7 +107,7 @@ impl<D: Disk> Replicas<D> {
             if let Err(error) = self.backup.append(word, len, [fresh], sealed) {
                 return self.not_taken(replica, error);
             }
-            let kept = self.kept.entry(word).or_insert_with(|| Kept::begun(crate::backup::is_head(fresh)));
+            let kept = self.kept.entry(word).or_insert_with(|| Kept::begun(crate::backup::is_head(fresh), edition));
             if kept.head && kept.counts == anew {
                 kept.counts = !anew;
                 self.backup.claim(word, kept.counts);

@@ -5,12 +5,15 @@
 //! [`Replicator::completed`], which tells the log what is durable. One call a replica is under way at a time: what is
 //! appended meanwhile makes up the next.
 
+mod heal;
 mod peers;
 mod segment;
 
+pub use heal::{HEAL_BYTES_A_SECOND, MAX_HEALING};
 pub use peers::Member;
 
 use crate::node::Caller;
+use heal::{Closed, Healer};
 use peers::Peers;
 use segment::{Open, Replica, Sendable, sendable};
 use sprat_log::{Log, OpenSegment, Role};
@@ -38,7 +41,17 @@ const FREES_UNDER_WAY: usize = 8;
 
 /// What a call was for.
 enum Purpose {
-    Write { segment: u64, server: u32, up_to: usize, sealed: bool },
+    Write {
+        segment: u64,
+        server: u32,
+        up_to: usize,
+        sealed: bool,
+    },
+    /// A piece of a copy: of which segment, for whom, which edition.
+    Heal {
+        job: (u64, u32, u8),
+        sealed: bool,
+    },
     Free,
 }
 
@@ -51,8 +64,8 @@ pub struct Replicator {
     fresh_room: usize,
     peers: Peers,
     open: BTreeMap<u64, Open>,
-    /// Where the replicas of segments are that are sealed and durable.
-    closed: BTreeMap<u64, Vec<u32>>,
+    closed: BTreeMap<u64, Closed>,
+    healer: Healer,
     calls: HashMap<CallId, Purpose>,
     frees: VecDeque<(u32, ReplicaId)>,
     freeing: usize,
@@ -72,6 +85,10 @@ pub struct Counts {
     pub writes: u64,
     /// Replicas that were given up and made elsewhere.
     pub replaced: u64,
+    /// Replicas of sealed segments that were lost with their servers and made anew.
+    pub healed: u64,
+    /// Bytes sent for that.
+    pub healed_bytes: u64,
 }
 
 impl Replicator {
@@ -89,6 +106,7 @@ impl Replicator {
             peers: Peers::default(),
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
+            healer: Healer::default(),
             calls: HashMap::new(),
             frees: VecDeque::new(),
             freeing: 0,
@@ -104,6 +122,7 @@ impl Replicator {
     pub fn set_members(&mut self, members: &[Member]) {
         let others: Vec<_> = members.iter().copied().filter(|member| member.server != self.master).collect();
         self.peers.set(&others);
+        self.miss();
     }
 
     /// The least id of a head whose open replicas count, if the coordinator is to be told: nothing that waits for it is durable
@@ -131,6 +150,19 @@ impl Replicator {
         self.counts
     }
 
+    /// Segments with fewer replicas than there should be.
+    #[must_use]
+    pub fn short(&self) -> usize {
+        let is_short = |open: &&Open| open.tainted || open.acked(self.copies) < open.told.1;
+        self.open.values().filter(is_short).count() + self.healer.short()
+    }
+
+    /// When there is something to do although nothing arrives.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.healer.next_deadline().filter(|_| !self.fenced)
+    }
+
     /// Bytes that the head can still take.
     #[must_use]
     pub fn room(&self, log: &Log) -> usize {
@@ -147,6 +179,7 @@ impl Replicator {
         self.place(now, log);
         self.send(now, log, caller);
         self.free(now, log, caller);
+        self.heal(now, log, caller);
     }
 
     /// Gives every open segment as many replicas as it is to have, if there are as many backups.
@@ -166,6 +199,7 @@ impl Replicator {
                 let servers: Vec<u32> = open.replicas.iter().map(|replica| replica.server).collect();
                 let chance = &mut self.chance;
                 let Some(server) = self.peers.choose(now, &servers, |choices| draw(chance, choices)) else { break };
+                open.given_up.retain(|&other| other != server);
                 open.replicas.push(Replica::new(server, self.fresh_room));
             }
         }
@@ -200,7 +234,7 @@ impl Replicator {
             let offset = u32::try_from(bytes.offset).expect("within a segment");
             // Made in place of another, and still without something that was told to be durable.
             let anew = up_to < open.told.1;
-            let request = BackupRequest::Write { replica, offset, sealed, anew, bytes: &[] };
+            let request = BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });
@@ -219,9 +253,14 @@ impl Replicator {
     /// Has backups free what the log does without.
     fn free(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         for segment in log.take_reclaimable() {
-            let open = self.open.remove(&segment);
-            let servers = open.into_iter().flat_map(|open| open.replicas).map(|replica| replica.server);
-            let servers: Vec<u32> = servers.chain(self.closed.remove(&segment).into_iter().flatten()).collect();
+            self.healer.forget(segment);
+            let mut servers = Vec::new();
+            if let Some(open) = self.open.remove(&segment) {
+                servers.extend(open.replicas.iter().map(|replica| replica.server).chain(open.given_up));
+            }
+            if let Some(closed) = self.closed.remove(&segment) {
+                servers.extend(closed.servers.into_iter().chain(closed.given_up));
+            }
             servers.into_iter().for_each(|server| self.discard(server, segment));
         }
         while self.freeing < FREES_UNDER_WAY
@@ -246,6 +285,11 @@ impl Replicator {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         match purpose {
             Purpose::Free => self.freeing -= 1,
+            Purpose::Heal { job, sealed } => {
+                let status = result.ok().and_then(Answer::parse).map(|answer| answer.status);
+                self.fenced |= status == Some(Status::Fenced);
+                self.copied(now, job, sealed, status == Some(Status::Ok), log);
+            }
             Purpose::Write { segment, server, up_to, sealed } => {
                 let answer = result.ok().and_then(Answer::parse);
                 match answer {
@@ -282,6 +326,7 @@ impl Replicator {
         }
         self.peers.release(server);
         self.counts.replaced += 1;
+        open.given_up.push(server);
         // A survivor counts only when it is sealed, and so does what is left of it there.
         let role = log.open_segments().find(|open| open.segment == segment).map(|open| open.role);
         open.tainted |= role == Some(Role::Head);
@@ -320,9 +365,13 @@ impl Replicator {
             log.mark_durable(segment.segment, acked.max(durable), sealed);
             if sealed {
                 let open = self.open.remove(&segment.segment).expect("just seen");
-                let servers: Vec<u32> = open.replicas.iter().map(|replica| replica.server).collect();
+                let mut servers: Vec<u32> = open.replicas.iter().map(|replica| replica.server).collect();
                 servers.iter().for_each(|&server| self.peers.release(server));
-                self.closed.insert(segment.segment, servers);
+                servers.retain(|&server| self.peers.contains(server));
+                if servers.len() < self.copies {
+                    self.healer.is_short(segment.segment);
+                }
+                self.closed.insert(segment.segment, Closed { servers, given_up: open.given_up, edition: 0 });
             }
         }
     }
@@ -339,7 +388,8 @@ impl Replicator {
         });
         let open: Vec<_> = open.collect();
         let (min_open, confirmed) = (self.min_open, self.confirmed);
-        format!("min open {min_open}, {confirmed} confirmed, fenced {}, {}", self.fenced, open.join("; "))
+        let (short, fenced, open) = (self.short(), self.fenced, open.join("; "));
+        format!("min open {min_open}, {confirmed} confirmed, {short} short, fenced {fenced}, {open}")
     }
 }
 

@@ -76,18 +76,30 @@ impl Peers {
         }
     }
 
-    /// Chooses a backup that is none of `not`: of two drawn by `chance` the one with less to do (Mitzenmacher's power of two
-    /// choices), before any that is shunned.
+    /// Chooses a backup that is none of `not`, one that is shunned only if there are no others.
     pub(super) fn choose(&mut self, now: Nanos, not: &[u32], mut chance: impl FnMut(usize) -> usize) -> Option<u32> {
-        let free = |shunned: bool| {
-            let fits =
-                move |(server, peer): &(&u32, &Peer)| !not.contains(server) && (peer.shunned_until > now) == shunned;
-            self.peers.iter().filter(fits).map(|(&server, peer)| (peer.load, server)).collect::<Vec<_>>()
-        };
-        let mut candidates = free(false);
-        if candidates.is_empty() {
-            candidates = free(true);
-        }
+        self.choose_willing(now, not, &mut chance).or_else(|| self.draw(not, |_| true, &mut chance))
+    }
+
+    /// The same, and never one that is shunned.
+    pub(super) fn choose_willing(
+        &mut self,
+        now: Nanos,
+        not: &[u32],
+        mut chance: impl FnMut(usize) -> usize,
+    ) -> Option<u32> {
+        self.draw(not, |peer| peer.shunned_until <= now, &mut chance)
+    }
+
+    /// Of two drawn by `chance` the one with less to do: Mitzenmacher's power of two choices.
+    fn draw(
+        &mut self,
+        not: &[u32],
+        fits: impl Fn(&Peer) -> bool,
+        chance: &mut impl FnMut(usize) -> usize,
+    ) -> Option<u32> {
+        let fit = self.peers.iter().filter(|(server, peer)| !not.contains(server) && fits(peer));
+        let candidates: Vec<_> = fit.map(|(&server, peer)| (peer.load, server)).collect();
         if candidates.is_empty() {
             return None;
         }

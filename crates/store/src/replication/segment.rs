@@ -38,6 +38,8 @@ pub(super) struct Sendable {
 pub(super) struct Open {
     /// At most as many as there are to be.
     pub(super) replicas: Vec<Replica>,
+    /// Who may have a part of one, for nothing.
+    pub(super) given_up: Vec<u32>,
     /// A head of which a replica was given up: what has come of it is told only when it is sealed, and open replicas of
     /// it are void.
     pub(super) tainted: bool,

@@ -74,7 +74,7 @@ fn fences_are_no_replicas() {
     for request in [
         BackupRequest::Read { replica: id(3, 0), offset: 0 },
         BackupRequest::Free { replica: id(3, 0) },
-        BackupRequest::Write { replica: id(5, 0), offset: 0, sealed: false, anew: false, bytes: b"x" },
+        BackupRequest::Write { replica: id(5, 0), offset: 0, sealed: false, anew: false, edition: 0, bytes: b"x" },
     ] {
         assert_eq!(world.ask(request).status, Status::Malformed);
     }

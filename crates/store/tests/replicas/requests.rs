@@ -93,7 +93,7 @@ fn what_does_not_fit_is_not_taken() {
     let told = world.write(a, 500..1999, true);
     assert!(told.status == Status::Refused && told.text().contains("2000 B"), "{told:?}");
     for (replica, offset, sealed) in [(id(0, 1), 0, true), (id(1, 0), 0, true), (id(1, 1), 0, true), (a, 5, false)] {
-        let told = world.ask(BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &[] });
+        let told = world.ask(BackupRequest::Write { replica, offset, sealed, anew: false, edition: 0, bytes: &[] });
         assert_eq!(told.status, Status::Malformed, "{}", told.text());
     }
     assert_eq!(world.ask(BackupRequest::Fence { master: 0 }).status, Status::Malformed);
@@ -232,4 +232,28 @@ fn nothing_is_due_when_nothing_is_to_be_done() {
     }
     assert!(world.next_deadline() > world.now + Duration::from_millis(100), "{:?}", world.next_deadline());
     assert_ne!(world.now, Nanos(0));
+}
+
+/// What was sent of one edition and comes late never gets into another.
+#[test]
+fn an_edition_takes_the_place_of_the_one_before() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    let (a, other) = (id(3, 1), bytes_of(id(3, 2), 3000));
+    world.put(a, 0..2000, false);
+    let mut write = |offset: usize, end: usize, sealed, edition| {
+        let bytes = &other[offset..end];
+        let offset = u32::try_from(offset).unwrap();
+        world.ask(BackupRequest::Write { replica: a, offset, sealed, anew: !sealed, edition, bytes }).status
+    };
+    assert_eq!(write(1000, 2500, false, 1), Status::NotFound, "an edition begins at its beginning");
+    assert_eq!(write(0, 1000, false, 1), Status::Ok);
+    assert_eq!(write(1000, 3000, false, 0), Status::NotFound, "late");
+    assert_eq!(write(0, 3000, true, 0), Status::NotFound, "late");
+    assert_eq!(write(1000, 2500, false, 1), Status::Ok);
+    assert_eq!(write(2500, 2500, true, 1), Status::Ok);
+    let records = world.fence(3);
+    assert_eq!(records.len(), 1);
+    assert!(records[0].sealed && records[0].len == 2500 && records[0].head, "{records:?}");
+    assert_eq!(world.read(a).unwrap(), other[..2500]);
 }

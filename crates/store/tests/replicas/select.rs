@@ -20,9 +20,9 @@ fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
     entry.encode(&mut bytes[at..]);
 }
 
-fn header(role: Role) -> Vec<u8> {
+fn header(role: Role, digest: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let header = SegmentHeader { id: 7, safe_version: 1, role, digest: vec![7] }.encode();
+    let header = SegmentHeader { id: 7, safe_version: 1, role, digest: digest.to_vec() }.encode();
     push(&mut bytes, &Entry { kind: Kind::Segment, successor: false, table: 0, version: 0, key: &[], value: &header });
     bytes
 }
@@ -37,7 +37,7 @@ fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
 
 /// A segment of objects, tombstones and completions, some MB long.
 fn segment() -> Vec<u8> {
-    let mut bytes = header(Role::Head);
+    let mut bytes = header(Role::Head, &[7]);
     for number in 0..OBJECTS {
         for table in [1, 2] {
             let (key, value) = (number.to_le_bytes(), vec![9; number as usize % 1000]);
@@ -58,7 +58,8 @@ fn keeps(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
     let replica = id(3, 7);
     for (at, piece) in (0..).step_by(REPLICA_BYTES).zip(bytes.chunks(REPLICA_BYTES)) {
         let sealed = at as usize + piece.len() == bytes.len();
-        let told = world.ask(BackupRequest::Write { replica, offset: at, sealed, anew: false, bytes: piece });
+        let told =
+            world.ask(BackupRequest::Write { replica, offset: at, sealed, anew: false, edition: 0, bytes: piece });
         assert_eq!(told.status, Status::Ok, "{}", told.text());
     }
     (world, replica)
@@ -125,8 +126,15 @@ fn each_is_given_its_part_and_all_parts_are_everything() {
 /// A completion counts with what it came with: the last of a head has lost that.
 #[test]
 fn a_completion_that_was_cut_off_is_not_given() {
-    for (role, joined, counts) in [(Role::Head, true, false), (Role::Head, false, true), (Role::Survivor, true, true)] {
-        let mut bytes = header(role);
+    let cases = [
+        (Role::Head, &[7][..], true, false),
+        (Role::Head, &[7], false, true),
+        (Role::Survivor, &[], true, true),
+        // Whoever copied a head knew that it counts.
+        (Role::Head, &[], true, true),
+    ];
+    for (role, digest, joined, counts) in cases {
+        let mut bytes = header(role, digest);
         push_completion(&mut bytes, 1, 1, true);
         push(
             &mut bytes,
@@ -135,7 +143,7 @@ fn a_completion_that_was_cut_off_is_not_given() {
         push_completion(&mut bytes, 1, 2, joined);
         let (mut world, replica) = keeps(&bytes);
         let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
-        assert_eq!(entries(&given).1.len(), if counts { 3 } else { 2 }, "{role:?} {joined}");
+        assert_eq!(entries(&given).1.len(), if counts { 3 } else { 2 }, "{role:?} {digest:?} {joined}");
     }
 }
 
@@ -148,7 +156,7 @@ fn what_is_no_log_is_refused_and_named() {
     let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
     assert_eq!(refused.status, Status::Refused);
     assert!(refused.text().contains("of the segment"), "{}", refused.text());
-    let (mut world, replica) = keeps(&bytes[header(Role::Head).len()..middle / 2]);
+    let (mut world, replica) = keeps(&bytes[header(Role::Head, &[7]).len()..middle / 2]);
     let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
     assert_eq!(refused.status, Status::Refused, "no header, and an entry that is cut");
 }

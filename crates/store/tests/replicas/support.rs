@@ -205,7 +205,14 @@ impl<D: Disk> World<D> {
     pub(crate) fn begin_write(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> CallId {
         let bytes = bytes_of(replica, part.end);
         let offset = u32::try_from(part.start).unwrap();
-        self.begin(BackupRequest::Write { replica, offset, sealed, anew: false, bytes: &bytes[part.start..] })
+        self.begin(BackupRequest::Write {
+            replica,
+            offset,
+            sealed,
+            anew: false,
+            edition: 0,
+            bytes: &bytes[part.start..],
+        })
     }
 
     /// Writes what must be taken.

@@ -20,6 +20,8 @@ pub(crate) struct Kept {
     pub(crate) appendable: bool,
     /// It was made in place of another.
     pub(crate) anew: bool,
+    /// Which telling of the segment it is.
+    pub(crate) edition: u8,
 }
 
 /// What a backup keeps, through its lives.
@@ -46,12 +48,13 @@ impl Backup {
         self.kept.iter().map(record).collect()
     }
 
-    fn write(&mut self, segment: u64, offset: usize, sealed: bool, bytes: &[u8]) -> (Status, u64) {
-        if offset == 0 && self.kept.get(&segment).is_none_or(|kept| !kept.appendable) {
-            self.kept.insert(segment, Kept { appendable: true, ..Kept::default() });
+    fn write(&mut self, segment: u64, edition: u8, offset: usize, sealed: bool, bytes: &[u8]) -> (Status, u64) {
+        let begins = |kept: &Kept| !kept.appendable || kept.edition < edition;
+        if offset == 0 && self.kept.get(&segment).is_none_or(begins) {
+            self.kept.insert(segment, Kept { appendable: true, edition, ..Kept::default() });
         }
-        let Some(kept) = self.kept.get_mut(&segment).filter(|kept| kept.appendable && kept.bytes.len() >= offset)
-        else {
+        let fits = |kept: &&mut Kept| kept.appendable && kept.bytes.len() >= offset && kept.edition == edition;
+        let Some(kept) = self.kept.get_mut(&segment).filter(fits) else {
             return (Status::NotFound, 0);
         };
         let known = (kept.bytes.len() - offset).min(bytes.len());
@@ -71,12 +74,12 @@ impl Handler for Backup {
     fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
         let Ok(Request::Backup(request)) = Request::parse(payload) else { panic!("a request to a backup") };
         let (status, number) = match request {
-            BackupRequest::Write { replica, offset, sealed, anew, bytes } => {
-                let before =
-                    self.kept.get(&replica.segment).filter(|kept| kept.appendable).map(|kept| kept.bytes.len());
-                let written = self.write(replica.segment, offset as usize, sealed, bytes);
-                if let Some(kept) = self.kept.get_mut(&replica.segment)
-                    && before.is_none_or(|before| before < kept.bytes.len())
+            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+                let same = |kept: &&Kept| kept.appendable && kept.edition == edition;
+                let before = self.kept.get(&replica.segment).filter(same).map(|kept| (kept.bytes.len(), kept.sealed));
+                let written = self.write(replica.segment, edition, offset as usize, sealed, bytes);
+                if let Some(kept) = self.kept.get_mut(&replica.segment).filter(|kept| kept.edition == edition)
+                    && before.is_none_or(|before| before < (kept.bytes.len(), kept.sealed))
                 {
                     kept.anew = anew;
                 }

@@ -30,6 +30,7 @@ pub(crate) struct Client {
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
     chance: u64,
+    resting: bool,
 }
 
 /// The value of a write: long enough that segments fill.
@@ -48,7 +49,21 @@ pub(crate) fn removes(number: u64) -> bool {
 impl Client {
     pub(crate) fn new(master: SocketAddr, seed: u64) -> Self {
         let (known, chance) = (BTreeMap::new(), seed | 1);
-        Self { master, session: None, under_way: None, next: 1, known, acknowledged: 0, chance }
+        Self { master, session: None, under_way: None, next: 1, known, acknowledged: 0, chance, resting: false }
+    }
+
+    /// Begins nothing more, and goes on.
+    pub(crate) fn rest(&mut self) {
+        self.resting = true;
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.resting = false;
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn rests(&self) -> bool {
+        self.under_way.is_none()
     }
 
     fn answered(&mut self, key: u64, number: u64, status: Option<Status>) {
@@ -99,7 +114,7 @@ impl Service for Client {
     }
 
     fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || self.resting {
             return;
         }
         let session = *self.session.get_or_insert_with(|| caller.connect(self.master).unwrap());

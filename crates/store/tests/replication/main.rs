@@ -43,6 +43,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// All backups go for good, one after the other and with time to make anew what they had: nothing is lost.
+    #[test]
+    fn what_is_lost_with_a_backup_is_made_anew(seed: u64, copies in 1usize..4, more in 0usize..2) {
+        let mut world = World::new(seed, copies, copies + more);
+        for _ in 0..copies + more {
+            world.run(150);
+            world.exchange(1 + usize::try_from(seed % copies as u64).unwrap() / 2);
+            world.run(seed % 40);
+            world.heal(copies);
+            world.go_on();
+        }
+        world.run(seed % 60);
+        let acknowledged = world.acknowledged();
+        match world.recover_without(copies - 1) {
+            Verdict::Found => {}
+            other => prop_assert!(false, "of {acknowledged} writes: {other:?}"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// The master dies while it makes replicas anew, and writes: none of those that it had made says less than those before.
+    #[test]
+    fn a_copy_says_what_was_acknowledged(seed: u64, copies in 2usize..4, more in 0usize..2) {
+        let mut world = World::new(seed, copies, copies + more);
+        world.run(300);
+        world.exchange(1);
+        world.run(5 + seed % 60);
+        match world.recover_without(copies - 2) {
+            Verdict::Found => {}
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
     let mut replaced = 0;

@@ -38,6 +38,8 @@ pub(crate) enum Verdict {
 enum Life {
     Up(Box<Node<AnyDriver, Backup>>),
     Down(Backup, Nanos),
+    /// For good: the coordinator has declared it dead.
+    Gone,
 }
 
 pub(crate) struct World {
@@ -46,6 +48,7 @@ pub(crate) struct World {
     now: Nanos,
     master: Node<AnyDriver, Master<MemDisk>>,
     outbox: Outbox,
+    version: u64,
     client: Node<AnyDriver, Client>,
     backups: Vec<Life>,
     /// What the coordinator has noted, and what it is about to note.
@@ -61,6 +64,10 @@ fn address(host: usize) -> SocketAddr {
 /// Server id of a backup.
 fn id(at: usize) -> u32 {
     u32::try_from(at).unwrap() + 1
+}
+
+fn members(backups: impl IntoIterator<Item = usize>) -> Vec<Member> {
+    backups.into_iter().map(|at| Member { server: id(at), address: address(at) }).collect()
 }
 
 fn header_of(bytes: &[u8]) -> Option<(SegmentHeader, usize)> {
@@ -82,7 +89,7 @@ impl World {
         });
         let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::new(sprat_log::MIN_MEMORY, Durability::Tracked) };
         let mut replicator = Replicator::new(MASTER, copies, ROOM, seed);
-        let members: Vec<_> = (0..backups).map(|at| Member { server: id(at), address: address(at) }).collect();
+        let members = members(0..backups);
         replicator.set_members(&members);
         let (outbox, commands) = inbox();
         assert!(outbox.send(Command::Assign(Box::new(Assigned { members, ..Assigned::tables(1, vec![1]) }))));
@@ -94,7 +101,7 @@ impl World {
         let up = |at| Life::Up(Box::new(Node::new(node(at), Backup::default(), &RpcConfig::default(), seed + 2)));
         let backups = (0..backups).map(up).collect();
         let (now, random) = (Nanos(0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        Self { random, hub, now, master, outbox, client, backups, min_open: 0, noting: None, faults: true }
+        Self { random, hub, now, master, outbox, version: 1, client, backups, min_open: 0, noting: None, faults: true }
     }
 
     /// Goes on for so many milliseconds.
@@ -116,6 +123,7 @@ impl World {
                         next = next.min(node.next_deadline());
                     }
                     Life::Down(_, up) => next = next.min(*up),
+                    Life::Gone => {}
                 }
             }
             next = next.min(self.master.next_deadline()).min(self.client.next_deadline());
@@ -165,6 +173,60 @@ impl World {
         }
     }
 
+    /// So many backups, chosen by lot, are gone for good, and as many new ones come; the master is told.
+    pub(crate) fn exchange(&mut self, count: usize) {
+        for _ in 0..count {
+            let left: Vec<usize> = self.alive().collect();
+            let at = left[usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap()];
+            self.backups[at] = Life::Gone;
+            let node = AnyDriver::from(self.hub.port(address(self.backups.len())).unwrap());
+            let node = Node::new(node, Backup::default(), &RpcConfig::default(), self.random);
+            self.backups.push(Life::Up(Box::new(node)));
+        }
+        self.version += 1;
+        let members = members(self.alive());
+        let assigned = Assigned { members, ..Assigned::tables(self.version, vec![1]) };
+        assert!(self.outbox.send(Command::Assign(Box::new(assigned))));
+    }
+
+    fn alive(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.backups.len()).filter(|&at| !matches!(self.backups[at], Life::Gone))
+    }
+
+    /// Waits until nothing is short of replicas, and looks whether that is so. Nothing else goes on meanwhile.
+    pub(crate) fn heal(&mut self, copies: usize) -> u64 {
+        self.client.service_mut().rest();
+        for _ in 0..100 {
+            self.run(100);
+            if self.replicator().short() == 0 && self.client.service().rests() {
+                break;
+            }
+        }
+        assert_eq!(self.replicator().short(), 0, "{}", self.master.service().describe());
+        for (segment, servers) in self.replicator().closed() {
+            let whole = |&&server: &&u32| {
+                let backup = match &self.backups[server as usize - 1] {
+                    Life::Up(node) => node.service(),
+                    Life::Down(backup, _) => backup,
+                    Life::Gone => return false,
+                };
+                backup.kept.get(&segment).is_some_and(|kept| kept.sealed)
+            };
+            let different: std::collections::BTreeSet<_> = servers.iter().filter(whole).collect();
+            assert_eq!(different.len(), copies, "segment {segment}");
+        }
+        self.replicator().counts().healed
+    }
+
+    /// The client goes on.
+    pub(crate) fn go_on(&mut self) {
+        self.client.service_mut().go_on();
+    }
+
+    fn replicator(&self) -> &Replicator {
+        self.master.service().replicator().unwrap()
+    }
+
     /// What a coordinator does for the master.
     fn coordinate(&mut self) {
         match self.noting {
@@ -187,12 +249,12 @@ impl World {
     }
 
     pub(crate) fn replaced(&self) -> u64 {
-        self.master.service().replicator().unwrap().counts().replaced
+        self.replicator().counts().replaced
     }
 
     /// The master dies, and so many backups, chosen by lot, are gone for good; the others come up again.
     pub(crate) fn recover_without(&mut self, gone: usize) -> Verdict {
-        let mut left: Vec<usize> = (0..self.backups.len()).collect();
+        let mut left: Vec<usize> = self.alive().collect();
         for _ in 0..gone {
             let at = usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap();
             left.remove(at);
@@ -202,6 +264,7 @@ impl World {
             .map(|&at| match &self.backups[at] {
                 Life::Up(node) => (id(at), node.service()),
                 Life::Down(backup, _) => (id(at), backup),
+                Life::Gone => unreachable!("it is not left"),
             })
             .collect();
         let mut inventory = Inventory::default();
@@ -224,8 +287,12 @@ impl World {
         // Newest version of each key, and whether it is a removal.
         let mut found: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for source in &plan.sources {
-            for server in &source.servers {
-                let mut rest = &kept[server].kept[&source.segment].bytes[..source.len as usize];
+            let whole = source.servers.iter().map(|server| (server, source.len));
+            // Each by itself says enough; which of them is read is left to chance.
+            let any: Vec<_> = whole.chain(source.copies.iter().map(|(server, len)| (server, *len))).collect();
+            let chosen = usize::try_from(source.segment ^ self.random).unwrap() % any.len();
+            for (server, len) in &any[chosen..=chosen] {
+                let mut rest = &kept[server].kept[&source.segment].bytes[..*len as usize];
                 while !rest.is_empty() {
                     let entry = Entry::parse_checked(rest).expect("whole entries");
                     rest = &rest[entry.encoded_len()..];

@@ -66,6 +66,9 @@ pub enum BackupRequest<'a> {
         /// The replica is made in place of one that was given up, and acknowledged bytes are missing behind these: until a
         /// write without this it counts for nothing.
         anew: bool,
+        /// Which telling of the segment these bytes are of, at most [`MAX_EDITION`]: 0 is the log as it was written. A later one
+        /// says the same in other bytes, and replaces all of an earlier one.
+        edition: u8,
         /// The bytes, at most [`REPLICA_BYTES`]; none only when the segment is sealed by this.
         bytes: &'a [u8],
     },
@@ -101,6 +104,9 @@ pub enum BackupRequest<'a> {
     },
 }
 
+/// Most editions of a segment beside the first: so often its lost replicas are made anew.
+pub const MAX_EDITION: u8 = 63;
+
 /// Operation codes of [`BackupRequest`]s.
 pub(super) const FIRST: u8 = 64;
 const WRITE: u8 = FIRST;
@@ -110,9 +116,11 @@ const READ: u8 = FIRST + 3;
 const SELECT: u8 = FIRST + 4;
 pub(super) const LAST: u8 = SELECT;
 
-/// Flags in `condition` of a write: the segment ends with it; the replica is made anew.
+/// Flags in `condition` of a write: the segment ends with it; the replica is made anew. The edition is above them.
 const SEALED: u8 = 1;
 const ANEW: u8 = 2;
+const EDITION_SHIFT: u32 = 2;
+const _: () = assert!(MAX_EDITION == u8::MAX >> EDITION_SHIFT);
 
 impl<'a> BackupRequest<'a> {
     /// Whether these are the bytes of a request to a backup, if they are of a request at all.
@@ -124,8 +132,9 @@ impl<'a> BackupRequest<'a> {
 
     pub(super) fn parts(self) -> (RequestHeader, &'a [u8]) {
         let (op, condition, replica, offset, bytes) = match self {
-            Self::Write { replica, offset, sealed, anew, bytes } => {
-                let flags = if sealed { SEALED } else { 0 } | if anew { ANEW } else { 0 };
+            Self::Write { replica, offset, sealed, anew, edition, bytes } => {
+                assert!(edition <= MAX_EDITION, "edition {edition}");
+                let flags = if sealed { SEALED } else { 0 } | if anew { ANEW } else { 0 } | edition << EDITION_SHIFT;
                 (WRITE, flags, replica, offset, bytes)
             }
             Self::Free { replica } => (FREE, 0, replica, 0, &[][..]),
@@ -151,10 +160,10 @@ impl<'a> BackupRequest<'a> {
             return Err(Malformed::Offset(offset));
         }
         match (header.op, header.condition) {
-            (WRITE, ..4) if bytes.len() > REPLICA_BYTES => Err(Malformed::Trailing(bytes.len() - REPLICA_BYTES)),
-            (WRITE, flags @ ..4) => {
+            (WRITE, _) if bytes.len() > REPLICA_BYTES => Err(Malformed::Trailing(bytes.len() - REPLICA_BYTES)),
+            (WRITE, flags) => {
                 let (sealed, anew) = (flags & SEALED != 0, flags & ANEW != 0);
-                Ok(Self::Write { replica, offset, sealed, anew, bytes })
+                Ok(Self::Write { replica, offset, sealed, anew, edition: flags >> EDITION_SHIFT, bytes })
             }
             (FREE | FENCE | READ, 0) if !bytes.is_empty() => Err(Malformed::Trailing(bytes.len())),
             (FREE, 0) if offset == 0 => Ok(Self::Free { replica }),
