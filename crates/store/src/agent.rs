@@ -235,8 +235,8 @@ impl Agent {
             Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tablets, masters, next_server, orders, .. } = assignment;
-        let assigned = Assigned { version, tablets, members, masters, next_server, orders };
+        let Assignment { tablets, masters, next_server, orders, names, .. } = assignment;
+        let assigned = Assigned { version, tablets, members, masters, next_server, orders, names };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
             self.given = version;

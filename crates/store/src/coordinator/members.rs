@@ -167,6 +167,11 @@ impl Members {
             masters: replicating().map(|(id, _)| id).collect(),
             next_server: catalog.next_server(),
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
+            names: catalog
+                .tables()
+                .filter(|table| table.tablets.iter().any(|tablet| tablet.server == server))
+                .map(|table| (table.id, table.name))
+                .collect(),
         }
     }
 
