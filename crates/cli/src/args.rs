@@ -5,13 +5,14 @@ mod browser;
 mod cp;
 pub(crate) mod doctor;
 mod judged;
+mod key;
 mod lab;
 mod lab_ctl;
 mod lab_up;
 mod share;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sprat_client::{Mode, Options};
+use sprat_client::{FileError, Mode, Options};
 use sprat_net::Event;
 use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::MAX_NODES;
@@ -23,6 +24,7 @@ pub(crate) use cp::CpArgs;
 pub(crate) use judged::{
     BreakdownArgs, ClusterBenchArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
 };
+pub(crate) use key::{GuardArgs, IdentityArgs, KeyCommand, KeyInitArgs, KeyIssueArgs, KeyShowArgs};
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
@@ -87,6 +89,9 @@ pub(crate) enum Command {
     /// Let Firefox and Chromium hand their downloads to sprat.
     #[command(subcommand)]
     Browser(BrowserCommand),
+    /// Make a cluster's root, and identities by which its members know one another.
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -120,17 +125,24 @@ pub(crate) struct Connect {
     /// Give up on an operation after this long, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10_000, global = true)]
     pub(crate) timeout: u64,
+
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
 }
 
 impl Connect {
     /// The same for a client, which waits by sleeping: a command is one of many on the machine.
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// When the identity cannot be read.
+    pub(crate) fn options(&self) -> Result<Options, FileError> {
+        Ok(Options {
             coordinator: self.coordinator.clone(),
             local: self.local.clone(),
             timeout: Duration::from_millis(self.timeout),
             waiting: Mode::Sleep,
-        }
+            identity: self.identity.load()?,
+        })
     }
 }
 
@@ -146,7 +158,7 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
   sprat server --memory 16G --data /srv/sprat --durability sync
   sprat server -L tcp:host=127.0.0.1,port=11101
   sprat server --nodes 4 --core 2,3,4,5
-  sprat server -C tcp:host=192.168.100.31,port=12246 -L fast+udp:host=192.168.101.29,port=12247 -r 3")]
+  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 -r 3 --identity server.id")]
 pub(crate) struct ServerArgs {
     /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
@@ -203,12 +215,15 @@ pub(crate) struct ServerArgs {
     /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
     #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
     pub(crate) counted: Option<Event>,
+
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat coordinator --data /srv/coordinator
-  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --etcd http://10.0.0.1:2379,http://10.0.0.2:2379,http://10.0.0.3:2379")]
+  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --identity server.id --etcd http://10.0.0.1:2379,http://10.0.0.2:2379")]
 pub(crate) struct CoordinatorArgs {
     /// Where it listens; with --etcd also where others reach it.
     #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
@@ -225,6 +240,9 @@ pub(crate) struct CoordinatorArgs {
     /// Name of the cluster in etcd: coordinators of one cluster have the same.
     #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
     pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -677,6 +695,8 @@ pub(crate) struct DistributionArgs {
     /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
     #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL")]
     pub(crate) local: Option<String>,
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
     /// What is measured.
     #[arg(long, value_enum, default_value = "read")]
     pub(crate) op: OpArg,

@@ -4,7 +4,7 @@ mod args;
 mod cmd;
 
 use args::doctor::DoctorCommand;
-use args::{BenchCommand, BrowserCommand, Cli, Command, LabCommand};
+use args::{BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         Command::Browser(BrowserCommand::Uninstall(args)) => cmd::browser::uninstall(&args),
         Command::Browser(BrowserCommand::Status(args)) => cmd::browser::status(&args),
         Command::Browser(BrowserCommand::Host(args)) => cmd::browser::host(&args),
+        Command::Key(KeyCommand::Init(args)) => cmd::key::init(&args),
+        Command::Key(KeyCommand::Issue(args)) => cmd::key::issue(&args),
+        Command::Key(KeyCommand::Show(args)) => cmd::key::show(&args),
         Command::Lab(LabCommand::Run(args)) => cmd::lab::run(&args),
         Command::Lab(LabCommand::Ctl(args)) => cmd::lab_ctl::ctl(&args),
         Command::Lab(LabCommand::Up(args)) => cmd::lab_up::up(&args),

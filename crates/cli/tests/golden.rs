@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 52] = [
+const COMMANDS: [&[&str]; 56] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -72,6 +72,10 @@ const COMMANDS: [&[&str]; 52] = [
     &["browser", "install"],
     &["browser", "uninstall"],
     &["browser", "status"],
+    &["key"],
+    &["key", "init"],
+    &["key", "issue"],
+    &["key", "show"],
     &["lab"],
     &["lab", "run"],
     &["lab", "ctl"],

@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use sprat_client::{Client, Mode, Options, Table};
+use sprat_client::{Client, Options, Table};
 use sprat_wire::op::{Condition, Request};
 use support::{COORDINATOR, PATIENCE, ServerProcess, UDP, run};
 
@@ -18,7 +18,7 @@ fn start(data: &Path, flags: &[&str]) -> ServerProcess {
 
 fn client(coordinator: &str, local: Option<&str>) -> Client {
     let (coordinator, local) = (coordinator.to_owned(), local.map(str::to_owned));
-    Client::connect(&Options { coordinator, local, timeout: PATIENCE / 2, waiting: Mode::Adaptive }).expect("a client")
+    Client::connect(&Options { coordinator, local, timeout: PATIENCE / 2, ..Options::default() }).expect("a client")
 }
 
 /// A value that tells table, object and life.

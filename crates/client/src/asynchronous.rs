@@ -75,11 +75,11 @@ impl AsyncClient {
         let (report, opened) = sync_channel(1);
         let options = options.clone();
         let run = move || {
-            let opened =
-                Core::new(&coordinator, local, RandomState::new().hash_one(std::process::id())).and_then(|core| {
-                    let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
-                    Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
-                });
+            let seed = RandomState::new().hash_one(std::process::id());
+            let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(|core| {
+                let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
+                Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
+            });
             match opened {
                 Ok((core, idle)) => {
                     let bell = idle.waker();

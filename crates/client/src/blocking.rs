@@ -3,11 +3,13 @@
 use crate::core::{Core, Target};
 use crate::error::Error;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
+use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Where the cluster is, and how to wait for it.
@@ -21,6 +23,8 @@ pub struct Options {
     pub timeout: Duration,
     /// What the calling thread does while it waits.
     pub waiting: Mode,
+    /// Who we are to the cluster; without, we speak only to one that lets in anybody.
+    pub identity: Option<Arc<Identity>>,
 }
 
 impl Default for Options {
@@ -30,6 +34,7 @@ impl Default for Options {
             local: None,
             timeout: Duration::from_secs(10),
             waiting: Mode::Adaptive,
+            identity: None,
         }
     }
 }
@@ -89,7 +94,8 @@ impl Client {
     /// [`Error::Endpoint`] when the locator is of no use.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
-        let core = Core::new(&coordinator, local, RandomState::new().hash_one(std::process::id()))?;
+        let seed = RandomState::new().hash_one(std::process::id());
+        let core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
         let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
             .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
         Ok(Self {

@@ -6,15 +6,18 @@
 
 use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
 use crate::error::Error;
+use crate::member::Member;
 pub use crate::places::MAX_KNOWN_TABLES;
 use crate::places::{Place, Places};
 pub use crate::port::Passed;
 use crate::port::Port;
+use sprat_key::Identity;
 use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::calls::MAX_PENDING;
@@ -67,6 +70,8 @@ pub struct Core {
     leader: usize,
     /// Our own end, of transports that must be told.
     local: Option<Locator>,
+    /// Who we are, if others want to know.
+    member: Option<Member>,
     tables: Places,
     /// Tables whose place is being asked for.
     asked: HashSet<u32>,
@@ -79,14 +84,21 @@ pub struct Core {
 impl Core {
     /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet. `seed` is drawn for this client:
     /// it is known by it to servers, which keep what its operations came to. `local` is its own end, for a
-    /// transport that has to be told what it is: see [`Role::Connect`].
+    /// transport that has to be told what it is: see [`Role::Connect`]. With an `identity` it speaks only to that cluster's members;
+    /// its time zero is then now.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a coordinator's transport cannot be opened or its name is unknown, or there are more than
     /// [`MAX_COORDINATORS`].
-    pub fn new(coordinators: &Locators, local: Option<Locator>, seed: u64) -> Result<Self, Error> {
+    pub fn new(
+        coordinators: &Locators,
+        local: Option<Locator>,
+        identity: Option<&Arc<Identity>>,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         core.local = local;
+        core.member = identity.map(Member::new).transpose()?;
         core.find_coordinators(coordinators)?;
         Ok(core)
     }
@@ -98,7 +110,7 @@ impl Core {
     pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinators: &Locators, seed: u64) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         for (transport, driver) in drivers {
-            core.add_port(transport, driver);
+            core.add_port(transport, driver)?;
         }
         core.find_coordinators(coordinators)?;
         Ok(core)
@@ -120,6 +132,7 @@ impl Core {
             coordinators: Vec::new(),
             leader: 0,
             local: None,
+            member: None,
             tables: Places::default(),
             asked: HashSet::new(),
             look_at: Nanos(0),
@@ -128,9 +141,11 @@ impl Core {
         }
     }
 
-    fn add_port(&mut self, transport: &'static str, driver: AnyDriver) {
+    fn add_port(&mut self, transport: &'static str, driver: AnyDriver) -> Result<(), Error> {
         let seed = self.seed.wrapping_add(self.ports.len() as u64);
-        self.ports.push(Port::new(transport, driver, seed));
+        let credentials = self.member.as_ref().map(Member::credentials).transpose()?;
+        self.ports.push(Port::new(transport, driver, seed, credentials));
+        Ok(())
     }
 
     /// The server at a locator, its transport opened if need be.
@@ -152,7 +167,7 @@ impl Core {
             None => {
                 let driver = AnyDriver::open(locator, Role::Connect(self.local.as_ref()))
                     .map_err(|cause| Error::Endpoint(cause.to_string()))?;
-                self.add_port(transport, driver);
+                self.add_port(transport, driver)?;
                 self.ports.len() - 1
             }
         };

@@ -57,7 +57,9 @@ pub enum Error {
         server: String,
     },
     /// No answer in time; the operation was surely not executed, or changes nothing.
-    #[error("no answer from {server} within {waited:?}; is it running, and can it be reached? Trying again is safe")]
+    #[error(
+        "no answer from {server} within {waited:?}; is it running, can it be reached, and is our --identity of its cluster? Trying again is safe"
+    )]
     Timeout {
         /// Who did not answer.
         server: String,
@@ -74,6 +76,12 @@ pub enum Error {
         server: String,
         /// Why.
         reason: String,
+    },
+    /// Who we are may not do that.
+    #[error("{server} does not let this identity do that; `sprat key show` tells what it is good for")]
+    Denied {
+        /// Who refused.
+        server: String,
     },
     /// An endpoint cannot be opened or reached at all.
     #[error("{0}")]
@@ -121,6 +129,7 @@ impl Error {
             Status::NotANumber => Self::NotANumber,
             Status::MemoryFull => Self::MemoryFull,
             Status::WritesStopped => Self::WritesStopped(reason()),
+            Status::Denied => Self::Denied { server: server.to_owned() },
             Status::NoServer => Self::NoServer(server.to_owned()),
             Status::Malformed
             | Status::Refused

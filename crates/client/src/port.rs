@@ -3,7 +3,7 @@
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
 use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, stamp};
-use sprat_rpc::{CallError, Config, Counters, Endpoint, MAX_SLOTS, SessionId};
+use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS, SessionId};
 use std::net::{IpAddr, SocketAddr};
 
 /// Sessions to one server: as many operations under way as they have slots; more wait.
@@ -38,12 +38,16 @@ pub struct Passed {
 }
 
 impl Port {
-    pub(crate) fn new(transport: &'static str, driver: AnyDriver, seed: u64) -> Self {
+    pub(crate) fn new(transport: &'static str, driver: AnyDriver, seed: u64, credentials: Option<Credentials>) -> Self {
         let config = Config { slots: MAX_SLOTS, ..Config::default() };
+        let mut endpoint = Endpoint::new(&config, seed);
+        if let Some(credentials) = credentials {
+            endpoint = endpoint.secured(&config, credentials);
+        }
         Self {
             transport,
             driver,
-            endpoint: Endpoint::new(&config, seed),
+            endpoint,
             sessions: Vec::new(),
             waiting: Vec::new(),
             pinging: false,

@@ -1,14 +1,16 @@
-//! What one small call costs both endpoints together: no driver, no network, warm.
+//! What one small call costs both endpoints together, open and sealed: no driver, no network, warm. And what a handshake costs.
 
 use std::hint::black_box;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use sprat_key::{Identity, Role, Root, Terms};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
 };
 
 /// Frames end to end in one buffer, so that the bench measures endpoints, not allocation.
@@ -66,9 +68,15 @@ struct Node {
     address: SocketAddr,
 }
 
-fn node(seed: u64) -> Node {
+fn node(seed: u64, identity: Option<&Arc<Identity>>) -> Node {
+    let config = Config::default();
+    let mut endpoint = Endpoint::new(&config, seed);
+    if let Some(identity) = identity {
+        let random = sprat_key::random().unwrap();
+        endpoint = endpoint.secured(&config, Credentials::new(Arc::clone(identity), &random, 1000));
+    }
     Node {
-        endpoint: Endpoint::new(&Config::default(), seed),
+        endpoint,
         app: App { object: [7; 100], answered: 0 },
         wire: Wire { bytes: Vec::new(), ends: Vec::new() },
         address: SocketAddr::from(([10, 0, 0, u8::try_from(seed).unwrap()], 1)),
@@ -97,23 +105,52 @@ fn round(now: Nanos, client: &mut Node, server: &mut Node, session: SessionId, c
     carry(now, server, client);
 }
 
-fn small_call(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("small_call");
-    for calls in [1, 16] {
-        let (mut client, mut server) = (node(1), node(2));
-        let session = client.endpoint.connect(Nanos(0), server.address, &mut client.wire).unwrap();
-        carry(Nanos(1), &mut client, &mut server);
-        carry(Nanos(2), &mut server, &mut client);
-        let mut now = 1000;
-        group.throughput(Throughput::Elements(calls as u64));
-        group.bench_function(format!("in_flight_{calls}"), |bencher| {
-            bencher.iter(|| {
-                now += 5_000;
-                round(Nanos(now), &mut client, &mut server, session, black_box(calls));
-            });
-        });
-        assert!(client.app.answered > 0 && client.endpoint.counters().failed == 0);
+fn identity() -> Arc<Identity> {
+    let terms = Terms { role: Role::Server, name: "one".into(), grants: Vec::new(), valid: (0, 1 << 40) };
+    Arc::new(Root::generate().unwrap().issue(&terms).unwrap())
+}
+
+/// A client and a server with a session, and when it is.
+fn open(identity: Option<&Arc<Identity>>) -> (Node, Node, SessionId, u64) {
+    let (mut client, mut server) = (node(1, identity), node(2, identity));
+    let session = client.endpoint.connect(Nanos(0), server.address, &mut client.wire).unwrap();
+    for now in 1..4 {
+        carry(Nanos(now), &mut client, &mut server);
+        carry(Nanos(now), &mut server, &mut client);
     }
+    assert!(client.endpoint.is_open(session));
+    (client, server, session, 1000)
+}
+
+fn small_call(criterion: &mut Criterion) {
+    let identity = identity();
+    let mut group = criterion.benchmark_group("small_call");
+    for (name, identity) in [("", None), ("sealed_", Some(&identity))] {
+        for calls in [1, 16] {
+            let (mut client, mut server, session, mut now) = open(identity);
+            group.throughput(Throughput::Elements(calls as u64));
+            group.bench_function(format!("{name}in_flight_{calls}"), |bencher| {
+                bencher.iter(|| {
+                    now += 5_000;
+                    round(Nanos(now), &mut client, &mut server, session, black_box(calls));
+                });
+            });
+            assert!(client.app.answered > 0 && client.endpoint.counters().failed == 0);
+        }
+    }
+    group.bench_function("handshake_of_both_ends", |bencher| {
+        bencher.iter(|| open(black_box(Some(&identity))).3);
+    });
+    let (mut server, mut rubbish) = (node(2, Some(&identity)), [9; 512]);
+    (rubbish[0], rubbish[1]) = (0xc1, 1);
+    rubbish[2..4].fill(0);
+    let stranger = SocketAddr::from(([10, 0, 0, 9], 1));
+    group.bench_function("first_message_of_a_stranger", |bencher| {
+        bencher.iter(|| {
+            server.endpoint.receive(Nanos(5), stranger, black_box(&rubbish), &mut server.app, &mut server.wire);
+        });
+    });
+    assert!(server.wire.ends.is_empty() && server.endpoint.counters().strangers > 0);
     group.finish();
 }
 

@@ -87,6 +87,24 @@ pub const INITIAL_RTO: Duration = Duration::from_millis(20);
 /// Shortest time after which a packet counts as lost, where only a broken connection loses any.
 pub const RELIABLE_RTO: Duration = Duration::from_millis(250);
 
+/// Handshakes of channels that are answered and not ended, at most; the oldest gives way.
+pub const MAX_CHANNELS_HALF_OPEN: usize = 256;
+
+/// Handshakes that are answered at once, and how often another one: each takes some 0.2 ms.
+pub const HANDSHAKES_AT_ONCE: u32 = 64;
+
+/// See [`HANDSHAKES_AT_ONCE`].
+pub const HANDSHAKE_EVERY: Duration = Duration::from_millis(1);
+
+/// Silence on a channel after which whoever asks by it finds out whether it is still there.
+pub const SUSPECT_AFTER: Duration = Duration::from_millis(50);
+
+/// Times that a message of a handshake is sent.
+pub const SHAKE_TRIES: u32 = 12;
+
+/// How often channels that nobody uses are looked for.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
 /// What an endpoint's owner may choose. `Default` suits a server and a client alike.
 #[derive(Clone, Debug)]
 pub struct Config {

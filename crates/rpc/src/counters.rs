@@ -72,6 +72,25 @@ pub struct Counters {
     pub malformed_slot: u64,
     /// Packets whose session, token or sender is not known here.
     pub unknown_session: u64,
+
+    /// Handshakes answered.
+    pub handshakes: u64,
+    /// Handshakes not answered because there were too many.
+    pub handshakes_late: u64,
+    /// Channels opened, by either end.
+    pub channels_opened: u64,
+    /// Channels that expired, or that nobody used.
+    pub channels_ended: u64,
+    /// Messages of handshakes by who has not the keys, or that came to harm.
+    pub strangers: u64,
+    /// Certificates not believed: of another root, of another key, expired, or of no server where one was called.
+    pub untrusted: u64,
+    /// Sealed frames that do not open, or are of no channel.
+    pub sealed_forged: u64,
+    /// Sealed frames that have come before.
+    pub sealed_repeated: u64,
+    /// Frames that are not sealed, where all are to be.
+    pub unsealed: u64,
 }
 
 impl Counters {
@@ -92,6 +111,15 @@ impl Counters {
             ("rpc_resends_total", self.resends),
             ("rpc_malformed_total", self.malformed()),
             ("rpc_unknown_session_total", self.unknown_session),
+            ("rpc_handshakes_total", self.handshakes),
+            ("rpc_handshakes_late_total", self.handshakes_late),
+            ("rpc_channels_opened_total", self.channels_opened),
+            ("rpc_channels_ended_total", self.channels_ended),
+            ("rpc_strangers_total", self.strangers),
+            ("rpc_untrusted_total", self.untrusted),
+            ("rpc_sealed_forged_total", self.sealed_forged),
+            ("rpc_sealed_repeated_total", self.sealed_repeated),
+            ("rpc_unsealed_total", self.unsealed),
         ];
         figures.extend(named.map(|(name, value)| Figure::new(name, value)));
     }

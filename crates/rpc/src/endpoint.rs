@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 
 use sprat_net::{Nanos, Transmit};
+use sprat_wire::channel::{ANSWER, HELLO, LEAD_BYTES, PROOF, SEALED};
 use sprat_wire::packet::{self, Malformed};
 
+use crate::channel::{Channels, Credentials, News};
 use crate::client::Client;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::handler::{CallError, CallId, ConnectError, Handler, Outcome, RequestId, SessionId};
-use crate::link::{Io, Outbox};
+use crate::link::{Io, Outbox, Peer};
 use crate::random::Random;
 use crate::scout::Scout;
 use crate::server::Server;
@@ -26,6 +28,7 @@ pub struct Endpoint<B> {
     outbox: Outbox,
     counters: Counters,
     random: Random,
+    channels: Option<Box<Channels>>,
 }
 
 impl<B: Copy> Endpoint<B> {
@@ -42,13 +45,22 @@ impl<B: Copy> Endpoint<B> {
             outbox: Outbox::new(),
             counters: Counters::default(),
             random: Random::new(seed),
+            channels: None,
         }
+    }
+
+    /// The same, that speaks only to members of its cluster, and says nothing that others can read. Before it has been used.
+    #[must_use]
+    pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
+        assert!(self.counters == Counters::default(), "an endpoint that has been used");
+        Self { channels: Some(Box::new(Channels::new(config, credentials))), ..self }
     }
 
     #[inline]
     fn split<'a, T: ?Sized>(&'a mut self, now: Nanos, tx: &'a mut T) -> (Io<'a, T>, &'a mut Client, &'a mut Server<B>) {
-        let Self { client, server, outbox, counters, random } = self;
-        (Io { now, tx, outbox, counters, random }, client, server)
+        let Self { client, server, outbox, counters, random, channels } = self;
+        let channels = channels.as_deref_mut();
+        (Io { now, tx, outbox, counters, random, channels }, client, server)
     }
 
     /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for `tx`.
@@ -58,8 +70,50 @@ impl<B: Copy> Endpoint<B> {
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
+        self.counters.frames_in += 1;
+        match &self.channels {
+            None => self.packets(now, Peer::open(from), frame, handler, tx),
+            Some(_) => self.receive_sealed(now, from, frame, handler, tx),
+        }
+    }
+
+    /// Takes a frame where there are channels.
+    fn receive_sealed<H, T>(&mut self, now: Nanos, from: SocketAddr, frame: &[u8], handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        let Self { channels: Some(channels), counters, .. } = self else { return };
+        match frame.first() {
+            Some(&SEALED) => {
+                let Some((channel, room)) = channels.open(now, from, frame, counters) else { return };
+                self.packets(now, Peer { address: from, channel }, &room[LEAD_BYTES..], handler, tx);
+                if let Some(channels) = &mut self.channels {
+                    channels.give_back(room);
+                }
+            }
+            Some(&(HELLO | ANSWER | PROOF)) => match channels.shake(now, from, frame, tx, counters) {
+                News::None => {}
+                News::Admitted(who, certificate) => handler.admitted(who, &certificate),
+                News::Opened(channel, old) => {
+                    let (mut io, client, _) = self.split(now, tx);
+                    if let Some(old) = old {
+                        client.channel_gone(&mut io, handler, old);
+                    }
+                    client.channel_opened(&mut io, channel);
+                }
+            },
+            _ => counters.unsealed += 1,
+        }
+    }
+
+    /// Takes the packets of a frame.
+    fn packets<H, T>(&mut self, now: Nanos, from: Peer, frame: &[u8], handler: &mut H, tx: &mut T)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
         let (mut io, client, server) = self.split(now, tx);
-        io.counters.frames_in += 1;
         let mut rest = frame;
         let mut scout = Scout::new(frame);
         while !rest.is_empty() {
@@ -191,6 +245,13 @@ impl<B: Copy> Endpoint<B> {
         T: Transmit + ?Sized,
     {
         let (mut io, client, server) = self.split(now, tx);
+        if let Some(channels) = &mut io.channels {
+            let gone = channels.poll(now, io.tx, io.counters, |channel| client.uses(channel));
+            for channel in gone {
+                client.channel_gone(&mut io, handler, channel);
+                server.channel_gone(io.counters, handler, channel);
+            }
+        }
         client.poll(&mut io, handler);
         server.poll(&mut io, handler);
     }
@@ -198,7 +259,8 @@ impl<B: Copy> Endpoint<B> {
     /// When [`poll`](Self::poll) is next due: the past if at once, `None` if never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        [self.client.next_deadline(), self.server.next_deadline()].into_iter().flatten().min()
+        let channels = self.channels.as_ref().and_then(|channels| channels.next_deadline());
+        [self.client.next_deadline(), self.server.next_deadline(), channels].into_iter().flatten().min()
     }
 
     /// Hands everything packed to the driver, and has it sent.
@@ -218,6 +280,12 @@ impl<B: Copy> Endpoint<B> {
     #[must_use]
     pub fn server_sessions(&self) -> usize {
         self.server.sessions()
+    }
+
+    /// Channels, whoever began them, half done or open.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels.as_ref().map_or(0, |channels| channels.len())
     }
 
     /// Sessions opened from here.

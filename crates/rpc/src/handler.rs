@@ -2,10 +2,12 @@
 
 use std::ops::Deref;
 
+use sprat_key::Certificate;
 use sprat_net::Nanos;
 use sprat_wire::packet::Refusal;
 use thiserror::Error;
 
+use crate::channel::Who;
 use crate::config::INLINE_BYTES;
 
 /// What the owner of an endpoint does with requests and results. It is handed to the endpoint with every
@@ -22,6 +24,11 @@ pub trait Handler {
     #[inline]
     fn expect(&mut self, payload: &[u8]) {
         let _ = payload;
+    }
+
+    /// A member of the cluster has proven who it is: what it asks comes with this [`Who`]. Whoever had its number before has gone.
+    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+        let _ = (who, certificate);
     }
 
     /// The memory behind a body. It must be the same bytes until the body is released.
@@ -63,6 +70,16 @@ pub struct RequestId {
     pub(crate) token: u32,
     pub(crate) sequence: u32,
     pub(crate) slot: u8,
+    pub(crate) who: Who,
+}
+
+impl RequestId {
+    /// Who asks.
+    #[inline]
+    #[must_use]
+    pub fn who(self) -> Who {
+        self.who
+    }
 }
 
 /// What becomes of a request.

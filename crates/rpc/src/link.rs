@@ -4,17 +4,34 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use sprat_net::{Nanos, Transmit};
+use sprat_wire::channel::{LEAD_BYTES, NO_CHANNEL, SEAL_BYTES};
 use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
 use zerocopy::IntoBytes;
 
+use crate::channel::{Channels, Who};
 use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU, PROBE_BYTES};
 use crate::counters::Counters;
 use crate::random::Random;
 
+/// Where packets come from and go.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// The channel to it; [`NO_CHANNEL`] where there are none.
+    pub(crate) channel: u32,
+}
+
+impl Peer {
+    /// Where there are no channels.
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        Self { address, channel: NO_CHANNEL }
+    }
+}
+
 /// The other end of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
     /// Index of the session at the peer.
     pub(crate) session: u32,
     pub(crate) token: u32,
@@ -61,14 +78,14 @@ impl Link {
 /// Packets on their way to becoming a frame.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    peer: Option<SocketAddr>,
+    peer: Option<Peer>,
     limit: usize,
     frame: Vec<u8>,
 }
 
 impl Outbox {
     pub(crate) fn new() -> Self {
-        Self { peer: None, limit: 0, frame: Vec::with_capacity(MAX_MTU) }
+        Self { peer: None, limit: 0, frame: Vec::with_capacity(MAX_MTU + SEAL_BYTES) }
     }
 }
 
@@ -79,12 +96,42 @@ pub(crate) struct Io<'a, T: ?Sized> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Random,
+    /// Where there are channels, all that is sent goes by one.
+    pub(crate) channels: Option<&'a mut Channels>,
 }
 
 impl<T: Transmit + ?Sized> Io<'_, T> {
     /// Largest frame to and from `peer` that this end can do.
     pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
-        word(self.tx.mtu(peer).min(cap).clamp(MIN_MTU, MAX_MTU))
+        let sealed = if self.channels.is_some() { SEAL_BYTES } else { 0 };
+        word(self.tx.mtu(peer).saturating_sub(sealed).min(cap).clamp(MIN_MTU, MAX_MTU))
+    }
+
+    /// The way to an address: its channel, begun if there is none.
+    pub(crate) fn reach(&mut self, address: SocketAddr) -> Peer {
+        let channel = match &mut self.channels {
+            Some(channels) => channels.reach(self.now, address, self.random, self.tx),
+            None => NO_CHANNEL,
+        };
+        Peer { address, channel }
+    }
+
+    /// Whether what is sent there leaves: not while a channel is being opened.
+    pub(crate) fn reaches(&self, peer: Peer) -> bool {
+        self.channels.as_ref().is_none_or(|channels| channels.is_open(peer.channel))
+    }
+
+    /// What was sent there is not answered.
+    pub(crate) fn doubt(&mut self, peer: Peer) {
+        if let Some(channels) = &mut self.channels {
+            channels.doubt(self.now, peer.channel, self.random, self.tx);
+        }
+    }
+
+    /// Who is there.
+    #[inline]
+    pub(crate) fn who(&self, peer: Peer) -> Who {
+        self.channels.as_ref().map_or(Who::ANYONE, |channels| channels.who(peer.channel))
     }
 
     /// Sends one packet: its header, and a payload in up to two parts.
@@ -95,25 +142,32 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         debug_assert!(HEADER_BYTES + payload <= limit);
         header.payload = u16::try_from(payload).expect("a packet fits its frame").into();
         self.counters.packets_out += 1;
+        let sealed = self.channels.is_some();
+        let lead = if sealed { LEAD_BYTES } else { 0 };
         let outbox = &mut *self.outbox;
-        let room = outbox.limit.min(limit);
+        let room = outbox.limit.min(limit + lead);
         if outbox.peer != Some(link.peer) || outbox.frame.len() + HEADER_BYTES + payload > room {
             self.flush();
             self.outbox.peer = Some(link.peer);
-            self.outbox.limit = limit;
+            self.outbox.limit = limit + lead;
+            self.outbox.frame.resize(lead, 0);
         }
         let outbox = &mut *self.outbox;
-        if payload <= COPY_BYTES {
-            outbox.limit = outbox.limit.min(limit);
+        if payload <= COPY_BYTES || sealed {
+            outbox.limit = outbox.limit.min(limit + lead);
             outbox.frame.extend_from_slice(header.as_bytes());
             outbox.frame.extend_from_slice(parts[0]);
             outbox.frame.extend_from_slice(parts[1]);
+            if payload > COPY_BYTES {
+                // A long packet ends its frame, sealed or not: probes of a path are one a frame.
+                self.flush();
+            }
             return;
         }
         let slices = [&outbox.frame, header.as_bytes(), parts[0], parts[1]].map(IoSlice::new);
         let first = usize::from(outbox.frame.is_empty());
         let end = if parts[1].is_empty() { 3 } else { 4 };
-        self.tx.send(link.peer, &slices[first..end]);
+        self.tx.send(link.peer.address, &slices[first..end]);
         self.counters.frames_out += 1;
         outbox.frame.clear();
         outbox.peer = None;
@@ -124,14 +178,21 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         if let Some(peer) = self.outbox.peer.take()
             && !self.outbox.frame.is_empty()
         {
-            self.tx.send(peer, &[IoSlice::new(&self.outbox.frame)]);
-            self.counters.frames_out += 1;
+            let frame = &mut self.outbox.frame;
+            let leaves = match &mut self.channels {
+                Some(channels) => channels.seal(peer.channel, peer.address, frame),
+                None => true,
+            };
+            if leaves {
+                self.tx.send(peer.address, &[IoSlice::new(frame)]);
+                self.counters.frames_out += 1;
+            }
             self.outbox.frame.clear();
         }
     }
 
     /// Refuses a packet: `session` and `token` say to its sender which.
-    pub(crate) fn refuse(&mut self, peer: SocketAddr, session: u32, token: u32, why: Refusal) {
+    pub(crate) fn refuse(&mut self, peer: Peer, session: u32, token: u32, why: Refusal) {
         self.counters.refused += 1;
         let link = Link { peer, session, token, mtu: word(MIN_MTU), side: FROM_SERVER };
         let header = link.header(Kind::Refuse, 0, 0, why as usize, 0);

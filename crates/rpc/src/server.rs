@@ -1,7 +1,6 @@
 //! The serving role: sessions that clients opened, and the requests in their slots.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use sprat_net::{Nanos, Transmit};
@@ -14,7 +13,7 @@ use crate::config::{
 };
 use crate::config::{RELIABLE_RTO, UNUSED_TTL};
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
-use crate::link::{Io, Link, held, padding};
+use crate::link::{Io, Link, Peer, held, padding};
 use crate::message::Owner;
 use crate::message::incoming::{Arrival, Incoming, Overdue, plausible};
 use crate::message::outgoing::Sender;
@@ -76,7 +75,7 @@ struct Session<B> {
 pub(crate) struct Server<B> {
     sessions: Slab<Session<B>>,
     /// Sessions by what their `Connect` said: peer, index at the client, nonce.
-    openings: HashMap<(SocketAddr, u32, u32), u32>,
+    openings: HashMap<(Peer, u32, u32), u32>,
     timers: Timers,
     incoming: Incoming,
     sender: Sender,
@@ -106,7 +105,7 @@ impl<B: Copy> Server<B> {
 
     /// A packet from a client.
     #[inline]
-    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
     where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
@@ -167,7 +166,7 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    fn connect<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, payload: &[u8])
+    fn connect<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, payload: &[u8])
     where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
@@ -181,7 +180,7 @@ impl<B: Copy> Server<B> {
         if let Some(&index) = self.openings.get(&opening) {
             return self.accept(io, index, padding.len());
         }
-        let mtu = io.mtu(from, self.mtu).min(connect.mtu.get());
+        let mtu = io.mtu(from.address, self.mtu).min(connect.mtu.get());
         let asked = usize::from(connect.slots.get());
         if connect.version.get() != PROTOCOL_VERSION {
             return io.refuse(from, theirs, nonce, Refusal::Version);
@@ -272,7 +271,7 @@ impl<B: Copy> Server<B> {
             Phase::Receiving => {}
             Phase::Running => return busy(io, &link, owner),
             Phase::Retained | Phase::Sending => {
-                if offset == 0 && io.mtu(link.peer, self.mtu) < link.mtu {
+                if offset == 0 && io.mtu(link.peer.address, self.mtu) < link.mtu {
                     // The path has become narrower than the session's frames: it takes another session.
                     io.send(&link, link.control(Kind::Close), [&[], &[]]);
                     self.end(io.counters, handler, owner.session);
@@ -337,6 +336,7 @@ impl<B: Copy> Server<B> {
             token: session.link.token,
             sequence: owner.sequence,
             slot: u8::try_from(owner.slot).expect("slots are bounded"),
+            who: io.who(session.link.peer),
         };
         let outcome = handler.request(io.now, id, payload);
         self.settle(io, handler, owner, outcome);
@@ -508,6 +508,18 @@ impl<B: Copy> Server<B> {
             self.running -= usize::from(slot.phase == Phase::Running);
             clear(slot, &mut self.incoming, &mut self.sender, handler);
         }
+    }
+
+    /// A channel is no more, and so no session that came by it.
+    pub(crate) fn channel_gone<H: Handler<Body = B>>(
+        &mut self,
+        counters: &mut crate::Counters,
+        handler: &mut H,
+        channel: u32,
+    ) {
+        let by_it = self.sessions.iter().filter(|(_, session)| session.link.peer.channel == channel);
+        let all: Vec<u32> = by_it.map(|(index, _)| index).collect();
+        all.into_iter().for_each(|index| self.end(counters, handler, index));
     }
 
     /// Accepts nothing new from now on.

@@ -28,6 +28,15 @@ impl<T> Slab<T> {
         Some(index)
     }
 
+    /// The number that the next entry will have; `None` when the table is full.
+    pub(crate) fn vacant(&self) -> Option<u32> {
+        match self.free.last() {
+            Some(&index) => Some(index),
+            None if self.entries.len() == self.limit => None,
+            None => u32::try_from(self.entries.len()).ok(),
+        }
+    }
+
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);

@@ -227,7 +227,8 @@ impl Agent {
             }
         };
         outbox.set_lease(lease);
-        if version == self.given && assignment.orders.is_empty() && outbox.applied() == version {
+        let unchanged = version == self.given && assignment.orders.is_empty() && outbox.applied() == version;
+        if unchanged || assignment.next_server == 0 {
             return Ok(false);
         }
         let member = |member: &sprat_wire::op::ServerRecord| {
@@ -235,8 +236,8 @@ impl Agent {
             Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tablets, masters, next_server, orders, .. } = assignment;
-        let assigned = Assigned { version, tablets, members, masters, next_server, orders };
+        let Assignment { tablets, masters, next_server, orders, names, .. } = assignment;
+        let assigned = Assigned { version, tablets, members, masters, next_server, orders, names };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
             self.given = version;

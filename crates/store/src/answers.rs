@@ -11,6 +11,11 @@ pub(crate) fn answer<B>(status: Status, more: bool, count: u32, number: u64, rep
     Reply::new(encode_answer(status, more, count, number).as_bytes(), repeat)
 }
 
+/// Who asks may not.
+pub(crate) fn denied<B>() -> Outcome<B> {
+    Outcome::Reply(answer(Status::Denied, false, 0, 0, Repeat::Reexecute))
+}
+
 /// An answer that says why in words; without them when there is no buffer left.
 pub(crate) fn answer_text<B: From<u32>>(bodies: &mut Bodies, status: Status, text: &str) -> Outcome<B> {
     let reply = answer(status, false, 0, 0, Repeat::Retain);

@@ -19,6 +19,7 @@ mod bodies;
 pub mod coordinator;
 pub mod data_dir;
 mod expected;
+mod guests;
 pub mod master;
 pub mod member;
 pub mod node;

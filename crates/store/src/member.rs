@@ -1,10 +1,12 @@
 //! The service of a cluster's node: a master, and what it keeps for other masters, behind one port.
 
+use crate::answers::denied;
 use crate::master::{self, Master, Needed};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
 use sprat_net::{Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_wire::certificate::Certificate;
 use sprat_wire::op::BackupRequest;
 use std::os::fd::BorrowedFd;
 
@@ -57,6 +59,9 @@ impl<D: Disk, K: Keeper> Handler for Member<D, K> {
     #[inline]
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
         if BackupRequest::begins(payload) {
+            if !id.who().serves() {
+                return denied();
+            }
             self.keeper.request(now, id, payload).map(Body::Kept)
         } else {
             self.master.request(now, id, payload).map(Body::Master)
@@ -68,6 +73,10 @@ impl<D: Disk, K: Keeper> Handler for Member<D, K> {
         if !BackupRequest::begins(payload) {
             self.master.expect(payload);
         }
+    }
+
+    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+        self.master.admitted(who, certificate);
     }
 
     #[inline]

@@ -4,7 +4,9 @@
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
 use sprat_net::{Driver, Figure, Nanos, Stamped, Transmit, stamp};
-use sprat_rpc::{CallError, CallId, Config, ConnectError, Endpoint, Handler, Outcome, RequestId, SessionId};
+use sprat_rpc::{
+    CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId, SessionId,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -114,6 +116,12 @@ impl<D: Driver, S: Service> Node<D, S> {
     /// A node; `seed` is for session tokens and must be hard to guess where strangers can reach the node.
     pub fn new(driver: D, service: S, config: &Config, seed: u64) -> Self {
         Self { driver, endpoint: Endpoint::new(config, seed), service }
+    }
+
+    /// The same, that speaks only to members of its cluster.
+    #[must_use]
+    pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
+        Self { endpoint: self.endpoint.secured(config, credentials), ..self }
     }
 
     /// One turn of the loop: takes what has arrived, does what is due, sends what is ready.

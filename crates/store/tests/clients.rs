@@ -1,7 +1,7 @@
 //! Clients of a real server: futures, servers that go away and come back, a coordinator elsewhere.
 
 use sprat_client::{AsyncClient, Client, Condition, Error, Options};
-use sprat_store::server::{Server, ServerOptions};
+use sprat_store::server::{Guard, Server, ServerOptions};
 use std::path::Path;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn reach_at(options: &ServerOptions) -> Options {
 #[test]
 fn a_coordinator_may_run_elsewhere_and_come_back() {
     let (home, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let coordinator = Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path()).unwrap();
+    let coordinator = Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path(), &Guard::default()).unwrap();
     let at = coordinator.coordinator.to_string();
     let mut alone = Client::connect(&reach(&coordinator)).unwrap();
     assert!(matches!(alone.create_table("early"), Err(Error::NoServer(_))), "no server has enlisted");
@@ -111,7 +111,7 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
     // Objects are served while the coordinator is away, and tables can be made when it is back.
     coordinator.stop().unwrap();
     assert_eq!(client.get(table, b"key"), asked);
-    let coordinator = Server::start_coordinator(&at, home.path()).unwrap();
+    let coordinator = Server::start_coordinator(&at, home.path(), &Guard::default()).unwrap();
     let second = loop {
         match client.create_table("later") {
             Err(Error::NoServer(_)) => pause(20), // it has yet to enlist again

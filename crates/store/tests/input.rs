@@ -102,7 +102,8 @@ fn silence_ends_every_operation_in_time() {
         let timeout = Duration::from_millis(200);
         for waiting in [Mode::Sleep, Mode::Adaptive] {
             let mut client =
-                Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting, local: None }).unwrap();
+                Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting, ..Options::default() })
+                    .unwrap();
             told.send(client.table("t").map(drop)).unwrap();
             told.send(client.drop_table("t")).unwrap();
             let tickets: Vec<_> = (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();

@@ -225,7 +225,8 @@ fn a_write_of_a_replica_ends_within_its_segment() {
 proptest! {
     #[test]
     fn assignments_round_trip(
-        tables: Vec<u32>, masters: Vec<u32>, numbers: (u64, u64, u32), locator in "[a-z]{0,60}", orders: Vec<(u32, u64, Vec<u32>)>,
+        tables: Vec<u32>, masters: Vec<u32>, numbers: (u64, u64, u32), locator in "[a-z]{0,60}",
+        names: Vec<(u32, String)>, orders: Vec<(u32, u64, Vec<u32>)>,
     ) {
         // Each table whole, or all but what is in its middle.
         let tablets = |mut tables: Vec<u32>| {
@@ -247,7 +248,8 @@ proptest! {
         let (lease_micros, min_open, next_server) = numbers;
         let orders = orders.into_iter().map(order).collect();
         let tablets = tablets(tables);
-        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders };
+        let names = names.into_iter().map(|(id, name)| (id, name.chars().take(60).collect())).collect();
+        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders, names };
         let mut body = Vec::new();
         whole.encode(&mut body);
         prop_assert_eq!(Assignment::parse(&body), Some(whole.clone()));

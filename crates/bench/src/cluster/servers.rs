@@ -186,5 +186,5 @@ impl Server for Cluster {
 }
 
 fn options(coordinator: &str, timeout: Duration) -> Options {
-    Options { coordinator: coordinator.to_owned(), local: None, timeout, waiting: Mode::Sleep }
+    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, ..Options::default() }
 }

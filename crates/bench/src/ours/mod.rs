@@ -189,7 +189,7 @@ impl Sprat {
             Durability::Buffered => "buffered",
             Durability::Sync => "sync",
         };
-        let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into()];
+        let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into(), "--insecure".into()];
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
         pair("-C", coordinator.into());
         pair("-L", listen.into());
@@ -330,7 +330,7 @@ fn client(coordinator: &str, timeout: Duration) -> Result<Client, Error> {
 }
 
 fn options(coordinator: &str, timeout: Duration) -> Options {
-    Options { coordinator: coordinator.to_owned(), local: None, timeout, waiting: Mode::Sleep }
+    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, ..Options::default() }
 }
 
 /// Whether the coordinator has the table and its server answers for it; makes the table if it is missing.

@@ -45,7 +45,7 @@ impl Process {
         if let Some(core) = core {
             command.args(["taskset", "-c", &core.to_string()]);
         }
-        command.arg(program).args(args);
+        command.arg(program).args(args).env_remove("SPRAT_IDENTITY"); // what is measured is a cluster of its own
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("starting {program} (needs util-linux's setpriv)"))?;
         Ok(Self { child, name: program.to_owned(), log: log.to_owned() })

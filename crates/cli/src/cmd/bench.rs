@@ -78,7 +78,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::forget(&args.connect.options()).context("dropping the table that was measured")?;
+    ours::forget(&args.connect.options()?).context("dropping the table that was measured")?;
     measured
 }
 
@@ -86,7 +86,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
 fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
     // A host that bypasses the kernel is one for all its clients.
     let sockets = if connect.local.is_some() { Sockets::One } else { Sockets::Each };
-    ours::connect(&connect.options(), clients, sockets, Mode::Sleep).with_context(|| absent(&connect.coordinator))
+    ours::connect(&connect.options()?, clients, sockets, Mode::Sleep).with_context(|| absent(&connect.coordinator))
 }
 
 /// That no cluster answers there, and what to do about it.
@@ -116,7 +116,7 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
-    let options = args.connect.options();
+    let options = args.connect.options()?;
     let climber = Climber::connect(&options).with_context(|| absent(&args.connect.coordinator))?;
     let ladder = climb(climber, args.size as usize, Duration::from_secs_f64(args.seconds));
     ours::forget(&options).context("dropping the table that was measured")?;

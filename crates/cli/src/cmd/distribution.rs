@@ -49,6 +49,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             local: args.local.clone(),
             timeout: TIMEOUT,
             waiting: Mode::Sleep,
+            identity: args.identity.load()?,
         }),
         None => {
             let program = std::env::current_exe().context("finding this program's own file")?;

@@ -9,6 +9,7 @@ pub(crate) mod distribution;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod lab_ctl;
 pub(crate) mod lab_series;
@@ -67,6 +68,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>() {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
         Some(Error::Conflict { .. }) => CONFLICT,
+        Some(Error::Denied { .. }) => DENIED,
         Some(Error::Timeout { .. } | Error::Indeterminate { .. } | Error::Lost { .. }) => UNREACHABLE,
         _ => 1,
     }
@@ -74,7 +76,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
 
 /// Connects as the flags say. A command waits by sleeping: it is one of many on the machine.
 pub(crate) fn connect(args: &Connect) -> Result<Client> {
-    Ok(Client::connect(&args.options())?)
+    Ok(Client::connect(&args.options()?)?)
 }
 
 /// Prints one JSON value on a line.

@@ -6,7 +6,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_net::{Locator, Locators, Mode, Transport};
 use sprat_store::coordinator::etcd::EtcdPlace;
-use sprat_store::server::{Durability, MAX_NODES, Restored, Server, ServerOptions, Stopper};
+use sprat_store::server::{Durability, Guard, MAX_NODES, Restored, Server, ServerOptions, Stopper, is_exposed};
 use std::process::ExitCode;
 use std::thread;
 
@@ -16,7 +16,7 @@ const LEAST_MEMORY: u64 = 256 << 20;
 pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     tell_events();
     let options = options(args)?;
-    warn_of_strangers(&options);
+    warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
     eprintln!("sprat: starting; {} MB of memory, {} MB of disk", options.memory >> 20, options.disk >> 20);
     let server = Server::start(&options)?;
     on_signal(server.stopper())?;
@@ -58,9 +58,11 @@ fn tell_restored(whose: &str, restored: &Restored) {
 
 pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
     tell_events();
+    let guard = args.guard.guard()?;
+    warn_of_strangers(&guard, [&args.coordinator]);
     let server = match &args.etcd {
-        Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?)?,
-        None => Server::start_coordinator(&args.coordinator, &args.data)?,
+        Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?,
+        None => Server::start_coordinator(&args.coordinator, &args.data, &guard)?,
     };
     on_signal(server.stopper())?;
     let others = if args.etcd.is_some() { ", one of several" } else { "" };
@@ -103,6 +105,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         metrics,
         timed: args.timed,
         counted: args.counted,
+        guard: args.guard.guard()?,
     })
 }
 
@@ -156,15 +159,14 @@ fn tell_events() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false).init();
 }
 
-/// Says aloud when an endpoint can be reached from elsewhere: nothing is encrypted or authenticated yet.
-fn warn_of_strangers(options: &ServerOptions) {
-    let all = [&options.coordinator].into_iter().chain(&options.listen);
-    for locator in all.filter_map(|text| text.parse::<Locators>().ok()).flat_map(|locators| locators.to_vec()) {
-        let loopback =
-            locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()));
-        if !loopback {
-            eprintln!("sprat: WARNING: {locator} is not loopback, and this version neither encrypts nor authenticates");
-        }
+/// Says aloud when anybody is let in from other machines, as was asked for.
+fn warn_of_strangers<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a String>) {
+    if !guard.insecure {
+        return; // whoever listens there without an identity does not start
+    }
+    let parsed = locators.into_iter().filter_map(|text| text.parse::<Locators>().ok());
+    for locator in parsed.flat_map(|locators| locators.to_vec()).filter(is_exposed) {
+        eprintln!("sprat: WARNING: {locator} can be reached from other machines, and anybody is let in (--insecure)");
     }
 }
 

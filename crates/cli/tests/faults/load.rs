@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sprat_cli::check::{Run, SHARED_EVERY, Work};
-use sprat_client::{Client, Mode, Options, Table};
+use sprat_client::{Client, Options, Table};
 
 /// Operations under way.
 const DEPTH: usize = 16;
@@ -15,7 +15,7 @@ const LONGEST: usize = 40_000;
 pub(crate) fn client(coordinator: &str, local: &str) -> Client {
     let coordinator = coordinator.to_owned();
     let timeout = Duration::from_secs(30);
-    Client::connect(&Options { coordinator, local: Some(local.to_owned()), timeout, waiting: Mode::Adaptive })
+    Client::connect(&Options { coordinator, local: Some(local.to_owned()), timeout, ..Options::default() })
         .expect("a client")
 }
 

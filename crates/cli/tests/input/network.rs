@@ -134,7 +134,8 @@ fn what_a_killed_server_leaves_open_ends_in_time() {
         let (told, ended) = channel();
         let (go_on, killed) = channel();
         let client = std::thread::spawn(move || {
-            let options = Options { coordinator, local: None, timeout: Duration::from_secs(1), waiting: Mode::Sleep };
+            let options =
+                Options { coordinator, timeout: Duration::from_secs(1), waiting: Mode::Sleep, ..Options::default() };
             let mut client = Client::connect(&options).expect("a client");
             let table = client.create_table("t").expect("a table");
             client.put(table, b"k", b"v").expect("a write");

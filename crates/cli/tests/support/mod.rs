@@ -21,6 +21,7 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
     command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env_remove("SPRAT_LAB_STATE");
+    command.env_remove("SPRAT_IDENTITY");
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
@@ -104,6 +105,7 @@ impl ServerProcess {
             .args(&program[1..])
             .arg(env!("CARGO_BIN_EXE_sprat"))
             .env_remove("SPRAT_COORDINATOR")
+            .env_remove("SPRAT_IDENTITY")
             .stdin(Stdio::null());
         let mut server = Self::spawn_by(command, data, flags);
         server.wait_ready().map(|()| server)
@@ -122,6 +124,9 @@ impl ServerProcess {
         }
         if !given("-L") {
             command.args(["-L", UDP]);
+        }
+        if flags.iter().any(|flag| flag.starts_with("fast+dpdk:")) && !given("--identity") {
+            command.arg("--insecure"); // networks of these are the tests' own
         }
         if !given("--metrics") {
             command.args(["--metrics", "none"]);

@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 
 use crate::config::{BURST_BYTES, Config, KEEP_BUFFER_BYTES, MAX_RETRY_WAIT, MAX_SLOTS, MIN_MTU, MIN_SLOTS};
 use crate::handler::{CallError, CallFailure, CallId, ConnectError, Handler, Response, SessionId};
-use crate::link::{Io, Link};
+use crate::link::{Io, Link, Peer};
 use crate::message::Owner;
 use crate::message::incoming::{Arrival, Incoming, Overdue, plausible};
 use crate::message::outgoing::Sender;
@@ -67,7 +67,7 @@ impl Client {
             closing: false,
             keep_alive: false,
             nonce: 0,
-            link: Link { peer, session: 0, token: 0, mtu: 0, side: 0 },
+            link: Link { peer: Peer::open(peer), session: 0, token: 0, mtu: 0, side: 0 },
             granted: self.slots,
             live: 0,
             suspect: 0,
@@ -214,7 +214,7 @@ impl Client {
 
     /// A packet from a server.
     #[inline]
-    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
     where
         H: Handler,
         T: Transmit + ?Sized,
@@ -290,7 +290,7 @@ impl Client {
         }
     }
 
-    fn accepted<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, from: SocketAddr, index: u32, payload: &[u8]) {
+    fn accepted<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, from: Peer, index: u32, payload: &[u8]) {
         let Ok((accept, _)) = Accept::ref_from_prefix(payload) else {
             io.counters.malformed_meaning += 1;
             return;
@@ -334,7 +334,7 @@ impl Client {
         self.wake_by(index, wake);
     }
 
-    fn refused<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: SocketAddr, packet: &Packet<'_>)
+    fn refused<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
     where
         H: Handler,
         T: Transmit + ?Sized,
@@ -592,7 +592,7 @@ impl Client {
                 self.end(io, handler, index, number, Err(failure));
                 continue;
             }
-            if io.mtu(session.link.peer, cap) < session.link.mtu {
+            if io.mtu(session.link.peer.address, cap) < session.link.mtu {
                 // The path has become narrower than the session's frames: it takes another session.
                 return self.lost(io, handler, index);
             }
@@ -625,6 +625,39 @@ impl Client {
             self.end(io, handler, index, number, Err(CallFailure::Unreachable { maybe_executed: sent }));
         }
         self.finish_closing(io, index);
+    }
+
+    /// A channel is open: sessions that waited for it are asked for at once.
+    pub(crate) fn channel_opened<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, channel: u32) {
+        let waits = |session: &Session| session.link.peer.channel == channel && session.state == State::Connecting;
+        for index in self.of_channel(waits) {
+            let Some(session) = self.sessions.get_mut(index) else { continue };
+            session.shakes = 0;
+            session.shake(io, index);
+            let wake = session.shake_at;
+            self.wake_by(index, wake);
+        }
+    }
+
+    /// A channel is no more, and so no session that went by it.
+    pub(crate) fn channel_gone<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, channel: u32)
+    where
+        H: Handler,
+        T: Transmit + ?Sized,
+    {
+        let open = |session: &Session| matches!(session.state, State::Open | State::Verifying);
+        for index in self.of_channel(|session| session.link.peer.channel == channel && open(session)) {
+            self.lost(io, handler, index);
+        }
+    }
+
+    fn of_channel(&self, concerns: impl Fn(&Session) -> bool) -> Vec<u32> {
+        self.sessions.iter().filter(|(_, session)| concerns(session)).map(|(index, _)| index).collect()
+    }
+
+    /// Whether a session goes by that channel.
+    pub(crate) fn uses(&self, channel: u32) -> bool {
+        self.sessions.iter().any(|(_, session)| session.link.peer.channel == channel)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use sprat_net::{Nanos, Transmit};
+use sprat_wire::channel::{NO_CHANNEL, SEAL_BYTES};
 use sprat_wire::packet::{Connect, Kind, PROTOCOL_VERSION};
 use zerocopy::IntoBytes;
 
 use crate::config::{MIN_SLOTS, NARROW_MTUS, PROBE_BYTES, UNUSED_TTL, WIDE_TRIES};
-use crate::link::{Io, Link, padding};
+use crate::link::{Io, Link, padding, word};
 use crate::message::Owner;
 use crate::message::outgoing::Sender;
 use crate::rtt::Rtt;
@@ -184,6 +185,7 @@ impl Session {
         let slot = &mut self.slots[number];
         slot.tries += 1;
         slot.due = (io.now + self.rtt.timeout(slot.tries)).min(slot.deadline);
+        io.doubt(self.link.peer);
         self.send_request(io, number, 0);
     }
 
@@ -191,7 +193,7 @@ impl Session {
     pub(crate) fn connect<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32, slots: usize, cap: usize) {
         self.state = State::Connecting;
         self.nonce = io.random.next_u32();
-        self.link.mtu = io.mtu(self.link.peer, cap);
+        self.link.mtu = io.mtu(self.link.peer.address, cap);
         self.link.session = 0;
         self.link.token = 0;
         self.confirmed = false;
@@ -211,8 +213,14 @@ impl Session {
 
     /// Sends `Connect` or `Ping`, again if need be.
     pub(crate) fn shake<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+        if self.shakes > 0 {
+            io.doubt(self.link.peer);
+        }
         if self.state == State::Connecting {
-            self.offer_all(io, index);
+            self.link.peer = io.reach(self.link.peer.address);
+            if io.reaches(self.link.peer) {
+                self.offer_all(io, index);
+            }
         } else {
             io.send(&self.link, self.link.control(Kind::Ping), [&[], &[]]);
         }
@@ -223,7 +231,7 @@ impl Session {
     /// Sends `Connect` in a frame as long as those it asks for: if the path is too narrow for them, it gets no answer.
     /// Then shorter ones follow it, each time. Whichever is accepted first decides; they arrive widest first.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
-        let mtu = io.mtu(self.link.peer, self.link.mtu as usize);
+        let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
             // A router has told of a narrower link. What the server may have accepted before is too wide.
             self.link.mtu = mtu;
@@ -249,7 +257,11 @@ impl Session {
     fn offer(&self, number: usize) -> Option<u32> {
         match number {
             0 => Some(self.link.mtu),
-            number => NARROW_MTUS.get(number - 1).copied().filter(|&mtu| mtu < self.link.mtu),
+            number => {
+                let narrow = NARROW_MTUS.get(number - 1)?;
+                let mtu = if self.link.peer.channel == NO_CHANNEL { *narrow } else { narrow - word(SEAL_BYTES) };
+                Some(mtu).filter(|&mtu| mtu < self.link.mtu)
+            }
         }
     }
 

@@ -5,11 +5,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sprat_key::{Certificate, Identity};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+    SessionId, Who,
 };
 use sprat_wire::packet;
 use zerocopy::IntoBytes;
@@ -170,6 +173,10 @@ pub struct App {
     pub think: Duration,
     /// Requests may be forged: they are answered, not checked.
     pub forged: bool,
+    /// Who has proven what.
+    pub admitted: Vec<(Who, Certificate)>,
+    /// Who asked, request by request.
+    pub asked: Vec<Who>,
 }
 
 impl App {
@@ -190,6 +197,7 @@ impl Handler for App {
     type Body = u64;
 
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u64> {
+        self.asked.push(id.who());
         if self.forged {
             return Outcome::Reply(self.reply(payload.len() as u64, 3 * payload.len(), Repeat::Retain));
         }
@@ -219,6 +227,10 @@ impl Handler for App {
         if let Some(op) = payload.first_chunk() {
             self.expected.push((u64::from_le_bytes(*op), self.executed.len()));
         }
+    }
+
+    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+        self.admitted.push((who, certificate.clone()));
     }
 
     fn gather(&self, body: u64) -> &[u8] {
@@ -258,7 +270,12 @@ pub struct World {
     /// Longest frame that gets anywhere from each node, bytes, whatever the node thinks.
     pub narrow: Vec<usize>,
     pub config: Config,
+    /// Who nodes are, where they have to be somebody.
+    identities: HashMap<usize, Arc<Identity>>,
 }
+
+/// Seconds since 1970 when a world begins.
+pub const BEGINNING: u64 = 1_000_000;
 
 impl World {
     pub fn new(seed: u64, nodes: usize, weather: Weather, config: &Config) -> Self {
@@ -273,24 +290,37 @@ impl World {
             cut: vec![false; nodes],
             narrow: vec![usize::MAX; nodes],
             config: config.clone(),
+            identities: HashMap::new(),
             weather,
         };
         for _ in 0..nodes {
-            let node = world.fresh();
+            let node = world.fresh(usize::MAX);
             world.nodes.push(node);
         }
         world
     }
 
-    fn fresh(&mut self) -> Node {
+    /// A node is somebody from here on, and speaks only to whom it knows.
+    pub fn secure(&mut self, node: usize, identity: &Arc<Identity>) {
+        self.identities.insert(node, Arc::clone(identity));
+        self.restart(node);
+    }
+
+    fn fresh(&mut self, node: usize) -> Node {
         let wire = Wire { weather: self.weather.clone(), told: usize::MAX, sent: Vec::new() };
-        let endpoint = Endpoint::new(&self.config, self.dice.next());
+        let mut endpoint = Endpoint::new(&self.config, self.dice.next());
+        if let Some(identity) = self.identities.get(&node) {
+            let mut seed = [0; 32];
+            seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&self.dice.next().to_le_bytes()));
+            let credentials = Credentials::new(Arc::clone(identity), &seed, BEGINNING);
+            endpoint = endpoint.secured(&self.config, credentials);
+        }
         Node { endpoint, app: App { think: Duration::from_millis(30), ..App::default() }, wire, busy_until: Nanos(0) }
     }
 
     /// A node dies and comes back without memory; what its application did is kept.
     pub fn restart(&mut self, node: usize) {
-        let mut fresh = self.fresh();
+        let mut fresh = self.fresh(node);
         fresh.app = std::mem::take(&mut self.nodes[node].app);
         fresh.app.think = Duration::from_millis(30);
         fresh.app.pending.clear();

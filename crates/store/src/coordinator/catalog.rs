@@ -278,6 +278,13 @@ impl<M: Metadata> Catalog<M> {
         tablets
     }
 
+    /// The tables of which a server has something, by id, with their names.
+    pub fn names_of(&self, server: u32) -> Vec<(u32, String)> {
+        let is_its = |parts: &Parts| parts.parts.iter().any(|part| part.server == server);
+        let its = self.tables.iter().filter(|(_, parts)| is_its(parts));
+        its.map(|(name, parts)| (parts.id, name.clone())).collect()
+    }
+
     fn record(&self, name: &str, parts: &Parts) -> TableRecord {
         let locator = |server| self.servers.get(&server).map(|known| known.locator.clone()).unwrap_or_default();
         let tablet =

@@ -141,13 +141,22 @@ impl Members {
         self.heard.iter().filter_map(lives).collect()
     }
 
-    /// What a server is told; its lease goes on.
-    pub(super) fn assignment<M: Metadata>(&mut self, now: Nanos, server: u32, catalog: &Catalog<M>) -> Assignment {
+    /// What a server is told that knows version `known`; its lease goes on. If it knows all, no more than that is said.
+    pub(super) fn assignment<M: Metadata>(
+        &mut self,
+        now: Nanos,
+        (server, known): (u32, u64),
+        catalog: &Catalog<M>,
+    ) -> Assignment {
         let leased = catalog.server(server).filter(|known| known.copies > 0);
         if leased.is_some()
             && let Some(heard) = self.heard.get_mut(&server)
         {
             heard.gone_at = now + LEASE + LEASE / DRIFT;
+        }
+        let lease_micros = if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 };
+        if known == catalog.version() && self.tasks.iter().all(|task| task.by != server) {
+            return Assignment { lease_micros, ..Assignment::default() };
         }
         let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);
         let member =
@@ -161,12 +170,13 @@ impl Members {
         };
         Assignment {
             tablets: catalog.tablets_of(server).iter().map(|owned| owned.tablet).collect(),
-            lease_micros: if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 },
+            lease_micros,
             min_open: leased.map_or(0, |known| known.min_open),
             members: replicating().filter(|(_, known)| !known.dead).map(member).collect(),
             masters: replicating().map(|(id, _)| id).collect(),
             next_server: catalog.next_server(),
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
+            names: catalog.names_of(server),
         }
     }
 

@@ -5,11 +5,13 @@ use super::election::BURIAL_WAIT;
 use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
 use super::office::{Office, Valid};
-use crate::answers::{answer, answer_text};
+use crate::answers::{answer, answer_text, denied};
 use crate::bodies::Bodies;
+use crate::guests::Guests;
 use crate::node::Service;
 use sprat_net::Nanos;
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
+use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{BroughtBack, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -70,6 +72,7 @@ pub struct Coordinator<M> {
     post: Option<Post<M>>,
     catalog: Catalog<M>,
     members: Members,
+    guests: Guests,
     questions: Vec<Question>,
     changes: Vec<Change>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
@@ -86,6 +89,7 @@ impl<M: Metadata> Coordinator<M> {
             post: None,
             catalog,
             members: Members::default(),
+            guests: Guests::default(),
             questions: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
@@ -222,8 +226,8 @@ impl<M: Metadata> Coordinator<M> {
         Outcome::Pending
     }
 
-    fn assignments(&mut self, now: Nanos, server: u32) -> Outcome<u32> {
-        let assignment = self.members.assignment(now, server, &self.catalog);
+    fn assignments(&mut self, now: Nanos, server: u32, known: u64) -> Outcome<u32> {
+        let assignment = self.members.assignment(now, (server, known), &self.catalog);
         let version = self.catalog.version();
         self.list(Status::Ok, version, |out| assignment.encode(out))
     }
@@ -334,7 +338,27 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
+    /// What who asks may not do.
+    fn refused(&self, who: Who, request: &Request<'_>) -> Option<Outcome<u32>> {
+        let allowed = match request {
+            Request::CreateTable { .. } | Request::DropTable { .. } => who.administers(),
+            Request::FindTable { name } => self.guests.rights_by_name(who, name).is_some(),
+            Request::Enlist { .. }
+            | Request::Assignments { .. }
+            | Request::Void { .. }
+            | Request::Recovered { .. }
+            | Request::Backup(_) => who.serves(),
+            Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
+            // Anybody may ask; of tables each sees its own. The others are not for a coordinator.
+            _ => true,
+        };
+        (!allowed).then(denied)
+    }
+
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
+        if let Some(refused) = self.refused(id.who(), &request) {
+            return refused;
+        }
         match request {
             Request::WhoLeads => return self.who_leads(now),
             Request::ServerStats => {}
@@ -350,11 +374,14 @@ impl<M: Metadata> Coordinator<M> {
                 self.found(known)
             }
             Request::LocateTable { table } => {
+                // One that may not be seen is not there.
                 let known = self.catalog.tables().find(|record| record.id == table);
+                let known = known.filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
                 self.found(known)
             }
             Request::ListTables => {
-                let tables: Vec<_> = self.catalog.tables().collect();
+                let seen = |table: &TableRecord| self.guests.rights_by_name(id.who(), &table.name).is_some();
+                let tables: Vec<_> = self.catalog.tables().filter(seen).collect();
                 self.list(Status::Ok, self.catalog.version(), |out| {
                     tables.iter().for_each(|table| push_table(out, table))
                 })
@@ -421,6 +448,10 @@ impl<M: Metadata> Handler for Coordinator<M> {
         }
     }
 
+    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+        self.guests.admit(who, certificate);
+    }
+
     fn gather(&self, body: u32) -> &[u8] {
         self.bodies.bytes(body)
     }
@@ -478,12 +509,12 @@ impl<M: Metadata> Coordinator<M> {
             // if the process stood still since, and a lease that is counted from then would end before the server's.
             let keep = question.came >= now || (question.known == version && now < question.until);
             if !keep {
-                due.push((question.id, question.server));
+                due.push((question.id, question.server, question.known));
             }
             keep
         });
-        for (id, server) in due {
-            let outcome = self.assignments(now, server);
+        for (id, server, known) in due {
+            let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
         let members = &self.members;

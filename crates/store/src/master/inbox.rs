@@ -27,6 +27,8 @@ pub struct Assigned {
     pub next_server: u32,
     /// What is to be brought back.
     pub orders: Vec<RecoveryOrder>,
+    /// What the tables are called, by id.
+    pub names: Vec<(u32, String)>,
 }
 
 impl Assigned {

@@ -18,6 +18,7 @@ pub use waiting::MAX_WAITING;
 use crate::answers::answer_text;
 use crate::backup::{Backup, Failed};
 use crate::expected::Expected;
+use crate::guests::Guests;
 use crate::node::{Caller, Service};
 use crate::replication::Replicator;
 use body::Held;
@@ -27,7 +28,8 @@ use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{Count, Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_wire::certificate::Certificate;
 use sprat_wire::once::KEPT_FOR;
 use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::Tablet;
@@ -90,6 +92,7 @@ pub struct Master<D: Disk> {
     watchers: Watchers,
     held: Held,
     expected: Expected<NEARER>,
+    guests: Guests,
     /// Used again by each scan.
     found: Vec<Ref>,
     counts: Counts,
@@ -130,6 +133,7 @@ impl<D: Disk> Master<D> {
             watchers: Watchers::default(),
             held: Held::default(),
             expected: Expected::default(),
+            guests: Guests::default(),
             found: Vec::new(),
             counts: Counts::default(),
             age_at: Nanos(0),
@@ -236,7 +240,8 @@ impl<D: Disk> Master<D> {
     }
 
     fn assign(&mut self, assigned: Assigned) {
-        let Assigned { version, mut tablets, members, mut masters, next_server, orders } = assigned;
+        let Assigned { version, mut tablets, members, mut masters, next_server, orders, names } = assigned;
+        self.guests.name_tables(names);
         tablets.sort_unstable();
         masters.sort_unstable();
         self.recoveries.assign(orders, &members);
@@ -308,6 +313,10 @@ impl<D: Disk> Handler for Master<D> {
             }
             self.expected.expect(&self.log, table, key);
         }
+    }
+
+    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+        self.guests.admit(who, certificate);
     }
 
     #[inline]

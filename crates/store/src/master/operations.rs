@@ -3,11 +3,12 @@
 use super::body::Body;
 use super::timing::Mark;
 use super::{Master, Serves};
-use crate::answers::{answer, answer_text};
+use crate::answers::{answer, answer_text, denied};
 use sprat_disk::Disk;
 use sprat_log::{Full, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
+use sprat_wire::certificate::{Rights, Role};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
@@ -62,6 +63,9 @@ impl<D: Disk> Master<D> {
     ) -> Outcome<Body> {
         let Some(table) = request.table() else {
             if *request == Request::ServerStats {
+                if id.who().role() == Some(Role::Client) {
+                    return denied();
+                }
                 return if self.watchers.ask(id) { Outcome::Pending } else { Outcome::Retry(BUSY_MICROS) };
             }
             let reason = "this is a server of objects; ask the coordinator";
@@ -72,6 +76,13 @@ impl<D: Disk> Master<D> {
             // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
+        match self.guests.rights(id.who(), table) {
+            Some(Rights::Write) => {}
+            Some(Rights::Read) if !request.changes_object() => {}
+            Some(Rights::Read) => return denied(),
+            // As of a table that is not here: nobody learns by guessing which there are.
+            None => return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain)),
+        }
         if !self.is_leased(now) {
             // Others may serve it by now. It was not executed, and whoever has it then answers.
             self.counts.turned_away += 1;

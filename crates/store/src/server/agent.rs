@@ -5,7 +5,7 @@ use super::{End, ServerError};
 use crate::agent::{Agent, Enlisted};
 use crate::data_dir::Identity;
 use crate::master::Outbox;
-use sprat_client::{Client, Error, Options};
+use sprat_client::{Client, Error, Identity as Member, Options};
 use sprat_net::{Locators, Mode, Nanos};
 use sprat_wire::op::{Assignment, Request};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct Link {
     /// How many coordinators there are.
     coordinators: usize,
     agent: Agent,
+    /// Who the server is to its coordinator.
+    member: Option<Arc<Member>>,
 }
 
 /// The agent's thread.
@@ -56,18 +58,24 @@ impl Link {
         identity: Option<Identity>,
         copies: u8,
         locator: String,
+        member: Option<Arc<Member>>,
     ) -> Result<Self, ServerError> {
         let enlisted = identity
             .map_or_else(Enlisted::default, |identity| Enlisted { server: identity.server, cluster: identity.cluster });
-        Self::over(coordinator, Agent::new(enlisted, copies, locator))
+        Self::over(coordinator, Agent::new(enlisted, copies, locator), member)
     }
 
     /// A way to the coordinator for an agent: each thread has its own.
-    fn over(coordinator: &Locators, agent: Agent) -> Result<Self, ServerError> {
-        let options =
-            Options { coordinator: coordinator.to_string(), local: None, timeout: TIMEOUT, waiting: Mode::Sleep };
+    fn over(coordinator: &Locators, agent: Agent, member: Option<Arc<Member>>) -> Result<Self, ServerError> {
+        let options = Options {
+            coordinator: coordinator.to_string(),
+            timeout: TIMEOUT,
+            waiting: Mode::Sleep,
+            identity: member.clone(),
+            ..Options::default()
+        };
         let client = Client::connect(&options).map_err(ServerError::Enlist)?;
-        Ok(Self { client, coordinators: coordinator.len(), agent })
+        Ok(Self { client, coordinators: coordinator.len(), agent, member })
     }
 
     /// Tells the coordinator where clients reach this server; waits for one that is not there yet.
@@ -103,7 +111,7 @@ impl Link {
 
     /// Asks once, and leaves with the master what there is for it; returns whether there was anything.
     fn turn(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
-        let Self { client, agent, coordinators } = self;
+        let Self { client, agent, coordinators, .. } = self;
         // What is next decides how long it may take.
         let _ = agent.next(now, outbox);
         client.set_timeout(agent.patience(*coordinators));
@@ -173,10 +181,10 @@ pub(super) fn start(
 ) -> Result<Handle, ServerError> {
     let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
-    let mut agent = link.agent;
+    let Link { mut agent, member, .. } = link;
     // The locator that it enlisted with may lack the port that the driver got.
     agent.moved(&place.locator);
-    let run = move || match Link::over(&coordinator, agent) {
+    let run = move || match Link::over(&coordinator, agent, member) {
         Ok(link) => link.run(&place, &flag, &ready),
         Err(error) => tracing::error!("{error}"),
     };

@@ -6,7 +6,7 @@ use super::run::Stop;
 use crate::coordinator::election::{Duty, Election, Pong, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
 use crate::coordinator::{Catalog, Envoy, Office};
-use sprat_client::{Client, Options};
+use sprat_client::{Client, Identity, Options};
 use sprat_net::{Mode, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,7 @@ pub(super) struct Seat {
     pub(super) node: Stop,
     pub(super) place: EtcdPlace,
     pub(super) etcd: Etcd,
+    pub(super) identity: Option<Arc<Identity>>,
 }
 
 struct Thread {
@@ -108,7 +109,10 @@ impl Thread {
     /// Asks a leader whether it is there.
     fn ping(&mut self, locator: String) -> Option<Pong> {
         if self.leader.as_ref().is_none_or(|(known, _)| *known != locator) {
-            let options = Options { coordinator: locator.clone(), local: None, timeout: SILENCE, waiting: Mode::Sleep };
+            let identity = self.seat.identity.clone();
+            let coordinator = locator.clone();
+            let options =
+                Options { coordinator, timeout: SILENCE, waiting: Mode::Sleep, identity, ..Options::default() };
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;

@@ -10,11 +10,13 @@
 
 mod agent;
 mod election;
+mod guard;
 mod metrics;
 mod nodes;
 mod open;
 mod run;
 
+pub use guard::{Guard, is_exposed};
 pub use open::{Durability, Restored, ServerOptions};
 
 use crate::agent::Gone;
@@ -65,6 +67,15 @@ pub enum ServerError {
     /// The coordinator cannot be reached, or refuses.
     #[error("cannot enlist with the coordinator: {0}")]
     Enlist(ClientError),
+    /// Strangers could come in.
+    #[error(
+        "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat key issue --role server`), \
+         or --insecure to let anybody read and write everything"
+    )]
+    Exposed(String),
+    /// Who it is to be cannot be used.
+    #[error(transparent)]
+    Identity(ClientError),
     /// The coordinator has given this server up.
     #[error(transparent)]
     Gone(Gone),
@@ -152,6 +163,8 @@ pub struct Server {
     agents: Vec<agent::Handle>,
     /// The election's thread, of one of several coordinators.
     election: Option<JoinHandle<()>>,
+    /// Whom it lets in, and who it is.
+    guard: Guard,
     /// What ends the agents.
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -185,12 +198,13 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start_coordinator(locator: &str, data: &Path) -> Result<Self, ServerError> {
+    pub fn start_coordinator(locator: &str, data: &Path, guard: &Guard) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
+        guard.check([&locator])?;
         let dir = DataDir::open(data, random())?;
         let catalog = Catalog::open(MetadataFile::open(&dir.coordinator())?, random()).map_err(ServerError::Catalog)?;
         let (ended, ends) = channel();
-        let mut server = Self::empty(locator.clone().into(), ends);
+        let mut server = Self::empty(locator.clone().into(), ends, guard);
         let (at, _) = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
         server.coordinator = at.into();
         Ok(server)
@@ -201,8 +215,9 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start_candidate(locator: &str, place: &EtcdPlace) -> Result<Self, ServerError> {
+    pub fn start_candidate(locator: &str, place: &EtcdPlace, guard: &Guard) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
+        guard.check([&locator])?;
         if is_unreachable(&locator) {
             let reason = format!("-C {locator}: clients and servers are to reach it there: name an address and a port");
             return Err(ServerError::Log(reason));
@@ -210,11 +225,18 @@ impl Server {
         let etcd = place.open()?;
         etcd.holder()?;
         let (ended, ends) = channel();
-        let mut server = Self::empty(locator.clone().into(), ends);
+        let mut server = Self::empty(locator.clone().into(), ends, guard);
         let office = Office::default();
         let coordinator = Coordinator::standby(office.clone(), locator.to_string());
         let (_, node) = server.spawn_coordinator(&locator, coordinator, None, &ended)?;
-        let seat = election::Seat { locator: locator.to_string(), office, node, place: place.clone(), etcd };
+        let seat = election::Seat {
+            locator: locator.to_string(),
+            office,
+            node,
+            place: place.clone(),
+            etcd,
+            identity: guard.identity.clone(),
+        };
         match election::start(seat, &server.ended) {
             Ok(thread) => server.election = Some(thread),
             Err(error) => {
@@ -234,6 +256,10 @@ impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen = options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
         let coordinator: Locators = options.coordinator.parse()?;
+        options.guard.check(&listen)?;
+        if options.embedded {
+            options.guard.check(coordinator.iter())?;
+        }
         assert!((1..=MAX_NODES).contains(&listen.len()), "1 to {MAX_NODES} nodes, not {}", listen.len());
         assert!(options.cores.is_empty() || options.cores.len() == listen.len(), "a core for each node, or none");
         let mut dirs: Vec<_> = match options.durability {
@@ -246,7 +272,7 @@ impl Server {
         dirs.iter().flatten().try_for_each(|dir| dir.check_kind(options.copies))?;
         check_cluster(options, &listen)?;
         let (ended, ends) = channel();
-        let mut server = Self::empty(coordinator.clone(), ends);
+        let mut server = Self::empty(coordinator.clone(), ends, &options.guard);
         if options.embedded {
             let [coordinator] = &coordinator[..] else {
                 return Err(ServerError::Log("a server brings one coordinator: name one with -C".into()));
@@ -272,11 +298,12 @@ impl Server {
         Ok(server)
     }
 
-    fn empty(coordinator: Locators, ends: Receiver<End>) -> Self {
+    fn empty(coordinator: Locators, ends: Receiver<End>, guard: &Guard) -> Self {
         Self {
             stops: Vec::new(),
             agents: Vec::new(),
             election: None,
+            guard: guard.clone(),
             ended: Arc::default(),
             threads: Vec::new(),
             ends,
@@ -355,6 +382,7 @@ impl Server {
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
         let Seat { name, locator, policy, core, share } = seat;
+        let guard = self.guard.clone();
         let [on_panic, on_end] = [name.clone(), name.clone()];
         let thread_name = format!("sprat-{name}");
         let (started, starting) = channel();
@@ -366,13 +394,17 @@ impl Server {
             if let Some(core) = core {
                 run::pin(core).map_err(ServerError::system(format!("pin the {name} thread to core {core}")))?;
             }
+            let credentials = guard.credentials()?; // of a clock that has just begun
             let service = make(runner.begun())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,
                 None => AnyDriver::open(&locator, Role::Listen)?,
             };
             let bound = driver.advertised(&locator);
-            let node = Node::new(driver, service, &Config::default(), random());
+            let mut node = Node::new(driver, service, &Config::default(), random());
+            if let Some(credentials) = credentials {
+                node = node.secured(&Config::default(), credentials);
+            }
             runs_by_body.store(true, Ordering::Release);
             let _ = started.send(Ok((bound, runner.stop()))); // the starter waits for it
             let (service, now) = runner.run(node).map_err(ServerError::system("receive from the network"))?;

@@ -46,7 +46,13 @@ impl Server {
         ended: &Sender<End>,
     ) -> Result<(Outbox, Stop), ServerError> {
         let identity = dir.as_ref().map(DataDir::identity);
-        let mut link = Link::connect(&self.coordinator, identity, options.copies, listen.to_string())?;
+        let mut link = Link::connect(
+            &self.coordinator,
+            identity,
+            options.copies,
+            listen.to_string(),
+            self.guard.identity.clone(),
+        )?;
         let enlisted = link.enlist()?;
         let tables = if options.copies == 0 { link.tables()? } else { Vec::new() };
         if let Some(dir) = &mut dir {

@@ -1,6 +1,6 @@
 //! Opening the master of a server: its log, replayed from its disk.
 
-use super::ServerError;
+use super::{Guard, ServerError};
 use crate::agent::Enlisted;
 use crate::backup::{self, ReplayReport};
 use crate::data_dir::Identity;
@@ -63,6 +63,8 @@ pub struct ServerOptions {
     pub timed: bool,
     /// What is counted of requests, instead of the time.
     pub counted: Option<Event>,
+    /// Whom it lets in, and who it is to others.
+    pub guard: Guard,
 }
 
 /// What was found in the log.
@@ -97,6 +99,7 @@ impl ServerOptions {
             metrics: None,
             timed: false,
             counted: None,
+            guard: Guard::default(),
         }
     }
 

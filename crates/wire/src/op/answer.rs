@@ -70,6 +70,9 @@ pub enum Status {
     /// empty when nobody knows.
     #[error("this coordinator does not lead")]
     NotLeading = 14,
+    /// Who asks may not; whether there is what was asked for is not said.
+    #[error("this identity may not do that")]
+    Denied = 15,
 }
 
 impl TryFrom<u8> for Status {
@@ -92,6 +95,7 @@ impl TryFrom<u8> for Status {
             12 => Self::WrongCluster,
             13 => Self::Fenced,
             14 => Self::NotLeading,
+            15 => Self::Denied,
             other => return Err(other),
         })
     }

@@ -31,10 +31,13 @@ pub struct Assignment {
     pub members: Vec<ServerRecord>,
     /// Servers whose replicas are needed.
     pub masters: Vec<u32>,
-    /// The next server to enlist gets this id: of higher ones nothing is said in `masters`.
+    /// The next server to enlist gets this id: of higher ones nothing is said in `masters`. Zero: nothing is new, and but for the lease
+    /// nothing is said at all.
     pub next_server: u32,
     /// What it is to bring back.
     pub orders: Vec<RecoveryOrder>,
+    /// What the tables it serves are called, by id: who may use them is told by name.
+    pub names: Vec<(u32, String)>,
 }
 
 /// Lists longer than this are taken for damage.
@@ -62,6 +65,8 @@ impl Assignment {
             };
             push_words(out, "tablets", order.tablets.iter().map(with_since));
         }
+        push_counter(out, "names", self.names.len() as u64);
+        self.names.iter().for_each(|(id, name)| push_counter(out, name, u64::from(*id)));
     }
 
     /// Parses a body; `None` when it is none.
@@ -78,9 +83,17 @@ impl Assignment {
         let members = (0..count).map(|_| records.server()).collect::<Option<_>>()?;
         let count = list(records, "orders")?;
         let orders = (0..count).map(|_| order(records)).collect::<Option<_>>()?;
+        let count = list(records, "names")?;
+        let names = (0..count).map(|_| name(records)).collect::<Option<_>>()?;
         let sensible = records.is_done() && are_apart(tablets.iter());
-        sensible.then_some(Self { tablets, lease_micros, min_open, members, masters, next_server, orders })
+        let whole = Self { tablets, lease_micros, min_open, members, masters, next_server, orders, names };
+        sensible.then_some(whole)
     }
+}
+
+fn name(records: &mut Records<'_>) -> Option<(u32, String)> {
+    let (name, id) = records.counter()?;
+    Some((u32::try_from(id).ok()?, name.to_owned()))
 }
 
 fn order(records: &mut Records<'_>) -> Option<RecoveryOrder> {

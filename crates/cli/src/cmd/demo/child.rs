@@ -137,6 +137,7 @@ impl ServerChild {
             .args(["--memory", &place.memory.to_string()])
             .arg("--data")
             .arg(&place.data)
+            .env_remove("SPRAT_IDENTITY") // of some other cluster
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -77,7 +77,8 @@ pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
 
 /// Writes until no answer comes.
 fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
-    let options = Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, local: None, waiting: Mode::Sleep };
+    let options =
+        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, waiting: Mode::Sleep, ..Options::default() };
     let opened = Client::connect(&options).and_then(|mut client| Ok((client.table(TABLE)?, client)));
     begin.wait();
     let (Table(table), mut connection) = opened?;

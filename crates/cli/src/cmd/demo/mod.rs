@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use child::{Place, ServerChild};
 use files::Tree;
 use sprat_bench::machine::Machine;
-use sprat_client::{Client, Mode, Options};
+use sprat_client::{Client, Options};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -91,8 +91,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
 }
 
 fn connect(coordinator: &str) -> Result<Client> {
-    let options =
-        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, local: None, waiting: Mode::Adaptive };
+    let options = Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, ..Options::default() };
     Client::connect(&options).with_context(|| format!("cannot connect to {coordinator}"))
 }
 

@@ -1,0 +1,256 @@
+//! Real processes with identities: members of a cluster do what they may, and nobody else gets an answer.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Ran, ServerProcess, TCP, UDP, run, sprat};
+
+/// How long whoever is not answered waits, milliseconds.
+const SHORT: &str = "700";
+
+/// Exit codes.
+const UNREACHABLE: i32 = 5;
+const DENIED: i32 = 8;
+
+/// A cluster's root, and the identities that it has issued.
+struct Keys(tempfile::TempDir);
+
+impl Keys {
+    fn make() -> Self {
+        let keys = Self(tempfile::tempdir().expect("a directory"));
+        run(&["key", "init", "--root", &keys.path("root")]).ok();
+        keys
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("text").to_owned()
+    }
+
+    /// Issues an identity; gives its file.
+    fn issue(&self, name: &str, flags: &[&str]) -> String {
+        let file = self.path(name);
+        let words = ["key", "issue", "--root", &self.path("root"), "-o", &file, "--name", name];
+        run(&[&words, flags].concat()).ok();
+        file
+    }
+}
+
+/// A command to a coordinator, by an identity.
+fn ask(coordinator: &str, identity: Option<&str>, words: &[&str]) -> Ran {
+    let mut all = words.to_vec();
+    all.extend(["-C", coordinator]);
+    if let Some(identity) = identity {
+        all.extend(["--identity", identity]);
+    }
+    run(&all)
+}
+
+fn small() -> [&'static str; 4] {
+    ["--memory", "64M", "--disk", "256M"]
+}
+
+fn each_does_what_it_may(listen: &str) {
+    let keys = Keys::make();
+    let (server, admin) = (keys.issue("s", &["--role", "server"]), keys.issue("a", &["--role", "admin"]));
+    let reader = keys.issue("r", &["--role", "client", "--table", "log-*:r"]);
+    let writer = keys.issue("w", &["--role", "client", "--table", "log-a:rw", "--table", "users:rw"]);
+    let elsewhere = Keys::make();
+    let stranger = elsewhere.issue("x", &["--role", "admin"]);
+    let data = tempfile::tempdir().expect("a directory");
+    let flags = [&small()[..], &["-L", listen, "--identity", &server]].concat();
+    let process = ServerProcess::start(data.path(), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let at = process.coordinator.as_str();
+    for table in ["log-a", "log-b", "users"] {
+        ask(at, Some(&admin), &["table", "create", table]).ok();
+    }
+    let code = |identity: &str, words: &[&str]| ask(at, Some(identity), words).code;
+    // The writer has its tables, the reader reads of them what its pattern names.
+    ask(at, Some(&writer), &["put", "log-a", "k", "v"]).ok();
+    ask(at, Some(&writer), &["put", "users", "u", "1"]).ok();
+    assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v");
+    assert_eq!(code(&reader, &["get", "log-b", "k"]), Some(3), "there is none, and it may know");
+    ask(at, Some(&reader), &["scan", "log-a"]).ok();
+    for words in [
+        &["put", "log-a", "k", "w"][..],
+        &["del", "log-a", "k"],
+        &["incr", "log-a", "n"],
+        &["get", "users", "u"],
+        // One that there is and one that there is not are told apart by nothing.
+        &["get", "none", "u"],
+        &["table", "create", "log-c"],
+        &["table", "drop", "log-a"],
+        &["status"],
+    ] {
+        assert_eq!(code(&reader, words), Some(DENIED), "{words:?}");
+    }
+    assert_eq!(code(&writer, &["get", "log-b", "k"]), Some(DENIED));
+    assert_eq!(code(&writer, &["table", "drop", "users"]), Some(DENIED));
+    assert_eq!(code(&server, &["table", "create", "log-c"]), Some(DENIED));
+    let listed = ask(at, Some(&writer), &["table", "list"]).ok().to_owned();
+    assert!(listed.contains("log-a") && listed.contains("users") && !listed.contains("log-b"), "{listed}");
+    assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v", "nothing was changed");
+    ask(at, Some(&admin), &["status"]).ok();
+    // Nobody else is as much as answered.
+    for identity in [None, Some(stranger.as_str())] {
+        let told = ask(at, identity, &["get", "log-a", "k", "--timeout", SHORT]);
+        assert_eq!(told.code, Some(UNREACHABLE), "{told:?}");
+        assert!(told.stderr.contains("--identity"), "{told:?}");
+    }
+    // Rubbish neither, at any port.
+    for (at, is_udp) in [(process.listen.as_str(), listen == UDP), (at, false)] {
+        let port: u16 = at.rsplit('=').next().and_then(|port| port.parse().ok()).expect("a port");
+        if is_udp {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+            for kind in [1u8, 4, 10, 0xc1, 0xc2, 0xc3, 0xc4] {
+                socket.send_to(&[kind; 512], ("127.0.0.1", port)).expect("sent");
+                let mut hello = [0; 512];
+                (hello[0], hello[1]) = (kind, 1);
+                socket.send_to(&hello, ("127.0.0.1", port)).expect("sent");
+            }
+            assert!(socket.recv(&mut [0; 2048]).is_err(), "no answer");
+        }
+    }
+    assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v");
+    assert!(process.stop().success());
+}
+
+#[test]
+fn each_does_what_it_may_over_udp() {
+    each_does_what_it_may(UDP);
+}
+
+#[test]
+fn each_does_what_it_may_over_tcp() {
+    each_does_what_it_may(TCP);
+}
+
+/// A coordinator of its own. Killed when dropped.
+struct Coordinator(Child);
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+fn coordinator(locator: &str, data: &Path, identity: &str) -> Coordinator {
+    let mut command = sprat();
+    command.args(["coordinator", "-C", locator, "--identity", identity, "--data"]).arg(data);
+    Coordinator(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"))
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn a_cluster_of_members_outlives_a_server_and_takes_in_no_stranger() {
+    let keys = Keys::make();
+    let server = keys.issue("s", &["--role", "server"]);
+    let client = keys.issue("c", &["--role", "client", "--table", "*:rw"]);
+    let admin = keys.issue("a", &["--role", "admin"]);
+    let elsewhere = Keys::make();
+    let stranger = elsewhere.issue("x", &["--role", "server"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let at = format!("tcp:host=127.0.0.1,port={port}");
+    let _coordinator = coordinator(&at, &dir.path().join("coordinator"), &server);
+    let start = |number: usize, identity: &str| {
+        let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let listen = format!("fast+udp:host=127.0.0.1,port={port}");
+        let flags = ["-C", &at, "-L", &listen, "-r", "2", "--memory", "64M", "--disk", "1G", "--idle", "sleep"];
+        let flags = [&flags[..], &["--durability", "buffered", "--identity", identity]].concat();
+        ServerProcess::start(&dir.path().join(number.to_string()), &flags)
+    };
+    let mut servers: Vec<_> = (0..4).map(|number| start(number, &server).expect("it starts")).collect();
+    ask(&at, Some(&admin), &["table", "create", "t"]).ok();
+    for number in 0..20 {
+        ask(&at, Some(&client), &["put", "t", &number.to_string(), &format!("value {number}")]).ok();
+    }
+    let tables = ask(&at, Some(&admin), &["table", "list", "--json"]).ok().to_owned();
+    let holder = servers.iter().position(|server| tables.contains(&server.listen)).expect("somebody has it");
+    servers[holder].kill();
+    let until = Instant::now() + PATIENCE;
+    while ask(&at, Some(&client), &["get", "t", "7"]).code != Some(0) {
+        assert!(Instant::now() < until, "the table does not come back");
+    }
+    for number in 0..20 {
+        let told = ask(&at, Some(&client), &["get", "t", &number.to_string()]);
+        assert_eq!(told.ok(), format!("value {number}"));
+    }
+    // Whoever is no server is taken in as none, nor is one of another cluster.
+    let refused = start(8, &client).err().expect("refused");
+    assert!(refused.contains("this identity may not do that"), "{refused}");
+    let mut outside = ServerProcess::spawn(
+        &dir.path().join("outside"),
+        &["-C", &at, "-L", UDP, "--memory", "64M", "--disk", "1G", "--identity", &stranger],
+    );
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!outside.heard().contains("ready"));
+    outside.kill();
+}
+
+#[test]
+fn where_others_can_come_nobody_listens_without_an_identity() {
+    let data = tempfile::tempdir().expect("a directory");
+    let open = "fast+udp:host=0.0.0.0,port=0";
+    let refused = ServerProcess::start(data.path(), &["-L", open]).err().expect("refused");
+    for word in [open, "sprat key init", "--insecure"] {
+        assert!(refused.contains(word), "{refused}");
+    }
+    let refused = run(&["coordinator", "-C", "tcp:host=0.0.0.0,port=0", "--data", &data.path().display().to_string()]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--insecure"), "{refused:?}");
+    let flags = [&small()[..], &["-L", open, "--insecure"]].concat();
+    let server = ServerProcess::start(data.path(), &flags).expect("as was asked for");
+    assert!(server.said.contains("WARNING"), "{}", server.said);
+    assert!(server.stop().success());
+    let keys = Keys::make();
+    let identity = keys.issue("s", &["--role", "server"]);
+    let flags = [&small()[..], &["-L", open, "--identity", &identity]].concat();
+    let server = ServerProcess::start(data.path(), &flags).expect("it has an identity");
+    assert!(!server.said.contains("WARNING"), "{}", server.said);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn keys_are_told_of_and_kept_from_others() {
+    let keys = Keys::make();
+    let client = keys.issue("c", &["--role", "client", "--table", "log-*:r", "--days", "3"]);
+    let shown = run(&["key", "show", &client]).ok().to_owned();
+    assert!(shown.starts_with("client `c` of cluster ") && shown.contains("reads log-*"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(run(&["key", "show", &client, "--json"]).ok()).expect("JSON");
+    assert_eq!(
+        (&json["role"], &json["tables"][0], &json["valid"]),
+        (&"client".into(), &"log-*:r".into(), &true.into())
+    );
+    let root = run(&["key", "show", &keys.path("root")]).ok().to_owned();
+    assert!(root.contains(json["cluster"].as_str().expect("text")), "{root}");
+    for secret in
+        [std::fs::read_to_string(&client).expect("ours"), std::fs::read_to_string(keys.path("root")).expect("ours")]
+    {
+        let line = secret.lines().nth(1).expect("lines");
+        assert!(!shown.contains(line) && !root.contains(line));
+    }
+    // Nothing is written over, and nothing read that others can read.
+    assert_eq!(run(&["key", "init", "--root", &keys.path("root")]).code, Some(1));
+    std::fs::set_permissions(PathBuf::from(&client), std::fs::Permissions::from_mode(0o644)).expect("ours");
+    for words in [&["key", "show", &client][..], &["get", "t", "k", "--identity", &client]] {
+        let told = run(words);
+        assert!(told.code == Some(1) && told.stderr.contains("chmod 600"), "{told:?}");
+    }
+    for words in [
+        &["--role", "client"][..],
+        &["--role", "client", "--table", "t"],
+        &["--role", "client", "--table", "t:w"],
+        &["--role", "server", "--table", "t:r"],
+        &["--role", "king"],
+    ] {
+        let told = run(&[&["key", "issue", "--root", &keys.path("root"), "-o", &keys.path("no")], words].concat());
+        assert!(told.code.is_some_and(|code| code > 0), "{words:?}");
+    }
+    assert!(!Path::new(&keys.path("no")).exists());
+}

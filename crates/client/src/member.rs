@@ -1,0 +1,41 @@
+//! Who a client, or a node, is to its cluster.
+
+use crate::error::Error;
+use sprat_key::Identity;
+use sprat_rpc::Credentials;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// An identity, and what time it was when its owner's clock began.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    identity: Arc<Identity>,
+    unix: u64,
+}
+
+impl Member {
+    /// Whose clock begins now.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when the identity is not valid now.
+    pub(crate) fn new(identity: &Arc<Identity>) -> Result<Self, Error> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let name = &identity.certificate().name;
+        identity.check(unix).map_err(|why| Error::Endpoint(format!("identity `{name}` cannot be used: {why}")))?;
+        Ok(Self { identity: Arc::clone(identity), unix })
+    }
+
+    /// What an endpoint of the same clock is given.
+    pub(crate) fn credentials(&self) -> Result<Credentials, Error> {
+        let seed = sprat_key::random().map_err(|why| Error::Endpoint(why.to_string()))?;
+        Ok(Credentials::new(Arc::clone(&self.identity), &seed, self.unix))
+    }
+}
+
+/// What an endpoint is given that is to be that member of a cluster, and whose clock begins now.
+///
+/// # Errors
+/// [`Error::Endpoint`] when the identity is not valid now, or the system has no random bytes.
+pub fn credentials(identity: &Arc<Identity>) -> Result<Credentials, Error> {
+    Member::new(identity)?.credentials()
+}

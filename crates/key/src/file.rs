@@ -1,0 +1,161 @@
+//! The files that roots and identities are in: text, so that they go through whatever text goes through.
+//!
+//! A line that says what it is, then the secret parts and the certificate in base64, broken into lines, with the first bytes of
+//! their SHA-256 at the end: what a careless copy lost is noticed.
+
+use crate::identity::Identity;
+use crate::root::Root;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use ring::digest::{SHA256, digest};
+use rustix::fs::{CWD, Mode, OFlags};
+use sprat_wire::certificate::{KEY_BYTES, MAX_CERTIFICATE};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Longest file that is read, bytes.
+pub const MAX_FILE: usize = 16 << 10;
+
+/// First lines.
+const ROOT: &str = "sprat root 1";
+const IDENTITY: &str = "sprat identity 1";
+
+/// Bytes of the sum.
+const SUM: usize = 8;
+
+/// Characters in a line.
+const LINE: usize = 64;
+
+/// Rights that others than the owner have, of which there are to be none.
+const OTHERS: u32 = 0o077;
+
+const _: () = assert!(3 * KEY_BYTES + MAX_CERTIFICATE + SUM < MAX_FILE / 2);
+
+/// Why a file gives no root or identity, or was not written.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// The system refuses.
+    #[error("{path}: {cause}")]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        cause: io::Error,
+    },
+    /// Others can read it.
+    #[error("{path}: others can read it (mode {mode:04o}): chmod 600 {path}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is something else, or damaged.
+    #[error("{path}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl Root {
+    /// Reads it from a file that nobody else can read.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let bytes = read(path, ROOT)?;
+        match bytes.as_chunks::<KEY_BYTES>() {
+            ([seed, door], []) => Ok(Self::of(*seed, *door)),
+            _ => Err(damaged(path, format!("a root of {} bytes", bytes.len()))),
+        }
+    }
+
+    /// Writes it to a file that was not there, for nobody else to read.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        write(path, ROOT, &[self.seed, self.door].concat())
+    }
+}
+
+impl Identity {
+    /// Reads it from a file that nobody else can read.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let bytes = read(path, IDENTITY)?;
+        let damage = |what: String| damaged(path, what);
+        let (keys, shown) = bytes
+            .split_at_checked(3 * KEY_BYTES)
+            .ok_or_else(|| damage(format!("an identity of {} bytes", bytes.len())))?;
+        let &[secret, door, root] = keys.as_chunks::<KEY_BYTES>().0 else { unreachable!("three keys") };
+        Self::of(secret, door, root, shown.to_vec()).map_err(|why| damage(why.to_string()))
+    }
+
+    /// Writes it to a file that was not there, for nobody else to read.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        write(path, IDENTITY, &[&self.secret[..], &self.door, &self.root, &self.shown].concat())
+    }
+}
+
+fn damaged(path: &Path, what: String) -> FileError {
+    FileError::Damaged { path: path.to_owned(), what }
+}
+
+fn system(path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |cause| FileError::System { path, cause }
+}
+
+fn read(path: &Path, first: &str) -> Result<Vec<u8>, FileError> {
+    let file = File::open(path).map_err(system(path))?;
+    let meta = file.metadata().map_err(system(path))?;
+    let mode = meta.permissions().mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(FileError::Open { path: path.to_owned(), mode });
+    }
+    if !meta.is_file() || meta.size() > MAX_FILE as u64 {
+        return Err(damaged(path, format!("no file with `{first}` in its first line")));
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE as u64).read_to_string(&mut text).map_err(system(path))?;
+    let mut lines = text.lines();
+    match lines.next() {
+        Some(line) if line == first => {}
+        Some(ROOT) => return Err(damaged(path, "a cluster's root, where an identity is wanted".into())),
+        Some(IDENTITY) => return Err(damaged(path, "an identity, where a cluster's root is wanted".into())),
+        _ => return Err(damaged(path, format!("no file with `{first}` in its first line"))),
+    }
+    let coded: String = lines.map(str::trim).collect();
+    let bytes = BASE64_STANDARD.decode(coded).map_err(|why| damaged(path, format!("damaged: {why}")))?;
+    let (bytes, sum) =
+        bytes.split_last_chunk::<SUM>().ok_or_else(|| damaged(path, "it ends before it begins".into()))?;
+    if digest(&SHA256, bytes).as_ref()[..SUM] != *sum {
+        return Err(damaged(path, "damaged: its checksum does not fit".into()));
+    }
+    Ok(bytes.to_vec())
+}
+
+fn write(path: &Path, first: &str, bytes: &[u8]) -> Result<(), FileError> {
+    let sum = digest(&SHA256, bytes);
+    let coded = BASE64_STANDARD.encode([bytes, &sum.as_ref()[..SUM]].concat());
+    let mut text = format!("{first}\n");
+    for line in coded.as_bytes().chunks(LINE) {
+        text.push_str(str::from_utf8(line).expect("base64 is ASCII"));
+        text.push('\n');
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR);
+    let mut file = File::from(file.map_err(|error| system(path)(error.into()))?);
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(system(path))
+}

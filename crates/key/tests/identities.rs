@@ -1,0 +1,119 @@
+//! Roots, identities and their files: what belongs together is taken, and nothing else.
+
+use sprat_key::{BadCertificate, FileError, Grant, Identity, Rights, Role, Root, Terms, Untrusted, verify};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+fn terms(role: Role, grants: &[(&str, Rights)]) -> Terms {
+    let grants = grants.iter().map(|&(pattern, rights)| Grant { pattern: pattern.into(), rights }).collect();
+    Terms { role, name: "somebody".into(), grants, valid: (1000, 2000) }
+}
+
+#[test]
+fn what_a_root_issues_its_members_believe() {
+    let root = Root::generate().unwrap();
+    let one = root.issue(&terms(Role::Server, &[])).unwrap();
+    let other = root.issue(&terms(Role::Client, &[("a*", Rights::Read)])).unwrap();
+    let believed = one.believe(other.shown(), &other.certificate().key, 1500).unwrap();
+    assert_eq!(&believed, other.certificate());
+    assert_eq!(one.door(), other.door());
+    assert_ne!(one.secret(), other.secret());
+}
+
+#[test]
+fn what_is_not_of_the_root_or_the_key_or_the_time_is_not_believed() {
+    let (root, stranger) = (Root::generate().unwrap(), Root::generate().unwrap());
+    let one = root.issue(&terms(Role::Server, &[])).unwrap();
+    let other = stranger.issue(&terms(Role::Admin, &[])).unwrap();
+    let key = |identity: &Identity| identity.certificate().key;
+    assert_eq!(one.believe(other.shown(), &key(&other), 1500), Err(Untrusted::Root));
+    assert_eq!(one.believe(one.shown(), &key(&other), 1500), Err(Untrusted::Key));
+    assert_eq!(one.believe(one.shown(), &key(&one), 999), Err(Untrusted::Early));
+    assert_eq!(one.believe(one.shown(), &key(&one), 2000), Err(Untrusted::Expired));
+    for at in 0..one.shown().len() {
+        let mut changed = one.shown().to_vec();
+        changed[at] ^= 4;
+        assert!(verify(one.root(), &changed).is_err(), "byte {at}");
+        assert!(verify(one.root(), &one.shown()[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn what_cannot_be_certified_is_refused() {
+    let root = Root::generate().unwrap();
+    let refused = |terms: Terms| root.issue(&terms).unwrap_err().to_string();
+    let asked = terms(Role::Admin, &[("a", Rights::Read)]);
+    assert_eq!(refused(asked), BadCertificate::Grant.to_string());
+    let asked = Terms { name: String::new(), ..terms(Role::Admin, &[]) };
+    assert_eq!(refused(asked), BadCertificate::Name.to_string());
+    let asked = Terms { valid: (5, 5), ..terms(Role::Admin, &[]) };
+    assert_eq!(refused(asked), BadCertificate::Never.to_string());
+    let long = "x".repeat(255);
+    let asked = terms(Role::Client, &[(&*long, Rights::Read); 4]);
+    assert!(refused(asked).contains("bytes cannot be"));
+}
+
+#[test]
+fn files_give_back_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, root_at) = (dir.path().join("one"), dir.path().join("root"));
+    let root = Root::generate().unwrap();
+    root.save(&root_at).unwrap();
+    assert_eq!(Root::load(&root_at).unwrap().public(), root.public());
+    let one = Root::load(&root_at).unwrap().issue(&terms(Role::Client, &[("a*", Rights::Write)])).unwrap();
+    one.save(&at).unwrap();
+    let again = Identity::load(&at).unwrap();
+    assert_eq!((again.secret(), again.door(), again.shown()), (one.secret(), one.door(), one.shown()));
+    assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(one.save(&at), Err(FileError::System { .. })), "nothing is overwritten");
+    // One for the other.
+    assert!(Identity::load(&root_at).unwrap_err().to_string().contains("an identity is wanted"));
+    assert!(Root::load(&at).unwrap_err().to_string().contains("a cluster's root is wanted"));
+}
+
+#[test]
+fn files_that_others_can_read_or_that_are_damaged_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("one");
+    Root::generate().unwrap().issue(&terms(Role::Server, &[])).unwrap().save(&at).unwrap();
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(matches!(Identity::load(&at), Err(FileError::Open { mode: 0o640, .. })));
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap();
+    let text = fs::read_to_string(&at).unwrap();
+    for at_byte in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at_byte] = if bytes[at_byte] == b'A' { b'B' } else { b'A' };
+        fs::write(&at, &bytes).unwrap();
+        assert!(Identity::load(&at).is_err(), "byte {at_byte}");
+        fs::write(&at, &text.as_bytes()[..at_byte]).unwrap();
+        // Without its last newline it is whole.
+        assert_eq!(Identity::load(&at).is_ok(), at_byte + 1 == text.len(), "cut at {at_byte}");
+    }
+}
+
+#[test]
+fn grants_are_by_name_and_the_best_counts() {
+    let root = Root::generate().unwrap();
+    let grants =
+        [("log-*", Rights::Read), ("log-*-mine", Rights::Write), ("*tail", Rights::Read), ("exact", Rights::Read)];
+    let client = root.issue(&terms(Role::Client, &grants)).unwrap();
+    for (table, rights) in [
+        ("log-", Some(Rights::Read)),
+        ("log-a-b", Some(Rights::Read)),
+        ("log-a-mine", Some(Rights::Write)),
+        ("log-a-mine-mine", Some(Rights::Write)),
+        ("log-a-miner", Some(Rights::Read)),
+        ("log", None),
+        ("retail", Some(Rights::Read)),
+        ("tails", None),
+        ("exact", Some(Rights::Read)),
+        ("exactly", None),
+        ("", None),
+    ] {
+        assert_eq!(client.certificate().rights(table), rights, "{table}");
+    }
+    let nobody = root.issue(&terms(Role::Client, &[])).unwrap();
+    assert_eq!(nobody.certificate().rights("any"), None);
+    let admin = root.issue(&terms(Role::Admin, &[])).unwrap();
+    assert_eq!(admin.certificate().rights("any"), Some(Rights::Write));
+}

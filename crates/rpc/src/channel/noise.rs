@@ -1,0 +1,186 @@
+//! Noise's handshake, with the randomness that the endpoint's owner gave, and each key's public half computed once.
+
+use super::Credentials;
+use curve25519_dalek::MontgomeryPoint;
+use ring::hmac;
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{CryptoResolver, RingResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, Error, HandshakeState};
+use sprat_wire::certificate::KEY_BYTES;
+use sprat_wire::channel::CHANNEL_VERSION;
+
+/// The one suite there is.
+const SUITE: &str = "Noise_XXpsk0_25519_AESGCM_SHA256";
+
+/// What both ends must agree on, besides version and nonce.
+const PROLOGUE: &[u8] = b"sprat channel";
+
+/// Most bytes of a message.
+pub(super) const MAX_MESSAGE: usize = 2048;
+
+/// One end of a handshake under way.
+pub(super) struct Noise(Box<HandshakeState>);
+
+/// What a handshake comes to: the key of who began, and that of who answered.
+pub(super) type Split = ([u8; KEY_BYTES], [u8; KEY_BYTES]);
+
+impl Noise {
+    pub(super) fn new(credentials: &mut Credentials, nonce: u32, begins: bool) -> Self {
+        let identity = &credentials.identity;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, credentials.seed.draw().as_ref());
+        let known = Known { secret: *identity.secret(), public: identity.certificate().key };
+        let resolver = Resolver { seed: key, known };
+        let prologue = [PROLOGUE, &[CHANNEL_VERSION], &nonce.to_le_bytes()].concat();
+        let builder = Builder::with_resolver(SUITE.parse().expect("a suite of Noise's"), Box::new(resolver))
+            .local_private_key(identity.secret())
+            .and_then(|builder| builder.psk(0, identity.door()))
+            .and_then(|builder| builder.prologue(&prologue));
+        let state =
+            builder.and_then(|builder| if begins { builder.build_initiator() } else { builder.build_responder() });
+        Self(Box::new(state.expect("everything the suite wants is there")))
+    }
+
+    /// Appends the next message to a frame, with this in it.
+    pub(super) fn write(&mut self, payload: &[u8], frame: &mut Vec<u8>) {
+        let mut message = [0; MAX_MESSAGE];
+        let len = self.0.write_message(payload, &mut message).expect("it is our turn, and messages are short");
+        frame.extend_from_slice(&message[..len]);
+    }
+
+    /// Reads the next message: what is in it. `None`: it is not of who has the keys, or not as it was sent.
+    pub(super) fn read<'a>(&mut self, message: &[u8], room: &'a mut [u8; MAX_MESSAGE]) -> Option<&'a [u8]> {
+        if message.len() > MAX_MESSAGE || self.0.is_my_turn() {
+            return None;
+        }
+        let len = self.0.read_message(message, room).ok()?;
+        Some(&room[..len])
+    }
+
+    /// The public key of the other end, once it has proven to have its secret half.
+    pub(super) fn theirs(&self) -> &[u8] {
+        self.0.get_remote_static().unwrap_or(&[])
+    }
+
+    /// The keys, once the handshake is over, and what names it: no two have the same.
+    pub(super) fn split(&mut self) -> (Split, [u8; 8]) {
+        assert!(self.0.is_handshake_finished(), "a handshake has three messages");
+        let name = *self.0.get_handshake_hash().first_chunk().expect("a hash has 32 bytes");
+        (self.0.dangerously_get_raw_split(), name)
+    }
+}
+
+/// Random bytes from a seed: as good as it, and the same from the same.
+pub(super) struct Seed {
+    key: hmac::Key,
+    count: u64,
+}
+
+impl Seed {
+    pub(super) fn new(seed: &[u8; KEY_BYTES]) -> Self {
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, seed), count: 0 }
+    }
+
+    fn of(key: &hmac::Key) -> Self {
+        Self { key: key.clone(), count: 0 }
+    }
+
+    /// The next 32.
+    pub(super) fn draw(&mut self) -> hmac::Tag {
+        self.count += 1;
+        hmac::sign(&self.key, &self.count.to_le_bytes())
+    }
+}
+
+impl Random for Seed {
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        for chunk in out.chunks_mut(KEY_BYTES) {
+            chunk.copy_from_slice(&self.draw().as_ref()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+struct Resolver {
+    seed: hmac::Key,
+    known: Known,
+}
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Seed::of(&self.seed)))
+    }
+
+    fn resolve_dh(&self, _: &DHChoice) -> Option<Box<dyn Dh>> {
+        Some(Box::new(Curve { known: self.known, pair: Known { secret: [0; KEY_BYTES], public: [0; KEY_BYTES] } }))
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        RingResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        RingResolver.resolve_cipher(choice)
+    }
+}
+
+/// A pair of keys.
+#[derive(Clone, Copy)]
+struct Known {
+    secret: [u8; KEY_BYTES],
+    public: [u8; KEY_BYTES],
+}
+
+/// X25519. The identity's own public half is known: a stranger's first message is to cost no multiplication.
+struct Curve {
+    known: Known,
+    pair: Known,
+}
+
+impl Dh for Curve {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        KEY_BYTES
+    }
+
+    fn priv_len(&self) -> usize {
+        KEY_BYTES
+    }
+
+    fn set(&mut self, secret: &[u8]) {
+        let secret = secret.try_into().expect("a key has 32 bytes");
+        self.pair = match secret == self.known.secret {
+            true => self.known,
+            false => Known { secret, public: MontgomeryPoint::mul_base_clamped(secret).to_bytes() },
+        };
+    }
+
+    fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
+        let mut secret = [0; KEY_BYTES];
+        random.try_fill_bytes(&mut secret)?;
+        self.set(&secret);
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        &self.pair.public
+    }
+
+    fn privkey(&self) -> &[u8] {
+        &self.pair.secret
+    }
+
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let public = public.first_chunk::<KEY_BYTES>().ok_or(Error::Dh)?;
+        let shared = MontgomeryPoint(*public).mul_clamped(self.pair.secret).to_bytes();
+        // A point of low order gives what everybody knows.
+        if shared == [0; KEY_BYTES] {
+            return Err(Error::Dh);
+        }
+        out[..KEY_BYTES].copy_from_slice(&shared);
+        Ok(())
+    }
+}

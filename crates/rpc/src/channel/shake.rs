@@ -1,0 +1,376 @@
+//! Handshakes: who begins, who answers, what is sent again.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use sprat_key::{Certificate, Role};
+use sprat_net::{Nanos, Transmit};
+use sprat_wire::channel::{
+    ANSWER, CHANNEL_VERSION, Greeting, HELLO, HELLO_BYTES, LEAD_BYTES, NO_CHANNEL, PROOF, Reply, Shake,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::noise::{MAX_MESSAGE, Noise, Split};
+use super::seal::{Opening, Sealing};
+use super::{Again, Calling, Channel, Channels, News, Open, Stage, Who};
+use crate::config::{INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY};
+use crate::counters::Counters;
+use crate::random::Random;
+
+/// Bytes of Noise's own in a Hello: a key on a curve, a tag.
+const HELLO_NOISE: usize = 32 + 16;
+
+/// Bytes of a Hello's payload: greeting and zeroes.
+const GREETING: usize = HELLO_BYTES - LEAD_BYTES - HELLO_NOISE;
+
+const _: () = assert!(size_of::<Greeting>() <= GREETING);
+
+/// Bytes of a Proof by which it is known again.
+const PROOF_END: usize = 16;
+
+impl Again {
+    fn new(now: Nanos, frame: Vec<u8>) -> Self {
+        Self { frame, tries: 1, at: now + INITIAL_RTO }
+    }
+
+    /// What is to be sent now, if anything; `None` when it has been sent often enough.
+    fn due(&mut self, now: Nanos) -> Option<Option<&[u8]>> {
+        if now < self.at {
+            return Some(None);
+        }
+        if self.tries >= SHAKE_TRIES {
+            return None;
+        }
+        self.at = now + (INITIAL_RTO * (1 << self.tries.min(8))).min(MAX_RTO);
+        self.tries += 1;
+        Some(Some(&self.frame))
+    }
+}
+
+fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
+    let shake = Shake {
+        kind,
+        version: CHANNEL_VERSION,
+        reserved: [0; 2],
+        to: to.into(),
+        from: from.into(),
+        nonce: nonce.into(),
+    };
+    shake.as_bytes().to_vec()
+}
+
+impl Channels {
+    /// The channel to that address; begins one if there is none. [`NO_CHANNEL`] when there are too many.
+    pub(crate) fn reach<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        address: SocketAddr,
+        random: &mut Random,
+        tx: &mut T,
+    ) -> u32 {
+        if let Some(&index) = self.to.get(&address) {
+            return index;
+        }
+        let Some(index) = self.begin(now, address, None, random, tx) else { return NO_CHANNEL };
+        self.to.insert(address, index);
+        index
+    }
+
+    /// Somebody asks by a channel, and hears nothing: finds out whether it is still there.
+    pub(crate) fn doubt<T: Transmit + ?Sized>(&mut self, now: Nanos, index: u32, random: &mut Random, tx: &mut T) {
+        let Some(channel) = self.all.get(index) else { return };
+        let silent = now.since(channel.last_heard) >= SUSPECT_AFTER;
+        let (Stage::Open(open), true) = (&channel.stage, channel.ours && silent) else { return };
+        if open.knock.is_some() || open.unconfirmed.is_some() {
+            return;
+        }
+        let knock = self.begin(now, channel.peer, Some(index), random, tx);
+        if let Some(Channel { stage: Stage::Open(open), .. }) = self.all.get_mut(index) {
+            open.knock = knock;
+        }
+    }
+
+    fn begin<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        peer: SocketAddr,
+        old: Option<u32>,
+        random: &mut Random,
+        tx: &mut T,
+    ) -> Option<u32> {
+        let index = self.all.vacant()?;
+        let nonce = random.next_u32();
+        let mut greeting = Greeting { old: NO_CHANNEL.into(), name: [0; 8] };
+        if let Some(Channel { theirs, stage: Stage::Open(open), .. }) = old.and_then(|old| self.all.get(old)) {
+            greeting = Greeting { old: (*theirs).into(), name: open.name };
+        }
+        let mut padded = [0; GREETING];
+        padded[..size_of::<Greeting>()].copy_from_slice(greeting.as_bytes());
+        let mut noise = Noise::new(&mut self.credentials, nonce, true);
+        let mut frame = header(HELLO, 0, index, nonce);
+        noise.write(&padded, &mut frame);
+        assert!(frame.len() == HELLO_BYTES, "a Hello has one length");
+        tx.send(peer, &[IoSlice::new(&frame)]);
+        let stage = Stage::Calling(Calling { noise, hello: Again::new(now, frame), old });
+        let given = self.add(now, (peer, NO_CHANNEL, nonce), true, stage);
+        assert!(given == Some(index), "the number that was free");
+        self.waiting.push(index);
+        Some(index)
+    }
+
+    fn add(
+        &mut self,
+        now: Nanos,
+        (peer, theirs, nonce): (SocketAddr, u32, u32),
+        ours: bool,
+        stage: Stage,
+    ) -> Option<u32> {
+        let who = Who { role: Some(Role::Client), number: NO_CHANNEL };
+        let channel = Channel { peer, theirs, nonce, ours, who, last_heard: now, until: Nanos::NEVER, stage };
+        self.sweep_at = self.sweep_at.min(now + SWEEP_EVERY);
+        self.all.insert(channel)
+    }
+
+    /// Takes a frame of a handshake.
+    pub(crate) fn shake<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        frame: &[u8],
+        tx: &mut T,
+        counters: &mut Counters,
+    ) -> News {
+        let Ok((shake, message)) = Shake::ref_from_prefix(frame) else {
+            counters.malformed_short += 1;
+            return News::None;
+        };
+        if shake.version != CHANNEL_VERSION || shake.reserved != [0; 2] {
+            counters.malformed_meaning += 1;
+            return News::None;
+        }
+        let news = match shake.kind {
+            HELLO => self.hello(now, from, (shake, message), tx, counters),
+            ANSWER => self.answer(now, from, (shake, message), tx, counters),
+            _ => self.proof(now, from, (shake, message), tx, counters),
+        };
+        news.unwrap_or(News::None)
+    }
+
+    /// Somebody begins. Until his message has been decrypted nothing is kept, and nothing is sent.
+    fn hello<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        (shake, message): (&Shake, &[u8]),
+        tx: &mut T,
+        counters: &mut Counters,
+    ) -> Option<News> {
+        if message.len() + LEAD_BYTES != HELLO_BYTES {
+            counters.malformed_meaning += 1;
+            return None;
+        }
+        let (theirs, nonce) = (shake.from.get(), shake.nonce.get());
+        if let Some(&index) = self.from.get(&(from, theirs, nonce)) {
+            // It has come before; what became of it shows when a Proof comes.
+            if let Some(Channel { stage: Stage::Answered(_, answer), .. }) = self.all.get(index) {
+                tx.send(from, &[IoSlice::new(answer)]);
+            }
+            return None;
+        }
+        let mut noise = Noise::new(&mut self.credentials, nonce, false);
+        let mut room = [0; MAX_MESSAGE];
+        let Some(payload) = noise.read(message, &mut room) else {
+            counters.strangers += 1;
+            return None;
+        };
+        let (greeting, _) = Greeting::ref_from_prefix(payload).ok()?;
+        let old = greeting.old.get();
+        if let Some(Channel { peer, ours: false, stage: Stage::Open(open), .. }) = self.all.get(old)
+            && *peer == from
+            && open.name == greeting.name
+        {
+            self.nod(old, tx);
+            return None;
+        }
+        if !self.pace.take(now) {
+            counters.handshakes_late += 1;
+            return None;
+        }
+        if self.half.len() >= MAX_CHANNELS_HALF_OPEN
+            && let Some((oldest, nonce)) = self.half.pop_front()
+        {
+            self.give_up(oldest, nonce);
+        }
+        if self.all.vacant().is_none() {
+            self.make_room(now);
+        }
+        let index = self.all.vacant()?;
+        let mut answer = header(ANSWER, theirs, index, nonce);
+        let reply = Reply { channel: index.into() };
+        noise.write(&[reply.as_bytes(), self.credentials.identity.shown()].concat(), &mut answer);
+        if answer.len() > HELLO_BYTES {
+            return None; // nobody is sent more than he sent
+        }
+        tx.send(from, &[IoSlice::new(&answer)]);
+        counters.handshakes += 1;
+        self.add(now, (from, theirs, nonce), false, Stage::Answered(noise, answer));
+        self.from.insert((from, theirs, nonce), index);
+        self.half.push_back((index, nonce));
+        Some(News::None)
+    }
+
+    /// Forgets a handshake that got no further, if it is that.
+    fn give_up(&mut self, index: u32, nonce: u32) {
+        if let Some(Channel { nonce: this, stage: Stage::Answered(..), .. }) = self.all.get(index)
+            && *this == nonce
+        {
+            self.remove(index);
+        }
+    }
+
+    /// There is no room for another channel: the one unheard for longest of those begun elsewhere gives way at the next sweep.
+    fn make_room(&mut self, now: Nanos) {
+        let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.ours);
+        let oldest = begun_elsewhere.min_by_key(|(_, channel)| channel.last_heard).map(|(index, _)| index);
+        if let Some(channel) = oldest.and_then(|index| self.all.get_mut(index)) {
+            channel.until = now;
+            self.sweep_at = now;
+        }
+    }
+
+    /// Whoever was called says who he is.
+    fn answer<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        (shake, message): (&Shake, &[u8]),
+        tx: &mut T,
+        counters: &mut Counters,
+    ) -> Option<News> {
+        let (index, nonce) = (shake.to.get(), shake.nonce.get());
+        let channel = self.all.get_mut(index).filter(|channel| (channel.peer, channel.nonce) == (from, nonce))?;
+        let Stage::Calling(Calling { noise, old, .. }) = &mut channel.stage else { return None };
+        let old = *old;
+        let mut room = [0; MAX_MESSAGE];
+        let Some(payload) = noise.read(message, &mut room) else {
+            counters.strangers += 1;
+            return None;
+        };
+        let (reply, shown) = Reply::ref_from_prefix(payload).ok()?;
+        let theirs = reply.channel.get();
+        let believed = self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
+        let Some(certificate) = believed.ok().filter(|certificate| certificate.role == Role::Server) else {
+            counters.untrusted += 1;
+            self.remove(index);
+            return None;
+        };
+        let mut proof = header(PROOF, theirs, index, nonce);
+        noise.write(self.credentials.identity.shown(), &mut proof);
+        tx.send(from, &[IoSlice::new(&proof)]);
+        let (keys, name) = noise.split();
+        let until = self.until(&certificate);
+        let channel = self.all.get_mut(index)?;
+        channel.theirs = theirs;
+        (channel.last_heard, channel.until) = (now, until);
+        let unconfirmed = Some(Again::new(now, proof));
+        channel.stage = Stage::Open(Box::new(Open::new(keys, true, name, [0; PROOF_END], unconfirmed)));
+        counters.channels_opened += 1;
+        self.to.insert(from, index);
+        let old = old.filter(|&old| self.all.get(old).is_some());
+        if let Some(old) = old {
+            if let Some(Channel { stage: Stage::Open(open), .. }) = self.all.get_mut(old) {
+                open.knock = None;
+            }
+            self.remove(old);
+            self.to.insert(from, index);
+        }
+        Some(News::Opened(index, old))
+    }
+
+    /// Whoever called says who he is.
+    fn proof<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        (shake, message): (&Shake, &[u8]),
+        tx: &mut T,
+        counters: &mut Counters,
+    ) -> Option<News> {
+        let (index, theirs, nonce) = (shake.to.get(), shake.from.get(), shake.nonce.get());
+        let channel = self.all.get_mut(index).filter(|channel| {
+            !channel.ours && (channel.peer, channel.theirs, channel.nonce) == (from, theirs, nonce)
+        })?;
+        let end = *message.last_chunk::<PROOF_END>()?;
+        let noise = match &mut channel.stage {
+            Stage::Answered(noise, _) => noise,
+            Stage::Open(open) if open.proof == end => {
+                self.nod(index, tx);
+                return None;
+            }
+            _ => return None,
+        };
+        let mut room = [0; MAX_MESSAGE];
+        let Some(shown) = noise.read(message, &mut room) else {
+            counters.strangers += 1;
+            return None;
+        };
+        let believed = self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
+        let Ok(certificate) = believed else {
+            counters.untrusted += 1;
+            self.remove(index);
+            return None;
+        };
+        let (keys, name) = noise.split();
+        let until = self.until(&certificate);
+        let channel = self.all.get_mut(index)?;
+        let who = Who { role: Some(certificate.role), number: index };
+        (channel.who, channel.last_heard, channel.until) = (who, now, until);
+        channel.stage = Stage::Open(Box::new(Open::new(keys, false, name, end, None)));
+        counters.channels_opened += 1;
+        self.nod(index, tx);
+        self.half.retain(|&(half, _)| half != index);
+        Some(News::Admitted(who, Box::new(certificate)))
+    }
+
+    /// When the first of both ends' certificates expires.
+    fn until(&self, theirs: &Certificate) -> Nanos {
+        let first = theirs.until.min(self.credentials.identity.certificate().until);
+        self.credentials.when(first)
+    }
+
+    /// Sends again what is due. Returns channels that are given up.
+    pub(super) fn send_again<T: Transmit + ?Sized>(&mut self, now: Nanos, tx: &mut T) -> Vec<u32> {
+        let mut gone = Vec::new();
+        for &index in &self.waiting {
+            let Some(channel) = self.all.get_mut(index) else { continue };
+            let again = match &mut channel.stage {
+                Stage::Calling(calling) => Some(&mut calling.hello),
+                Stage::Open(open) => open.unconfirmed.as_mut(),
+                Stage::Answered(..) => None,
+            };
+            match again.and_then(|again| again.due(now)) {
+                Some(Some(frame)) => tx.send(channel.peer, &[IoSlice::new(frame)]),
+                Some(None) => {}
+                None => gone.push(index),
+            }
+        }
+        gone.iter().for_each(|&index| self.remove(index));
+        gone
+    }
+
+    /// When something is to be sent again for a channel.
+    pub(super) fn again_at(&self, index: u32) -> Option<Nanos> {
+        match &self.all.get(index)?.stage {
+            Stage::Calling(calling) => Some(calling.hello.at),
+            Stage::Open(open) => open.unconfirmed.as_ref().map(|again| again.at),
+            Stage::Answered(..) => None,
+        }
+    }
+}
+
+impl Open {
+    fn new(keys: Split, began: bool, name: [u8; 8], proof: [u8; PROOF_END], unconfirmed: Option<Again>) -> Self {
+        let (out, back) = if began { (&keys.0, &keys.1) } else { (&keys.1, &keys.0) };
+        Self { sealing: Sealing::new(out), opening: Opening::new(back), name, proof, unconfirmed, knock: None }
+    }
+}

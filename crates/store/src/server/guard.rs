@@ -1,0 +1,51 @@
+//! Who is let in: by an identity, or, where only this machine can come, anybody.
+
+use super::ServerError;
+use sprat_client::Identity;
+use sprat_net::{Locator, Transport};
+use sprat_rpc::Credentials;
+use std::sync::Arc;
+
+/// Devices past the kernel that end in another process of this machine.
+const LOCAL_DEVICES: &[&str] = &["net_memif", "net_virtio_user", "net_vhost", "net_ring", "net_null"];
+
+/// Whom a process lets in, and who it is to others.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Who it is: it speaks only to members of the same cluster.
+    pub identity: Option<Arc<Identity>>,
+    /// Whether anybody is let in from other machines, without an identity.
+    pub insecure: bool,
+}
+
+impl Guard {
+    /// Refuses to listen where strangers come, unless there is an identity, or they are meant to.
+    ///
+    /// # Errors
+    /// [`ServerError::Exposed`].
+    pub(super) fn check<'a>(&self, listen: impl IntoIterator<Item = &'a Locator>) -> Result<(), ServerError> {
+        if self.identity.is_some() || self.insecure {
+            return Ok(());
+        }
+        match listen.into_iter().find(|locator| is_exposed(locator)) {
+            Some(locator) => Err(ServerError::Exposed(locator.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// What a node is given whose clock begins now.
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, ServerError> {
+        self.identity.as_ref().map(sprat_client::credentials).transpose().map_err(ServerError::Identity)
+    }
+}
+
+/// Whether other machines can come there.
+#[must_use]
+pub fn is_exposed(locator: &Locator) -> bool {
+    if let Transport::FastDpdk(bypass) = &locator.transport {
+        let local = |device: &String| LOCAL_DEVICES.iter().any(|kind| device.starts_with(kind));
+        return bypass.devices.is_empty() || !bypass.devices.iter().all(local);
+    }
+    // One whose name nobody knows cannot be opened either.
+    !locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()))
+}

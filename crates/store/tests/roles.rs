@@ -1,0 +1,267 @@
+//! Who may do what: every request, by every role, to a coordinator and to a node that keeps objects and replicas.
+
+use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
+use sprat_log::{Config as LogConfig, Durability, Log};
+use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
+use sprat_rpc::{
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
+};
+use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
+use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
+use sprat_store::member::{Keeper, Member};
+use sprat_store::node::{Node, Service};
+use sprat_wire::op::{
+    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Status, encode_answer,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use zerocopy::IntoBytes as _;
+
+const STEP: Duration = Duration::from_micros(50);
+
+/// Who asks: without any identity, by role, and a client that may read `seen` and write `mine`.
+const EVERYBODY: [Option<Role>; 4] = [None, Some(Role::Admin), Some(Role::Server), Some(Role::Client)];
+
+fn identities() -> &'static [Arc<Identity>; 3] {
+    static ALL: OnceLock<[Arc<Identity>; 3]> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let root = Root::generate().unwrap();
+        [Role::Admin, Role::Server, Role::Client].map(|role| {
+            let grant = |pattern: &str, rights| Grant { pattern: pattern.into(), rights };
+            let grants = match role {
+                Role::Client => vec![grant("seen", Rights::Read), grant("mine", Rights::Write)],
+                _ => Vec::new(),
+            };
+            Arc::new(root.issue(&Terms { role, name: "one".into(), grants, valid: (0, 1 << 40) }).unwrap())
+        })
+    })
+}
+
+fn credentials(role: Role, seed: u8) -> Credentials {
+    let all = identities();
+    let identity = all.iter().find(|identity| identity.role() == role).unwrap();
+    Credentials::new(Arc::clone(identity), &[seed; 32], 1000)
+}
+
+#[derive(Default)]
+struct Ended(Vec<(CallId, Vec<u8>)>);
+
+impl Handler for Ended {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
+        panic!("nobody asks a client");
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
+        self.0.push((call, result.expect("an answer").to_vec()));
+    }
+}
+
+/// A node, and somebody who asks it.
+struct World<S: Service> {
+    hub: Hub,
+    node: Node<Mem, S>,
+    driver: Mem,
+    endpoint: Endpoint<()>,
+    ended: Ended,
+    session: SessionId,
+    now: Nanos,
+}
+
+impl<S: Service> World<S> {
+    fn new(service: S, who: Option<Role>) -> Self {
+        let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
+        let address = |last: u8| SocketAddr::from(([10, 0, 0, last], 1));
+        let config = Config::default();
+        let mut node = Node::new(hub.port(address(1)).unwrap(), service, &config, 1);
+        let mut endpoint = Endpoint::new(&config, 2);
+        if let Some(role) = who {
+            node = node.secured(&config, credentials(Role::Server, 1));
+            endpoint = endpoint.secured(&config, credentials(role, 2));
+        }
+        let mut driver = hub.port(address(2)).unwrap();
+        let session = endpoint.connect(Nanos(0), address(1), driver.tx()).unwrap();
+        Self { hub, node, driver, endpoint, ended: Ended::default(), session, now: Nanos(0) }
+    }
+
+    /// The answer's status and body; `None` when there is none within a second.
+    fn ask(&mut self, request: &Request<'_>) -> Option<(Status, Vec<u8>)> {
+        let (header, key, value) = request.parts();
+        let parts = [header.as_bytes(), key, value];
+        let deadline = self.now + Duration::from_secs(100);
+        let call = self.endpoint.call(self.now, self.session, &parts, deadline, self.driver.tx()).unwrap();
+        for _ in 0..20_000 {
+            self.now = self.now + STEP;
+            let Self { hub, node, driver, endpoint, ended, now, .. } = self;
+            hub.deliver_until(*now);
+            node.turn(*now).unwrap();
+            hub.deliver_until(*now);
+            driver.receive(&mut |tx, from, frame| endpoint.receive(*now, from, frame, ended, tx)).unwrap();
+            endpoint.poll(*now, ended, driver.tx());
+            endpoint.flush(driver.tx());
+            if let Some(at) = ended.0.iter().position(|(ended, _)| *ended == call) {
+                let (_, bytes) = ended.0.swap_remove(at);
+                let answer = Answer::parse(&bytes).unwrap();
+                return Some((answer.status, answer.body.to_vec()));
+            }
+        }
+        None
+    }
+
+    fn status(&mut self, request: &Request<'_>) -> Option<Status> {
+        self.ask(request).map(|(status, _)| status)
+    }
+}
+
+/// Whether everybody may, by the order of [`EVERYBODY`].
+type May = [bool; 4];
+
+const ALL: May = [true; 4];
+const ADMIN: May = [true, true, false, false];
+const SERVER: May = [true, false, true, false];
+const NO_CLIENT: May = [true, true, true, false];
+
+#[test]
+fn a_coordinator_asks_who_wants_what() {
+    let what = ReplicaId { master: 1, segment: 1 };
+    let replica = BackupRequest::Free { replica: what };
+    let brought = BroughtBack { order: 1.into(), since: 1.into() };
+    let cases = [
+        (Request::CreateTable { name: "more", tablets: 0 }, ADMIN),
+        (Request::DropTable { name: "mine" }, ADMIN),
+        (Request::FindTable { name: "seen" }, ALL),
+        (Request::FindTable { name: "mine" }, ALL),
+        (Request::FindTable { name: "other" }, NO_CLIENT),
+        (Request::FindTable { name: "there is none" }, NO_CLIENT),
+        (Request::ListTables, ALL),
+        (Request::ListServers, NO_CLIENT),
+        (Request::WhoLeads, ALL),
+        (Request::ServerStats, NO_CLIENT),
+        (Request::Enlist { server: 0, cluster: 0, copies: 0, locator: "tcp:host=127.0.0.1,port=1" }, SERVER),
+        (Request::Assignments { server: 1, known: 0 }, SERVER),
+        (Request::Void { server: 1, segment: 1 }, SERVER),
+        (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
+        (Request::Backup(replica), SERVER),
+    ];
+    for (at, who) in EVERYBODY.into_iter().enumerate() {
+        let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
+        let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
+        let ids = ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
+        let mut world = World::new(Coordinator::new(catalog), who);
+        for (request, may) in cases {
+            let status = world.status(&request);
+            assert_eq!(status != Some(Status::Denied), may[at], "{request:?} by {who:?}: {status:?}");
+        }
+        // By its number a table that may not be seen is not there.
+        let located = |world: &mut World<_>, table| world.status(&Request::LocateTable { table });
+        let other = if may_see_all(who) { Status::Ok } else { Status::NoSuchTable };
+        assert_eq!(located(&mut world, ids[0]), Some(Status::Ok));
+        assert_eq!(located(&mut world, ids[2]), Some(other), "{who:?}");
+        assert_eq!(located(&mut world, 77), Some(Status::NoSuchTable));
+        let (_, body) = world.ask(&Request::ListTables).unwrap();
+        let mut records = Records::new(&body);
+        let names: Vec<_> = std::iter::from_fn(|| records.table()).map(|table| table.name).collect();
+        assert_eq!(names.iter().any(|name| name == "other"), may_see_all(who), "{who:?}: {names:?}");
+        assert!(names.iter().any(|name| name == "seen"));
+    }
+}
+
+fn may_see_all(who: Option<Role>) -> bool {
+    who != Some(Role::Client)
+}
+
+/// Keeps nothing, and says that all is well.
+struct Agreeable;
+
+impl Handler for Agreeable {
+    type Body = u32;
+
+    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<u32> {
+        Outcome::Reply(Reply::new(encode_answer(Status::Ok, false, 0, 0).as_bytes(), Repeat::Retain))
+    }
+
+    fn gather(&self, _: u32) -> &[u8] {
+        &[]
+    }
+
+    fn release(&mut self, _: u32) {}
+
+    fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
+}
+
+impl Service for Agreeable {
+    fn poll(&mut self, _: Nanos) -> bool {
+        false
+    }
+
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<u32>)> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+impl Keeper for Agreeable {
+    fn keep(&mut self, _: &Needed) {}
+}
+
+#[test]
+fn a_node_asks_who_wants_what() {
+    let replica = ReplicaId { master: 1, segment: 1 };
+    let (seen, mine, other) = (1, 2, 3);
+    for who in EVERYBODY {
+        let log = Log::new(LogConfig::new(8 << 20, Durability::Volatile)).unwrap();
+        let (outbox, inbox) = inbox();
+        let names = [(seen, "seen"), (mine, "mine"), (other, "other")].map(|(id, name)| (id, name.to_owned()));
+        let assigned = Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
+        assert!(outbox.send(Command::Assign(Box::new(assigned))));
+        let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
+        let mut world = World::new(Member::new(master, Agreeable), who);
+        let client = who == Some(Role::Client);
+        let or = |denied, fine| if client { denied } else { fine };
+        for (table, reads, writes) in [
+            (seen, Status::Ok, or(Status::Denied, Status::Ok)),
+            (mine, Status::Ok, Status::Ok),
+            // One that there is and one that there is not look alike to whoever may not see the first.
+            (other, or(Status::UnknownTable, Status::Ok), or(Status::UnknownTable, Status::Ok)),
+            (77, Status::UnknownTable, Status::UnknownTable),
+        ] {
+            let condition = Condition::None;
+            let found = if reads == Status::Ok { Status::NotFound } else { reads };
+            let cases = [
+                (Request::Read { table, key: b"none" }, found),
+                (Request::Scan { table, after: None }, reads),
+                (Request::TableStats { table }, reads),
+                (Request::Echo { table, value: b"x" }, reads),
+                (Request::Write { table, key: b"k", value: b"v", condition }, writes),
+                (Request::IncrementI64 { table, key: b"n", delta: 1 }, writes),
+                (Request::IncrementF64 { table, key: b"f", delta: 1.0 }, writes),
+                (Request::Remove { table, key: b"k", condition }, writes),
+            ];
+            for (request, expected) in cases {
+                assert_eq!(world.status(&request), Some(expected), "{request:?} by {who:?}");
+            }
+        }
+        assert_eq!(world.status(&Request::ServerStats), Some(or(Status::Denied, Status::Ok)));
+        let keeps = who.is_none() || who == Some(Role::Server);
+        for request in [
+            BackupRequest::Write { replica, offset: 0, sealed: false, anew: false, edition: 0, bytes: b"x" },
+            BackupRequest::Free { replica },
+            BackupRequest::Fence { master: 1 },
+            BackupRequest::Read { replica, offset: 0 },
+        ] {
+            let expected = if keeps { Status::Ok } else { Status::Denied };
+            assert_eq!(world.status(&Request::Backup(request)), Some(expected), "{request:?} by {who:?}");
+        }
+    }
+}

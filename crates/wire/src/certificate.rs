@@ -1,0 +1,275 @@
+//! What a cluster's root says of a member: layout of certificates.
+//!
+//! ```text
+//! bytes
+//! 1      version, 1
+//! 1      role: 1 admin, 2 server, 3 client
+//! 1      length of the name
+//! 1      number of grants
+//! 8      valid from, seconds since 1970
+//! 8      valid until
+//! 32     the member's public key (X25519)
+//!        the name, UTF-8
+//!        each grant: rights (1 read, 3 read and write), length of the pattern, the pattern
+//! 64     the root's signature of `CONTEXT` and all before it (Ed25519)
+//! ```
+//!
+//! Whether the signature is the root's is found out by the crate `key`.
+
+use crate::MAX_TABLE_NAME;
+use std::fmt::{self, Display};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What is signed begins with this, so that no signature is good for anything else.
+pub const CONTEXT: &[u8] = b"sprat certificate\0";
+
+/// Longest certificate, bytes, signature included: it fits a frame with the rest of a handshake.
+pub const MAX_CERTIFICATE: usize = 1024;
+
+/// Most grants of a certificate.
+pub const MAX_GRANTS: usize = 32;
+
+/// Longest name of a member, bytes of UTF-8.
+pub const MAX_NAME: usize = 64;
+
+/// Bytes of a public key, and of a secret one.
+pub const KEY_BYTES: usize = 32;
+
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// The layout that is read and written.
+const VERSION: u8 = 1;
+
+/// What a member is to the cluster.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Role {
+    /// Runs the cluster: makes and drops tables, reads and writes all of them.
+    Admin = 1,
+    /// A server or coordinator: whatever servers ask of one another.
+    Server = 2,
+    /// Reads and writes what its grants say.
+    Client = 3,
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Admin => "admin",
+            Self::Server => "server",
+            Self::Client => "client",
+        })
+    }
+}
+
+/// What may be done with a table.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Rights {
+    /// Reading.
+    Read = 1,
+    /// Reading and writing.
+    Write = 3,
+}
+
+/// Tables that a client may use.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// Their names; `*` stands for any run of characters.
+    pub pattern: String,
+    /// What may be done.
+    pub rights: Rights,
+}
+
+/// What a root says of a member.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Certificate {
+    /// What it is.
+    pub role: Role,
+    /// What people call it.
+    pub name: String,
+    /// Its public key.
+    pub key: [u8; KEY_BYTES],
+    /// Seconds since 1970 from which on it is valid.
+    pub from: u64,
+    /// The first second in which it is not valid any more.
+    pub until: u64,
+    /// Tables that it may use; of clients only.
+    pub grants: Vec<Grant>,
+}
+
+/// Why bytes are no certificate, or fields make none.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum BadCertificate {
+    /// Too short, too long, or not as long as it says.
+    #[error("a certificate of {0} bytes cannot be")]
+    Length(usize),
+    /// Made by a newer program.
+    #[error("the certificate has version {0}, this program knows {VERSION}: use a newer one")]
+    Version(u8),
+    /// No such role.
+    #[error("unknown role {0}")]
+    Role(u8),
+    /// A name that is empty, too long or no UTF-8.
+    #[error("a name has 1 to {MAX_NAME} bytes of UTF-8")]
+    Name,
+    /// A grant that is none, or too many of them, or one of a member that needs none.
+    #[error(
+        "only clients have grants, at most {MAX_GRANTS}, each of r or rw for a table's name of 1 to {MAX_TABLE_NAME} bytes"
+    )]
+    Grant,
+    /// It ends before it begins.
+    #[error("it is never valid")]
+    Never,
+}
+
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    version: u8,
+    role: u8,
+    name: u8,
+    grants: u8,
+    from: U64,
+    until: U64,
+    key: [u8; KEY_BYTES],
+}
+
+impl Certificate {
+    /// The bytes to be signed, without [`CONTEXT`] and signature.
+    ///
+    /// # Errors
+    /// [`BadCertificate`] when the fields make none.
+    pub fn encode(&self) -> Result<Vec<u8>, BadCertificate> {
+        let name = u8::try_from(self.name.len()).map_err(|_| BadCertificate::Name)?;
+        let grants = u8::try_from(self.grants.len()).map_err(|_| BadCertificate::Grant)?;
+        let raw = Raw {
+            version: VERSION,
+            role: self.role as u8,
+            name,
+            grants,
+            from: self.from.into(),
+            until: self.until.into(),
+            key: self.key,
+        };
+        let mut out = raw.as_bytes().to_vec();
+        out.extend_from_slice(self.name.as_bytes());
+        for grant in &self.grants {
+            out.push(grant.rights as u8);
+            out.push(u8::try_from(grant.pattern.len()).map_err(|_| BadCertificate::Grant)?);
+            out.extend_from_slice(grant.pattern.as_bytes());
+        }
+        // Whatever is wrong with it, whoever reads it would find.
+        match Self::parse_signed(&out, out.len() + SIGNATURE_BYTES)? == *self {
+            true => Ok(out),
+            false => Err(BadCertificate::Length(out.len())),
+        }
+    }
+
+    /// Parses a certificate: it, the bytes that are signed, and the signature.
+    ///
+    /// # Errors
+    /// [`BadCertificate`].
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8], &[u8; SIGNATURE_BYTES]), BadCertificate> {
+        let (signed, signature) =
+            bytes.split_last_chunk::<SIGNATURE_BYTES>().ok_or(BadCertificate::Length(bytes.len()))?;
+        Ok((Self::parse_signed(signed, bytes.len())?, signed, signature))
+    }
+
+    fn parse_signed(bytes: &[u8], total: usize) -> Result<Self, BadCertificate> {
+        let length = BadCertificate::Length(total);
+        let (raw, mut rest) = Raw::ref_from_prefix(bytes).map_err(|_| length)?;
+        if total > MAX_CERTIFICATE {
+            return Err(length);
+        }
+        if raw.version != VERSION {
+            return Err(BadCertificate::Version(raw.version));
+        }
+        let role = match raw.role {
+            1 => Role::Admin,
+            2 => Role::Server,
+            3 => Role::Client,
+            other => return Err(BadCertificate::Role(other)),
+        };
+        let mut take = |len: u8| {
+            let (taken, behind) = rest.split_at_checked(usize::from(len)).ok_or(length)?;
+            rest = behind;
+            Ok(taken)
+        };
+        let name = str::from_utf8(take(raw.name)?).map_err(|_| BadCertificate::Name)?;
+        if !(1..=MAX_NAME).contains(&name.len()) {
+            return Err(BadCertificate::Name);
+        }
+        if usize::from(raw.grants) > MAX_GRANTS || (raw.grants > 0 && role != Role::Client) {
+            return Err(BadCertificate::Grant);
+        }
+        let mut grants = Vec::new();
+        for _ in 0..raw.grants {
+            let rights = match take(1)? {
+                [1] => Rights::Read,
+                [3] => Rights::Write,
+                _ => return Err(BadCertificate::Grant),
+            };
+            let len = take(1)?[0];
+            let pattern = str::from_utf8(take(len)?).map_err(|_| BadCertificate::Grant)?;
+            if !(1..=MAX_TABLE_NAME).contains(&pattern.len()) {
+                return Err(BadCertificate::Grant);
+            }
+            grants.push(Grant { pattern: pattern.to_owned(), rights });
+        }
+        if !rest.is_empty() {
+            return Err(length);
+        }
+        let (from, until) = (raw.from.get(), raw.until.get());
+        if from >= until {
+            return Err(BadCertificate::Never);
+        }
+        Ok(Self { role, name: name.to_owned(), key: raw.key, from, until, grants })
+    }
+
+    /// Whether it is valid at that second since 1970.
+    #[must_use]
+    pub fn is_valid_at(&self, unix: u64) -> bool {
+        (self.from..self.until).contains(&unix)
+    }
+
+    /// What it allows with the table of that name, if anything.
+    #[must_use]
+    pub fn rights(&self, table: &str) -> Option<Rights> {
+        match self.role {
+            Role::Admin | Role::Server => Some(Rights::Write),
+            Role::Client => {
+                let fits = self.grants.iter().filter(|grant| matches(grant.pattern.as_bytes(), table.as_bytes()));
+                fits.map(|grant| grant.rights).max()
+            }
+        }
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any run of bytes. Takes at most the product of their lengths.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut seen) = (0, 0);
+    // Where to go on when what follows the last `*` does not fit: behind it, with one byte more taken by it.
+    let mut star: Option<(usize, usize)> = None;
+    while seen < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, seen));
+                at += 1;
+            }
+            Some(byte) if *byte == name[seen] => {
+                at += 1;
+                seen += 1;
+            }
+            _ => {
+                let Some((behind, taken)) = star else { return false };
+                star = Some((behind, taken + 1));
+                (at, seen) = (behind, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}

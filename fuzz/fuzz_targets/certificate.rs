@@ -1,0 +1,14 @@
+//! Certificates: what parses is written again as the same bytes, and answers for any table.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_wire::certificate::Certificate;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok((certificate, signed, signature)) = Certificate::parse(bytes) {
+        assert_eq!(certificate.encode().unwrap(), signed);
+        assert_eq!([signed, signature].concat(), bytes);
+        let table = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
+        let _ = certificate.rights(&table);
+    }
+});
