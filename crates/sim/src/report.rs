@@ -79,7 +79,8 @@ impl AddAssign for Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
-        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } = self;
+        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } =
+            self;
         writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;

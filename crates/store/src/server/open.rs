@@ -63,6 +63,8 @@ pub struct ServerOptions {
     pub timed: bool,
     /// What is counted of requests, instead of the time.
     pub counted: Option<Event>,
+    /// How often this process was declared dead before, and began anew.
+    pub deaths: u64,
 }
 
 /// What was found in the log.
@@ -97,6 +99,7 @@ impl ServerOptions {
             metrics: None,
             timed: false,
             counted: None,
+            deaths: 0,
         }
     }
 
@@ -183,7 +186,8 @@ pub(super) fn open_member(
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
     let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
     tracing::info!("keeps {} replicas of other servers' logs, {} MB", report.replicas, report.bytes >> 20);
-    Ok(Member::new(finish(options, Master::replicated(log, replicator, inbox).clocked(begun))?, replicas))
+    let master = Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
+    Ok(Member::new(finish(options, master)?, replicas))
 }
 
 fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<FileDisk>, ServerError> {
