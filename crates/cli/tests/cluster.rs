@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{PATIENCE, Random, ServerProcess, sprat};
 
@@ -86,10 +87,21 @@ impl Cluster {
     }
 
     fn client(&self) -> Client {
-        let options =
-            Options { coordinator: self.coordinator.clone(), timeout: Duration::from_secs(8), ..Options::default() };
-        Client::connect(&options).expect("the coordinator is there")
+        client_of(&self.coordinator)
     }
+}
+
+/// A client that knows these tables.
+fn looking_at(coordinator: &str, tables: usize) -> (Client, Vec<Table>) {
+    let mut client = client_of(coordinator);
+    let tables = (0..tables).map(|table| client.table(&format!("table {table}")).expect("it is there")).collect();
+    (client, tables)
+}
+
+fn client_of(coordinator: &str) -> Client {
+    let options =
+        Options { coordinator: coordinator.to_owned(), timeout: Duration::from_secs(8), ..Options::default() };
+    Client::connect(&options).expect("the coordinator is there")
 }
 
 /// Writes one key, or adds one to it; tells whether that was acknowledged.
@@ -184,5 +196,79 @@ fn what_was_acknowledged_survives_servers() {
             cluster.start_server(victim);
         }
         check(&mut client, &tables, &known);
+    }
+}
+
+/// Who stands still for longer than its lease is declared dead, and begins anew as soon as it goes on. What it serves in between,
+/// or answers late, must not be of the past: a counter that one client raises never goes back for another.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a process stands still for a time")]
+fn a_server_that_stood_still_begins_anew() {
+    let mut cluster = Cluster::start("buffered");
+    let mut client = cluster.client();
+    let tables: Vec<Table> =
+        (0..SERVERS).map(|table| client.create_table(&format!("table {table}")).expect("a server is there")).collect();
+    let (ends, raised, looks) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let coordinator = cluster.coordinator.clone();
+    let mut longest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        let raise = || {
+            let (mut client, tables) = looking_at(&coordinator, tables.len());
+            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+            for turn in 1.. {
+                if ends.load(Ordering::Acquire) {
+                    break;
+                }
+                for &table in &tables {
+                    let sum = client.increment_i64(table, b"counter", 1).expect("it is tried until it is done").0;
+                    assert_eq!(sum.cast_unsigned(), turn, "each counts once");
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+                raised.store(turn, Ordering::Release);
+            }
+            longest
+        };
+        let look = || {
+            let (mut client, tables) = looking_at(&coordinator, tables.len());
+            while !ends.load(Ordering::Acquire) {
+                for &table in &tables {
+                    let least = raised.load(Ordering::Acquire);
+                    match client.get(table, b"counter") {
+                        Ok(found) => {
+                            let value =
+                                found.map_or(0, |object| i64::from_le_bytes(object.value.try_into().expect("8")));
+                            assert!(value.cast_unsigned() >= least, "{value} was read after {least} was told");
+                            looks.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(Error::Timeout { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        };
+        let (raising, looking) = (scope.spawn(raise), scope.spawn(look));
+        let servers = &mut cluster.servers;
+        for (victim, still) in [(0, 1000), (1, 700)] {
+            std::thread::sleep(Duration::from_millis(500));
+            let server = servers[victim].as_mut().expect("it runs");
+            server.signal(rustix::process::Signal::STOP);
+            std::thread::sleep(Duration::from_millis(still));
+            server.signal(rustix::process::Signal::CONT);
+            server.wait_ready().unwrap_or_else(|said| panic!("it has ended: {said}"));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        ends.store(true, Ordering::Release);
+        longest = raising.join().expect("no write is lost");
+        looking.join().expect("no read is stale");
+    });
+    let (raised, looks) = (raised.into_inner(), looks.into_inner());
+    eprintln!("{raised} rounds, {looks} reads, longest without a write {longest:?}");
+    assert!(raised > 100 && looks > 100, "{raised} rounds, {looks} reads");
+    // Those that began anew keep for others what these need: one that was never away goes for good.
+    cluster.servers[2].as_mut().expect("it runs").kill();
+    for &table in &tables {
+        let (sum, _) = client.increment_i64(table, b"counter", 0).expect("it is brought back");
+        assert!(sum.cast_unsigned() >= raised, "{sum}, {raised} were told");
     }
 }

@@ -30,7 +30,7 @@ pub struct Enlisted {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum Gone {
     /// The coordinator has declared this server dead.
-    #[error("the coordinator has declared server {0} dead, and others have what it had: start it again")]
+    #[error("the coordinator has declared server {0} dead, and others have what it had")]
     Dead(u32),
     /// The coordinator does not want it.
     #[error("the coordinator refuses: {0}")]

@@ -318,7 +318,7 @@ fn a_change_of_unknown_end_makes_it_step_down_and_one_that_cannot_be_made_waits(
 
 fn assignment(version: u64) -> Vec<u8> {
     let mut body = Vec::new();
-    Assignment { lease_micros: 400_000, ..Assignment::default() }.encode(&mut body);
+    Assignment { lease_micros: 400_000, next_server: 4, ..Assignment::default() }.encode(&mut body);
     [encode_answer(Status::Ok, false, 0, version).as_bytes(), &body].concat()
 }
 

@@ -5,9 +5,13 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_net::{Locator, Locators, Mode, Transport};
+use sprat_store::agent::Gone;
 use sprat_store::coordinator::etcd::EtcdPlace;
-use sprat_store::server::{Durability, Guard, MAX_NODES, Restored, Server, ServerOptions, Stopper, is_exposed};
+use sprat_store::server::{
+    Durability, Guard, MAX_NODES, Restored, Server, ServerError, ServerOptions, Stopper, is_exposed,
+};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Least memory a server is given without being told.
@@ -15,11 +19,40 @@ const LEAST_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     tell_events();
-    let options = options(args)?;
+    let mut options = options(args)?;
     warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
     eprintln!("sprat: starting; {} MB of memory, {} MB of disk", options.memory >> 20, options.disk >> 20);
-    let server = Server::start(&options)?;
-    on_signal(server.stopper())?;
+    let life = Life::default();
+    life.end_on_signal()?;
+    loop {
+        match live(&options, &life) {
+            // It stood still, or was cut off, for longer than its lease: others have its tables, and it begins anew.
+            Err(ServerError::Gone(gone)) if may_begin_anew(&gone, &options) && !life.is_over() => {
+                eprintln!("sprat: {gone}; it begins anew, with what it keeps for others");
+                options.deaths += 1;
+            }
+            ended => {
+                ended?;
+                eprintln!("sprat: stopped in order");
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+}
+
+/// Whether a server that the coordinator has given up can begin anew within this process: not over a device past the kernel, which is
+/// given back only when the process ends.
+fn may_begin_anew(gone: &Gone, options: &ServerOptions) -> bool {
+    let past_the_kernel = |text: &String| {
+        text.parse::<Locator>().is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
+    };
+    matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(past_the_kernel)
+}
+
+/// Runs a server from its start to its end.
+fn live(options: &ServerOptions, life: &Life) -> Result<(), ServerError> {
+    let server = Server::start(options)?;
+    life.goes_on_in(server.stopper());
     for (number, node) in (1..).zip(&server.nodes) {
         let whose = if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
         tell_restored(&whose, &node.restored);
@@ -30,9 +63,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     let listen: Vec<_> = server.nodes.iter().map(|node| node.listen.to_string()).collect();
     let listen = listen.join(" ");
     eprintln!("sprat: ready at {listen}; coordinator at {}; stop with Ctrl-C", server.coordinator);
-    server.wait()?;
-    eprintln!("sprat: stopped in order");
-    Ok(ExitCode::SUCCESS)
+    server.wait()
 }
 
 /// Says what was found in a node's log.
@@ -64,7 +95,9 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
         Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?,
         None => Server::start_coordinator(&args.coordinator, &args.data, &guard)?,
     };
-    on_signal(server.stopper())?;
+    let life = Life::default();
+    life.goes_on_in(server.stopper());
+    life.end_on_signal()?;
     let others = if args.etcd.is_some() { ", one of several" } else { "" };
     eprintln!("sprat: coordinator ready at {}{others}; stop with Ctrl-C", server.coordinator);
     server.wait()?;
@@ -106,6 +139,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         timed: args.timed,
         counted: args.counted,
         guard: args.guard.guard()?,
+        deaths: 0,
     })
 }
 
@@ -170,20 +204,48 @@ fn warn_of_strangers<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a S
     }
 }
 
-/// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second.
-fn on_signal(stopper: Stopper) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-    let watch = move || {
-        let mut signals = signals.forever();
-        if signals.next().is_some() {
-            eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
+/// What a signal ends: the server that runs, and those that would come after it.
+#[derive(Clone, Default)]
+struct Life(Arc<Mutex<(Option<Stopper>, bool)>>);
+
+impl Life {
+    /// This server runs now.
+    fn goes_on_in(&self, stopper: Stopper) {
+        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if life.1 {
             stopper.stop();
         }
-        if let Some(signal) = signals.next() {
-            // As if nobody had watched: the process ends by the signal itself.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        life.0 = Some(stopper);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    fn end(&self) {
+        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        life.1 = true;
+        if let Some(stopper) = &life.0 {
+            stopper.stop();
         }
-    };
-    thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
-    Ok(())
+    }
+
+    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second.
+    fn end_on_signal(&self) -> Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+        let life = self.clone();
+        let watch = move || {
+            let mut signals = signals.forever();
+            if signals.next().is_some() {
+                eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
+                life.end();
+            }
+            if let Some(signal) = signals.next() {
+                // As if nobody had watched: the process ends by the signal itself.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        };
+        thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+        Ok(())
+    }
 }

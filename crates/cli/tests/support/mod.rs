@@ -188,10 +188,15 @@ impl ServerProcess {
         self.child.wait().expect("ours");
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+
     /// Ends it as Ctrl-C does, and waits.
     pub(crate) fn stop(mut self) -> ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        self.signal(rustix::process::Signal::INT);
         self.child.wait().expect("ours")
     }
 

@@ -58,7 +58,7 @@ impl<D: Disk> Durable<D> {
             Self::Nothing => Ok(false),
             Self::Disk(backup, pace) => commit(backup, pace, now, log),
             Self::Servers(replicator) if replicator.is_fenced() => {
-                Err("this server was declared dead, and others recover what it had: start it again".to_owned())
+                Err("this server was declared dead, and others recover what it had".to_owned())
             }
             Self::Servers(_) => Ok(false),
         }

@@ -106,6 +106,8 @@ pub struct Master<D: Disk> {
     timing: Option<Timing>,
     /// When the node's clock began; without, time is what the node's loop says.
     clock: Option<Instant>,
+    /// How often this process was declared dead before.
+    deaths: u64,
 }
 
 impl<D: Disk> Master<D> {
@@ -141,6 +143,7 @@ impl<D: Disk> Master<D> {
             stopped: None,
             timing: None,
             clock: None,
+            deaths: 0,
         }
     }
 
@@ -155,6 +158,12 @@ impl<D: Disk> Master<D> {
     #[must_use]
     pub fn clocked(self, begun: Instant) -> Self {
         Self { clock: Some(begun), ..self }
+    }
+
+    /// The same; the process was declared dead so often before it began anew.
+    #[must_use]
+    pub fn after_deaths(self, deaths: u64) -> Self {
+        Self { deaths, ..self }
     }
 
     /// The same; its requests are counted, by the event that `count` counts on the calling thread, which is to be the node's. Its

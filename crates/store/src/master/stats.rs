@@ -57,6 +57,7 @@ impl<D: Disk> Master<D> {
             ("cleaner_compacted_bytes_total", log.cleaner.compacted_bytes),
             ("cleaner_combined_bytes_total", log.cleaner.combined_bytes),
             ("cleaner_combined_segments_total", log.cleaner.combined_segments),
+            ("declared_dead_total", self.deaths),
             ("recoveries_total", recovered.recoveries),
             ("recovered_objects_total", recovered.objects),
             ("recovered_bytes_total", recovered.bytes),

@@ -10,14 +10,31 @@ use sprat_net::Figure;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How long the data thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics` of the nodes at `address` until the process ends; returns where.
-pub(super) fn serve(address: SocketAddr, nodes: Vec<(Outbox, Stop)>) -> Result<SocketAddr, ServerError> {
+/// The thread that serves them.
+pub(super) struct Handle {
+    /// Where they are served.
+    pub(super) bound: SocketAddr,
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Ends it; the address is free on return.
+    pub(super) fn end(self) {
+        let _ = self.end.send(()); // it may have ended
+        let _ = self.thread.join(); // a thread that panicked has said so
+    }
+}
+
+/// Serves `/metrics` of the nodes at `address`.
+pub(super) fn serve(address: SocketAddr, nodes: Vec<(Outbox, Stop)>) -> Result<Handle, ServerError> {
     let what = || format!("serve metrics at {address} (choose another address with --metrics, or `--metrics none`)");
     let listener = std::net::TcpListener::bind(address).map_err(ServerError::system(what()))?;
     listener.set_nonblocking(true).map_err(ServerError::system(what()))?;
@@ -29,14 +46,25 @@ pub(super) fn serve(address: SocketAddr, nodes: Vec<(Outbox, Stop)>) -> Result<S
         async move { text.ok_or(StatusCode::SERVICE_UNAVAILABLE) }
     };
     let app = Router::new().route("/metrics", get(answer));
+    let (end, ended) = oneshot::channel::<()>();
     let run = move || {
         runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, app).await
-        })
+            let serves = async {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                axum::serve(listener, app).await
+            };
+            tokio::select! {
+                served = serves => {
+                    if let Err(error) = served {
+                        tracing::error!("metrics are not served any more: {error}");
+                    }
+                }
+                _ = ended => {}
+            }
+        });
     };
-    thread::Builder::new().name("sprat-metrics".into()).spawn(run).map_err(ServerError::system("start a thread"))?;
-    Ok(bound)
+    let thread = thread::Builder::new().name("sprat-metrics".into()).spawn(run);
+    Ok(Handle { bound, end, thread: thread.map_err(ServerError::system("start a thread"))? })
 }
 
 /// The counters in Prometheus' text format. Those of several nodes say whose they are.

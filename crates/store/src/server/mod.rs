@@ -173,8 +173,9 @@ pub struct Server {
     pub coordinator: Locators,
     /// The nodes that have the objects; none of a coordinator alone.
     pub nodes: Vec<DataNode>,
-    /// Where metrics are served.
+    /// Where metrics are served, and by what.
     pub metrics: Option<SocketAddr>,
+    serving: Option<metrics::Handle>,
 }
 
 /// A handle by which another thread, or a signal, stops a server.
@@ -310,6 +311,7 @@ impl Server {
             coordinator,
             nodes: Vec::new(),
             metrics: None,
+            serving: None,
         }
     }
 
@@ -346,6 +348,9 @@ impl Server {
         self.agents.drain(..).for_each(agent::Handle::join);
         if let Some(election) = self.election.take() {
             let _ = election.join(); // as below
+        }
+        if let Some(serving) = self.serving.take() {
+            serving.end();
         }
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on standard error, and `ends` lacks its message.

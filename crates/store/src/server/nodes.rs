@@ -31,7 +31,9 @@ impl Server {
             told.push(self.start_node(options, at, (listen, shares.next()), dir.take(), ended)?);
         }
         if let Some(address) = options.metrics {
-            self.metrics = Some(metrics::serve(address, told)?);
+            let serving = metrics::serve(address, told)?;
+            self.metrics = Some(serving.bound);
+            self.serving = Some(serving);
         }
         Ok(())
     }

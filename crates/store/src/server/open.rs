@@ -65,6 +65,8 @@ pub struct ServerOptions {
     pub counted: Option<Event>,
     /// Whom it lets in, and who it is to others.
     pub guard: Guard,
+    /// How often this process was declared dead before, and began anew.
+    pub deaths: u64,
 }
 
 /// What was found in the log.
@@ -100,6 +102,7 @@ impl ServerOptions {
             timed: false,
             counted: None,
             guard: Guard::default(),
+            deaths: 0,
         }
     }
 
@@ -186,7 +189,8 @@ pub(super) fn open_member(
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
     let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
     tracing::info!("keeps {} replicas of other servers' logs, {} MB", report.replicas, report.bytes >> 20);
-    Ok(Member::new(finish(options, Master::replicated(log, replicator, inbox).clocked(begun))?, replicas))
+    let master = Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
+    Ok(Member::new(finish(options, master)?, replicas))
 }
 
 fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<FileDisk>, ServerError> {
