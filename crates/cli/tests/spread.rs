@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,8 +25,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        // A port that is free now, and stays ours through every restart.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = address();
         let folder = tempfile::tempdir().unwrap();
         Self { child: serve(folder.path(), &address), address, folder }
     }
@@ -64,9 +64,19 @@ impl Drop for Server {
 fn serve(folder: &Path, address: &str) -> Child {
     let mut command = sprat();
     command.arg("share").arg(folder).args(["--listen", address, "--writable"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until("a server", || TcpStream::connect(address).is_ok());
+    assert!(child.try_wait().unwrap().is_none(), "another listens at {address}");
     child
+}
+
+/// An address that is free now, and stays ours through every restart: its port is not among those that the kernel gives to whoever
+/// connects or listens anywhere.
+fn address() -> String {
+    const PORTS: std::ops::Range<u64> = 15_000..32_000;
+    let draw = || RandomState::new().hash_one(std::process::id()) % (PORTS.end - PORTS.start) + PORTS.start;
+    let mut addresses = (0..1000).map(|_| format!("127.0.0.1:{}", draw()));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 #[track_caller]

@@ -267,6 +267,7 @@ fn what_has_come_is_there_for_the_same_sender_only() {
     client.send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\r\n", body.len()));
     client.tcp.write_all(&body[..2 * MIB + 80]).unwrap();
     // While one is at it, others of another state are turned away.
+    until(|| !names(&shared).is_empty());
     until(|| put(&shared, "/a", &part(&file, 0..1, "other"), &verified(&file, 0..1)).status == 409);
     drop(client);
     let ask = |tag: &str| {

@@ -130,7 +130,7 @@ impl Post {
             };
             (Coordinator::standby(office, here.to_string()), Some(candidate))
         } else {
-            (Coordinator::new(Catalog::open(Rows::new(&self.etcd, None, &self.open), HASH_SEED)?), None)
+            (Coordinator::new(Catalog::open_alone(Rows::new(&self.etcd, None, &self.open), HASH_SEED, life)?), None)
         };
         Ok(Process { node: Box::new(Node::new(driver, service, &sprat_rpc::Config::default(), seed)), candidate })
     }

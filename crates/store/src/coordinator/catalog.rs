@@ -17,6 +17,9 @@ pub const MAX_SERVERS: usize = 1024;
 /// Most tablets of all tables together.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
+/// Lives are numbered up to here, as versions are.
+const MAX_LIFE: u64 = (1 << 40) - 1;
+
 /// Tablets that a table begins with, at most, when nobody says how many.
 const USUAL_TABLETS: usize = 16;
 
@@ -143,6 +146,24 @@ impl<M: Metadata> Catalog<M> {
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
     pub fn open(metadata: M, new_cluster: u64) -> Result<Self, String> {
+        let mut catalog = Self::read(metadata, new_cluster)?;
+        catalog.commit(Vec::new(), (0, 0)).map_err(|refusal| format!("{refusal:?}"))?;
+        catalog.begun = catalog.version;
+        Ok(catalog)
+    }
+
+    /// The same for a coordinator that is alone: nothing is written, so that it starts on a full disk too. What others have by the
+    /// version with which they began, it has by `life`, a number that is drawn.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, or holds what this version does not understand.
+    pub fn open_alone(metadata: M, new_cluster: u64, life: u64) -> Result<Self, String> {
+        let mut catalog = Self::read(metadata, new_cluster)?;
+        catalog.begun = life & MAX_LIFE;
+        Ok(catalog)
+    }
+
+    fn read(metadata: M, new_cluster: u64) -> Result<Self, String> {
         assert!(new_cluster != 0, "zero stands for no cluster");
         let rows = metadata.load().map_err(|error| error.to_string())?;
         let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
@@ -157,8 +178,6 @@ impl<M: Metadata> Catalog<M> {
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
         }
-        catalog.commit(Vec::new(), (0, 0)).map_err(|refusal| format!("{refusal:?}"))?;
-        catalog.begun = catalog.version;
         Ok(catalog)
     }
 
@@ -216,7 +235,7 @@ impl<M: Metadata> Catalog<M> {
         Some(())
     }
 
-    /// The version with which it was opened: no two have the same.
+    /// The version with which it was opened, or the number of its life: no two have the same.
     pub fn begun(&self) -> u64 {
         self.begun
     }

@@ -203,7 +203,8 @@ impl Server {
         let locator: Locator = locator.parse()?;
         guard.check([&locator])?;
         let dir = DataDir::open(data, random())?;
-        let catalog = Catalog::open(MetadataFile::open(&dir.coordinator())?, random()).map_err(ServerError::Catalog)?;
+        let catalog = Catalog::open_alone(MetadataFile::open(&dir.coordinator())?, random(), random())
+            .map_err(ServerError::Catalog)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
         let (at, _) = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
@@ -281,11 +282,12 @@ impl Server {
             let started = match &dirs[0] {
                 Some(dir) => {
                     let metadata = MetadataFile::open(&dir.coordinator())?;
-                    let catalog = Catalog::open(metadata, random()).map_err(ServerError::Catalog)?;
+                    let catalog = Catalog::open_alone(metadata, random(), random()).map_err(ServerError::Catalog)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
                 None => {
-                    let catalog = Catalog::open(MetadataMemory::default(), random()).map_err(ServerError::Catalog)?;
+                    let catalog = Catalog::open_alone(MetadataMemory::default(), random(), random())
+                        .map_err(ServerError::Catalog)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
             };
