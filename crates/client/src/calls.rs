@@ -287,23 +287,25 @@ impl Calls {
     /// Has an operation wait until somebody has what it is for.
     pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
         self.doubts.push(table);
-        let at = (now + SEEK).min(self.pending(index).deadline);
-        self.due.push(Reverse((at, index)));
+        self.begin_again_in(now, index, SEEK);
     }
 
     /// Has an operation wait until its table is found.
     pub(crate) fn hold(&mut self, now: Nanos, index: u32) {
-        let at = (now + HOLD).min(self.pending(index).deadline);
+        self.begin_again_in(now, index, HOLD);
+    }
+
+    fn begin_again_in(&mut self, now: Nanos, index: u32, wait: Duration) {
+        let at = (now + wait).min(self.pending(index).deadline);
         self.due.push(Reverse((at, index)));
     }
 
     /// Has an operation begin again after a while, unless its deadline comes first.
     pub(crate) fn retry(&mut self, now: Nanos, index: u32) {
-        let entry = &mut self.entries[index as usize];
-        let deadline = entry.pending.as_ref().expect("an operation under way").deadline;
-        let at = (now + entry.backoff).min(deadline);
-        entry.backoff = (entry.backoff * 2).min(BACKOFF.1);
-        self.due.push(Reverse((at, index)));
+        let backoff = &mut self.entries[index as usize].backoff;
+        let wait = *backoff;
+        *backoff = (wait * 2).min(BACKOFF.1);
+        self.begin_again_in(now, index, wait);
     }
 
     pub(crate) fn next_due(&self) -> Nanos {

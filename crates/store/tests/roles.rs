@@ -18,6 +18,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
 
+#[path = "common/ended.rs"]
+mod ended;
+
+use ended::Ended;
+
 const STEP: Duration = Duration::from_micros(50);
 
 /// Who asks: without any identity, by role, and a client that may read `seen` and write `mine`.
@@ -42,27 +47,6 @@ fn credentials(role: Role, seed: u8) -> Credentials {
     let all = identities();
     let identity = all.iter().find(|identity| identity.role() == role).unwrap();
     Credentials::new(Arc::clone(identity), &[seed; 32], 1000)
-}
-
-#[derive(Default)]
-struct Ended(Vec<(CallId, Vec<u8>)>);
-
-impl Handler for Ended {
-    type Body = ();
-
-    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        panic!("nobody asks a client");
-    }
-
-    fn gather(&self, (): ()) -> &[u8] {
-        &[]
-    }
-
-    fn release(&mut self, (): ()) {}
-
-    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        self.0.push((call, result.expect("an answer").to_vec()));
-    }
 }
 
 /// A node, and somebody who asks it.
@@ -107,8 +91,8 @@ impl<S: Service> World<S> {
             driver.receive(&mut |tx, from, frame| endpoint.receive(*now, from, frame, ended, tx)).unwrap();
             endpoint.poll(*now, ended, driver.tx());
             endpoint.flush(driver.tx());
-            if let Some(at) = ended.0.iter().position(|(ended, _)| *ended == call) {
-                let (_, bytes) = ended.0.swap_remove(at);
+            if let Some(result) = ended.results.remove(&call) {
+                let bytes = result.expect("an answer");
                 let answer = Answer::parse(&bytes).unwrap();
                 return Some((answer.status, answer.body.to_vec()));
             }

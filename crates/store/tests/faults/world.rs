@@ -3,16 +3,20 @@
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config as LogConfig;
 use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
-use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_rpc::{CallId, Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
 use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service};
 use sprat_store::restart::{RestartError, open, set_up};
 use sprat_wire::op::{Answer, Request, Status};
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
+
+#[path = "../common/ended.rs"]
+mod ended;
+
+use ended::Ended;
 
 /// The one table that is served.
 pub(crate) const TABLE: u32 = 1;
@@ -29,31 +33,6 @@ pub(crate) struct Told {
     pub(crate) status: Status,
     pub(crate) number: u64,
     pub(crate) body: Vec<u8>,
-}
-
-/// What a client's calls came to.
-#[derive(Default)]
-struct Ended {
-    results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,
-}
-
-impl Handler for Ended {
-    type Body = ();
-
-    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        panic!("nobody asks a client");
-    }
-
-    fn gather(&self, (): ()) -> &[u8] {
-        &[]
-    }
-
-    fn release(&mut self, (): ()) {}
-
-    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let twice = self.results.insert(call, result.map(Response::into_vec));
-        assert!(twice.is_none(), "a call ended twice");
-    }
 }
 
 /// A node with the service `S`, and a client of it.

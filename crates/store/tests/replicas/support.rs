@@ -2,14 +2,18 @@
 
 use sprat_disk::{Disk, MemControl, MemDisk};
 use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
-use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_rpc::{CallId, Config, Endpoint, SessionId};
 use sprat_store::node::Node;
 use sprat_store::replicas::{Durability, OpenReport, Options, Replicas};
 use sprat_wire::op::{Answer, BackupRequest, Records, ReplicaId, ReplicaRecord, Request, Status};
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
+
+#[path = "../common/ended.rs"]
+mod ended;
+
+use ended::Ended;
 
 #[path = "../common/frames.rs"]
 mod frames;
@@ -58,31 +62,6 @@ impl Told {
         let list = std::iter::from_fn(|| records.replica()).collect();
         assert!(records.is_done(), "only replicas");
         list
-    }
-}
-
-/// What the calls came to.
-#[derive(Default)]
-struct Ended {
-    results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,
-}
-
-impl Handler for Ended {
-    type Body = ();
-
-    fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        panic!("nobody asks this one");
-    }
-
-    fn gather(&self, (): ()) -> &[u8] {
-        &[]
-    }
-
-    fn release(&mut self, (): ()) {}
-
-    fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let twice = self.results.insert(call, result.map(Response::into_vec));
-        assert!(twice.is_none(), "a call ended twice");
     }
 }
 
