@@ -172,7 +172,7 @@ pub enum Request<'a> {
     CreateTable {
         /// Its name.
         name: &'a str,
-        /// In how many tablets it begins, at most [`MAX_TABLETS`](crate::tablet::MAX_TABLETS); zero: the coordinator decides.
+        /// In how many tablets it begins, at most [`MAX_TABLETS`]; zero: the coordinator decides.
         tablets: u32,
     },
     /// To a coordinator: drop a table and all its objects.
