@@ -1,7 +1,7 @@
 //! Memory that a device can write from.
 
 use std::ops::{Deref, DerefMut};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// Alignment, in memory and on disk, of what is read and written, bytes. Every device in use has
 /// logical blocks that divide it.
@@ -18,10 +18,14 @@ pub struct AlignedBuf {
 
 impl AlignedBuf {
     /// A buffer of zeroes of at least `bytes`, rounded up to whole blocks.
+    ///
+    /// # Panics
+    /// When there is no such memory, as any allocation does.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Self {
         let count = bytes.div_ceil(BLOCK_BYTES);
-        Self { blocks: vec![Block([0; BLOCK_BYTES]); count] }
+        // Fresh memory of the kernel's is zero: nothing of it is touched before it is used.
+        Self { blocks: Block::new_vec_zeroed(count).expect("memory for a buffer") }
     }
 
     /// Makes the buffer at least `bytes` long, keeping its contents; new bytes are zero.

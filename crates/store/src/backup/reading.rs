@@ -35,8 +35,8 @@ pub(super) struct Reading {
     /// At most [`MAX_READS`], done ones included.
     under_way: Vec<Read>,
     done: VecDeque<FrameRead>,
-    /// A buffer for the next one.
-    spare: Option<AlignedBuf>,
+    /// Buffers for the next ones, at most [`MAX_READS`].
+    spare: Vec<AlignedBuf>,
 }
 
 impl Reading {
@@ -66,7 +66,7 @@ impl<D: Disk> Backup<D> {
             return false;
         }
         let len = (stored.framed as usize).next_multiple_of(BLOCK_BYTES);
-        let mut buffer = self.reading.spare.take().unwrap_or_else(|| AlignedBuf::zeroed(self.geometry.frame_bytes));
+        let mut buffer = self.reading.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(self.geometry.frame_bytes));
         buffer.grow(len);
         self.reading.under_way.push(Read { frame, stored: stored.clone() });
         let offset = self.header.frame_offset(frame);
@@ -94,6 +94,13 @@ impl<D: Disk> Backup<D> {
 
     /// Takes back what a replica was read into, for the next one.
     pub fn give_back(&mut self, contents: Contents) {
-        self.reading.spare = Some(contents.into_buffer());
+        if self.reading.spare.len() < MAX_READS {
+            self.reading.spare.push(contents.into_buffer());
+        }
+    }
+
+    /// Nothing will be read for a while: gives the memory back that was kept for it.
+    pub fn forget_buffers(&mut self) {
+        self.reading.spare = Vec::new();
     }
 }

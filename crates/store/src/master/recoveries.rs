@@ -4,6 +4,7 @@ use super::inbox::{Inbox, Recovered};
 use crate::node::Caller;
 use crate::recovery::{Failure, Recovery};
 use crate::replication::Member;
+use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId};
@@ -46,6 +47,17 @@ pub(super) struct Totals {
     pub(super) bytes: u64,
     /// From the order to the last object's being durable.
     pub(super) micros: u64,
+    /// Of this thread's CPU, what checking and replaying took, attempts that failed included.
+    pub(super) cpu: Duration,
+}
+
+/// Adds to `total` what `work` takes of this thread's CPU.
+fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let begun = clock_gettime(ClockId::ThreadCPUTime);
+    let result = work();
+    let took = clock_gettime(ClockId::ThreadCPUTime) - begun;
+    *total += Duration::try_from(took).unwrap_or_default();
+    result
 }
 
 impl Recoveries {
@@ -115,7 +127,7 @@ impl Recoveries {
                 }
                 continue;
             };
-            worked |= recovery.work(log);
+            worked |= metered(&mut totals.cpu, || recovery.work(log));
             let Some(outcome) = recovery.outcome().filter(|_| !task.told) else { continue };
             worked = true;
             let (gone, order, since) = (task.order.master, task.order.id, task.since);
@@ -148,8 +160,9 @@ impl Recoveries {
 
     /// A call has ended; returns whether it was one of these. One of an attempt that was given up is nobody's.
     pub(super) fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
-        let mut recoveries = self.tasks.iter_mut().filter_map(|task| task.recovery.as_mut());
-        recoveries.any(|recovery| recovery.completed(call, result))
+        let Self { tasks, totals, .. } = self;
+        let mut recoveries = tasks.iter_mut().filter_map(|task| task.recovery.as_mut());
+        recoveries.any(|recovery| metered(&mut totals.cpu, || recovery.completed(call, result)))
     }
 
     pub(super) fn next_deadline(&self) -> Option<Nanos> {

@@ -62,6 +62,7 @@ impl<D: Disk> Master<D> {
             ("recovered_objects_total", recovered.objects),
             ("recovered_bytes_total", recovered.bytes),
             ("recovery_micros_total", recovered.micros),
+            ("recovery_cpu_micros_total", u64::try_from(recovered.cpu.as_micros()).unwrap_or(u64::MAX)),
         ];
         counters.extend(self.durable.counters());
         if let Some(timing) = &mut self.timing {

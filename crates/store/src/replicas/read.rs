@@ -61,6 +61,8 @@ pub(super) struct Reads {
     answers: BTreeSet<u32>,
     /// Somebody waits for a place in memory.
     crowded: bool,
+    /// Memory for what will be sorted next, at most [`MAX_CACHED`].
+    spare: Vec<Vec<u8>>,
 }
 
 impl Reads {
@@ -72,11 +74,22 @@ impl Reads {
     /// Forgets a replica that is in memory. One that is being read is forgotten when it comes.
     pub(super) fn forget(&mut self, word: u64) -> Option<Contents> {
         let at = self.cached.iter().position(|cached| cached.word == word)?;
-        self.cached.swap_remove(at).contents
+        self.remove(at)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Contents> {
+        let Cached { contents, sorted, .. } = self.cached.swap_remove(at);
+        let room = MAX_CACHED - self.spare.len();
+        self.spare.extend(sorted.map(|sorted| sorted.into_buffer()).into_iter().take(room));
+        contents
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.cached.is_empty()
     }
 
     /// When a place in memory may be taken from the replica that has it.
@@ -101,7 +114,7 @@ impl Reads {
         if !oldest.finished && now < oldest.used + HOLD {
             return Err(());
         }
-        Ok(self.cached.swap_remove(at).contents)
+        Ok(self.remove(at))
     }
 }
 
@@ -171,6 +184,10 @@ impl<D: Disk> Replicas<D> {
             }
         }
         worked |= answered > 0;
+        if self.reads.is_idle() {
+            self.reads.spare = Vec::new();
+            self.backup.forget_buffers();
+        }
         worked
     }
 
@@ -189,7 +206,7 @@ impl<D: Disk> Replicas<D> {
                 (None, Ok(contents)) => self.backup.give_back(contents),
                 (at, Err(error)) => {
                     if let Some(at) = at {
-                        self.reads.cached.swap_remove(at);
+                        self.reads.remove(at);
                     }
                     let replica = ReplicaId::of_word(read.segment);
                     let why = format!("cannot read {replica} from {}: {error}", self.backup.name());
@@ -281,7 +298,8 @@ impl<D: Disk> Replicas<D> {
         cached.used = now;
         let contents = cached.contents.as_mut().expect("it is in memory");
         if cached.sorted.as_ref().is_none_or(|sorted| sorted.seed() != selection.seed()) {
-            cached.sorted = Some(Box::new(Sorted::new(selection.seed(), contents)));
+            let buffer = self.reads.spare.pop().unwrap_or_default();
+            cached.sorted = Some(Box::new(Sorted::new(selection.seed(), contents, buffer)));
         }
         let sorted = cached.sorted.as_mut().expect("just made");
         if !sorted.is_done() {
@@ -297,7 +315,12 @@ impl<D: Disk> Replicas<D> {
         let more = offset + len < total;
         if !more {
             sorted.ended += 1;
-            cached.finished |= sorted.ended >= selection.askers();
+            // Whoever asks again, as it was cut off, has it read and sorted again.
+            if sorted.ended >= selection.askers()
+                && let Some(contents) = self.reads.remove(at)
+            {
+                self.backup.give_back(contents);
+            }
         }
         self.reads.answers.insert(body);
         self.counts.read_bytes += len as u64;

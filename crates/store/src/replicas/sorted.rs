@@ -4,9 +4,10 @@
 
 use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
-use sprat_wire::once::{COMPLETIONS, Completion};
+use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::position;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Bytes of the segment taken at a time.
@@ -44,9 +45,10 @@ pub(super) struct Sorted {
     /// Up to where entries were looked at.
     at: usize,
     header: Option<(usize, SegmentHeader)>,
-    /// The entry looked at last: it may not count.
+    /// The entry looked at last, if it is a completion: when nothing follows, it may not count.
     last: Option<Place>,
-    completions: Vec<Place>,
+    /// The last completion of each lane and its sequence number, by table and key: older ones do not count, and each write has left one.
+    completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), (u64, Place)>,
     buckets: Vec<Vec<Place>>,
     is_done: bool,
     /// Selections that were given to their ends.
@@ -54,16 +56,21 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Begins; keys are hashed with `seed`.
-    pub(super) fn new(seed: u64, contents: &Contents) -> Self {
-        let bytes = Vec::with_capacity(contents.len());
+    /// Begins; keys are hashed with `seed`, `bytes` is a buffer that may have served before.
+    pub(super) fn new(seed: u64, contents: &Contents, mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.reserve(contents.len());
         let buckets = vec![Vec::new(); 1 << BUCKET_BITS];
-        let (header, last, completions) = (None, None, Vec::new());
+        let (header, last, completions) = (None, None, BTreeMap::new());
         Self { seed, bytes, at: 0, header, last, completions, buckets, is_done: false, ended: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -93,26 +100,41 @@ impl Sorted {
             let is_completion = table & COMPLETIONS != 0;
             let position = if is_completion { 0 } else { position(self.seed, table, key) };
             let place = Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
+            if let Some(before) = self.last.take() {
+                self.complete(before);
+            }
             match is_completion {
-                true => self.completions.push(place),
+                true => self.last = Some(place),
                 false => self.buckets[bucket(position)].push(place),
             }
-            self.last = Some(place);
         }
         if !more {
-            self.leave_out_what_is_cut();
+            if let Some(last) = self.last.take().filter(|&last| !self.is_cut(last)) {
+                self.complete(last);
+            }
             self.is_done = true;
         }
         Ok(())
     }
 
-    fn leave_out_what_is_cut(&mut self) {
-        let (Some(last), Some((_, header))) = (self.last, &self.header) else { return };
-        let entry = Entry::parse(&self.bytes[last.at as usize..]).expect("checked");
+    fn entry(&self, place: Place) -> Entry<'_> {
+        Entry::parse(&self.bytes[place.at as usize..]).expect("checked")
+    }
+
+    fn is_cut(&self, last: Place) -> bool {
+        let header = self.header.as_ref().map(|(_, header)| header).expect("it comes first");
         // Like what the cleaner writes, a copy has only what counts.
         let role = if header.is_copy() { Role::Survivor } else { header.role };
-        if Completion::is_cut(&entry, role) {
-            self.completions.pop();
+        Completion::is_cut(&self.entry(last), role)
+    }
+
+    fn complete(&mut self, place: Place) {
+        let entry = self.entry(place);
+        let Ok(key) = entry.key.try_into() else { return };
+        let this = (entry.version, place);
+        let last = self.completions.entry((place.table, key)).or_insert(this);
+        if last.0 < this.0 {
+            *last = this;
         }
     }
 
@@ -126,7 +148,8 @@ impl Sorted {
         });
         let objects = buckets.flat_map(|number| &self.buckets[number]);
         let objects = objects.filter(move |place| selection.wants(place.table, place.position));
-        let completions = self.completions.iter().filter(move |place| selection.wants_of(place.table));
+        let completions = self.completions.values().map(|(_, place)| place);
+        let completions = completions.filter(move |place| selection.wants_of(place.table));
         let entries = completions.chain(objects).map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
         std::iter::once(&self.bytes[..header]).chain(entries)
     }

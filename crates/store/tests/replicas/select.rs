@@ -28,11 +28,15 @@ fn header(role: Role, digest: &[u64]) -> Vec<u8> {
 }
 
 fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
+    push_completion_of(bytes, table, lane, 3, joined);
+}
+
+fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64, joined: bool) {
     let mut value = [0; MAX_COMPLETION];
     let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
-    let key = OperationId { client: 1, lane, sequence: 3, again: false }.key();
+    let key = OperationId { client: 1, lane, sequence, again: false }.key();
     let (table, value) = (table | COMPLETIONS, &value[..len]);
-    push(bytes, &Entry { kind: Kind::Object, successor: false, table, version: 3, key: &key, value });
+    push(bytes, &Entry { kind: Kind::Object, successor: false, table, version: sequence, key: &key, value });
 }
 
 /// A segment of objects, tombstones and completions, some MB long.
@@ -145,6 +149,32 @@ fn a_completion_that_was_cut_off_is_not_given() {
         let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
         assert_eq!(entries(&given).1.len(), if counts { 3 } else { 2 }, "{role:?} {digest:?} {joined}");
     }
+}
+
+/// Each write leaves a completion, and all who recover a part of a table are given the table's: the last of each lane, wherever it stands.
+#[test]
+fn of_a_lanes_completions_only_the_last_is_given() {
+    let mut bytes = header(Role::Survivor, &[]);
+    for (lane, sequence) in [(1, 3), (1, 5), (2, 1), (1, 4)] {
+        push_completion_of(&mut bytes, 1, lane, sequence, false);
+        push_completion_of(&mut bytes, 2, lane, sequence + 10, false);
+    }
+    let (mut world, replica) = keeps(&bytes);
+    let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
+    let sequences = entries(&given).1.into_iter().map(|bytes| Entry::parse(bytes).unwrap().version);
+    assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
+}
+
+/// What is cut off shows nothing of the operations before it.
+#[test]
+fn the_one_before_what_was_cut_off_is_given() {
+    let mut bytes = header(Role::Head, &[7]);
+    push_completion_of(&mut bytes, 1, 1, 3, false);
+    push_completion_of(&mut bytes, 1, 1, 4, true);
+    let (mut world, replica) = keeps(&bytes);
+    let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
+    let sequences = entries(&given).1.into_iter().map(|bytes| Entry::parse(bytes).unwrap().version);
+    assert_eq!(sequences.collect::<Vec<_>>(), [3]);
 }
 
 #[test]
