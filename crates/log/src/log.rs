@@ -263,6 +263,12 @@ impl Log {
         raised
     }
 
+    /// The version that an object gets of whose key there is none: above that of every object ever removed.
+    #[must_use]
+    pub fn least_version(&self) -> u64 {
+        self.safe_version
+    }
+
     fn write(
         &mut self,
         table: u32,

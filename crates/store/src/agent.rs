@@ -227,7 +227,9 @@ impl Agent {
             }
         };
         outbox.set_lease(lease);
-        let unchanged = version == self.given && assignment.orders.is_empty() && outbox.applied() == version;
+        // What was to be told of what is under way may have been lost: it is done again.
+        let is_idle = assignment.orders.is_empty() && assignment.moves.is_empty();
+        let unchanged = version == self.given && is_idle && outbox.applied() == version;
         if unchanged || assignment.next_server == 0 {
             return Ok(false);
         }
@@ -236,8 +238,11 @@ impl Agent {
             Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tablets, masters, next_server, orders, names, .. } = assignment;
-        let assigned = Assigned { version, tablets, members, masters, next_server, orders, names };
+        let Assignment { tablets, masters, next_server, orders, names, moves, .. } = assignment;
+        let (leaving, moves): (Vec<_>, Vec<_>) =
+            moves.into_iter().partition(|order| order.from == self.enlisted.server);
+        let arriving = moves.into_iter().filter(|order| order.to == self.enlisted.server).collect();
+        let assigned = Assigned { version, tablets, members, masters, next_server, orders, names, leaving, arriving };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
             self.given = version;

@@ -22,6 +22,7 @@ mod expected;
 mod guests;
 pub mod master;
 pub mod member;
+mod moving;
 pub mod node;
 pub mod recovery;
 pub mod replicas;

@@ -6,12 +6,14 @@
 mod answer;
 mod backup;
 mod cluster;
+mod moving;
 mod records;
 mod select;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
 pub use backup::{BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
 pub use cluster::{Assignment, RecoveryOrder};
+pub use moving::{Collected, MoveOrder, Stage, Stretch};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, push_counter, push_server, push_table,
     push_text, scan_record_len, write_scan_record,
@@ -234,6 +236,33 @@ pub enum Request<'a> {
         /// Why it cannot be had; empty when it is there.
         failure: &'a str,
     },
+    /// To a coordinator: have another server serve a tablet, or a part of one. Answered when that is written down; it is done when the
+    /// table's record says so.
+    MoveTablet {
+        /// Table id.
+        table: u32,
+        /// Where to.
+        to: u32,
+        /// Which of its objects.
+        range: &'a Stretch,
+    },
+    /// To a coordinator: have a server's tablets moved to others, and give it no more; or let it have some again.
+    Drain {
+        /// Which server.
+        server: u32,
+        /// Whether it is to be drained.
+        drain: bool,
+    },
+    /// Server to master: give me more of the tablet that is to move from you to me. Body of the answer: the version that new objects
+    /// have at least, then entries. `number`: the cursor to go on from, or how many changes are left; `more` while there is any.
+    Collect {
+        /// Which move.
+        order: u64,
+        /// What of it.
+        stage: Stage,
+        /// From where on.
+        from: &'a Collected,
+    },
     /// To a backup.
     Backup(BackupRequest<'a>),
 }
@@ -278,6 +307,12 @@ pub enum Malformed {
     /// More tablets than a table may have.
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
+    /// Positions the wrong way round.
+    #[error("a run of positions that ends before it begins")]
+    Stretch,
+    /// No such stage of a move.
+    #[error("unknown stage {0} of a move")]
+    Stage(u8),
     /// A list of tablets that is none, or too long.
     #[error("a selection of tablets that makes no sense")]
     Selection,
@@ -298,6 +333,7 @@ const SCAN: u8 = 6;
 const TABLE_STATS: u8 = 7;
 const SERVER_STATS: u8 = 8;
 const ECHO: u8 = 9;
+const COLLECT: u8 = 10;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -309,6 +345,8 @@ const VOID: u8 = 39;
 const RECOVERED: u8 = 40;
 const LOCATE_TABLE: u8 = 41;
 const WHO_LEADS: u8 = 42;
+const MOVE_TABLET: u8 = 43;
+const DRAIN: u8 = 44;
 
 /// Bit in `op` of a request whose operation has an id.
 const WITH_ID: u8 = 0x80;
@@ -355,6 +393,9 @@ impl<'a> Request<'a> {
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
             Self::Recovered { server, what, failure } => (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes()),
+            Self::MoveTablet { table, to, range } => (MOVE_TABLET, 0, table, to.into(), range.as_bytes(), NOTHING),
+            Self::Drain { server, drain } => (DRAIN, drain.into(), server, 0, NOTHING, NOTHING),
+            Self::Collect { order, stage, from } => (COLLECT, stage.code(), 0, order, from.as_bytes(), NOTHING),
             Self::Backup(request) => {
                 let (header, bytes) = request.parts();
                 return (header, NOTHING, bytes);
@@ -455,6 +496,19 @@ impl<'a> Request<'a> {
                 let what = BroughtBack::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
                 let failure = str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
                 Ok(Self::Recovered { server: table, what, failure: failure.ok_or(Malformed::Name)? })
+            }
+            MOVE_TABLET => {
+                let range = Stretch::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let to = u32::try_from(argument).map_err(|_| Malformed::Server(u32::MAX))?;
+                range.range().ok_or(Malformed::Stretch)?;
+                Ok(Self::MoveTablet { table, to, range })
+            }
+            DRAIN if header.condition > 1 => Err(Malformed::Condition(header.condition)),
+            DRAIN => keyless(Self::Drain { server: table, drain: header.condition == 1 }),
+            COLLECT => {
+                let from = Collected::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let stage = Stage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
+                Ok(Self::Collect { order: argument, stage, from })
             }
             other => Err(Malformed::Op(other)),
         }

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, BroughtBack, Condition, Item, Items, Malformed, Records, RecoveryOrder,
-    ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord, TabletRecord, encode_answer,
-    push_counter, push_replica, push_server, push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Malformed, MoveOrder, Records,
+    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Stage, Status, Stretch, TableRecord,
+    TabletRecord, encode_answer, push_counter, push_replica, push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
@@ -38,6 +38,8 @@ proptest! {
         prop_assert_eq!(marked, OperationId { again: true, ..id }.bytes());
         let (key, value, name) = (&key[..], &value[..], &name[..]);
         let brought = BroughtBack { order: number.into(), since: client.into() };
+        let stretch = Stretch::from(Range { first: number.min(client), last: number.max(client) });
+        let collected = Collected { after: client.into(), batch: sequence.into() };
         for request in [
             Request::Read { table, key },
             Request::Write { table, key, value, condition },
@@ -61,6 +63,9 @@ proptest! {
             Request::Void { server: table, segment: number },
             Request::Recovered { server: table, what: &brought, failure: "" },
             Request::Recovered { server: table, what: &brought, failure: name },
+            Request::MoveTablet { table, to: lane.into(), range: &stretch },
+            Request::Drain { server: table, drain: again },
+            Request::Collect { order: number, stage: Stage::Rest, from: &collected },
         ] {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
@@ -249,7 +254,9 @@ proptest! {
         let orders = orders.into_iter().map(order).collect();
         let tablets = tablets(tables);
         let names = names.into_iter().map(|(id, name)| (id, name.chars().take(60).collect())).collect();
-        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders, names };
+        let of_tablet = |&tablet| MoveOrder { id: min_open, tablet, from: next_server, to: next_server / 2 };
+        let moves = tablets.iter().map(of_tablet).collect();
+        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders, names, moves };
         let mut body = Vec::new();
         whole.encode(&mut body);
         prop_assert_eq!(Assignment::parse(&body), Some(whole.clone()));

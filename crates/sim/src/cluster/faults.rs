@@ -47,6 +47,17 @@ pub enum Fault {
         /// How long.
         lasts: Duration,
     },
+    /// Somebody has a tablet, or half of one, moved to a server. No fault, but what has to go well while there are some.
+    Move {
+        /// Which of the tables, and which of its tablets; of as many as there are, the rest of a division.
+        tablet: (usize, usize),
+        /// Half of it: the first, or the second.
+        half: Option<usize>,
+        /// Where to.
+        to: usize,
+    },
+    /// Somebody has a server drained, or has it no longer drained.
+    Drain(usize, bool),
     /// The network is like this from now on.
     Weather {
         /// Frames lost, of a million.
@@ -76,11 +87,15 @@ fn crash(server: usize, random: &mut Random) -> Fault {
     Fault::Crash { server, down: random.micros(1_000, 1_500_000), process: random.chance(1, 2) }
 }
 
+fn few(random: &mut Random) -> usize {
+    usize::try_from(random.below(64)).expect("few")
+}
+
 fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     let several = settings.coordinators > 1;
     let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
-    match random.below(if several { 32 } else { 20 }) {
+    match random.below(if several { 44 } else { 32 }) {
         0..8 => crash(server, random),
         8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
         11..15 => Fault::Cut {
@@ -90,18 +105,24 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
             lasts: random.micros(1_000, 1_500_000),
         },
         15 | 16 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 500_000)),
-        20..22 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 2_000_000)),
-        22..25 => Fault::PauseCoordinator(coordinator, random.micros(1_000, 5_000_000)),
-        25..28 => Fault::CutFromEtcd(
+        32..34 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 2_000_000)),
+        34..37 => Fault::PauseCoordinator(coordinator, random.micros(1_000, 5_000_000)),
+        37..40 => Fault::CutFromEtcd(
             (0..settings.coordinators).filter(|_| random.chance(2, 3)).collect(),
             random.micros(1_000, 6_000_000),
         ),
-        28..32 => Fault::CutCoordinator {
+        40..44 => Fault::CutCoordinator {
             coordinator,
             servers: (0..settings.servers).filter(|_| random.chance(1, 2)).collect(),
             both: random.chance(1, 2),
             lasts: random.micros(1_000, 4_000_000),
         },
+        20..30 => Fault::Move {
+            tablet: (few(random), few(random)),
+            half: random.chance(1, 3).then(|| usize::from(random.chance(1, 2))),
+            to: server,
+        },
+        30 | 31 => Fault::Drain(server, random.chance(1, 2)),
         _ => Fault::Weather {
             loss: random.below(20_000) * random.below(3),
             twice: random.below(20_000) * random.below(3),

@@ -16,7 +16,8 @@ use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::coordinator::Coordinator;
-use sprat_wire::op::TableRecord;
+use sprat_wire::op::{MoveOrder, Request, TableRecord};
+use sprat_wire::tablet::{Range, Tablet};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -79,6 +80,7 @@ pub struct World {
     /// Of the map, and of the leader, as last noted.
     version: u64,
     term: u64,
+    moves: Vec<MoveOrder>,
     servers: Vec<Server>,
     clients: Vec<Client>,
     /// Who makes the tables.
@@ -189,6 +191,7 @@ impl World {
             coordinators,
             version: 0,
             term: 0,
+            moves: Vec::new(),
             servers,
             clients,
             maker: maker.expect("the transport is there"),
@@ -367,12 +370,22 @@ impl World {
                 format!("{}: {}", table.id, at.join(" "))
             };
             let tables: Vec<_> = catalog.tables().map(place).collect();
-            let (servers, tables) = (servers.join(", "), tables.join(", "));
-            self.note(format_args!("map {version} of term {term}: servers {servers}; tables {tables}"));
+            let went = |order: &&MoveOrder| {
+                let (Tablet { table, range }, to) = (order.tablet, order.to);
+                let table = catalog.tables().find(|record| record.id == table);
+                table.is_some_and(|table| table.at(range.first).server == to)
+            };
+            let moved = self.moves.iter().filter(went).filter(|order| catalog.find_move(order.id).is_none()).count();
+            let under_way = catalog.moves().copied().collect();
+            let moves: Vec<_> =
+                catalog.moves().map(|order| format!("{} from {} to {}", order.tablet, order.from, order.to)).collect();
+            let (servers, tables, moves) = (servers.join(", "), tables.join(", "), moves.join(", "));
+            self.note(format_args!("map {version} of term {term}: servers {servers}; tables {tables}; moves {moves}"));
             for server in self.servers.iter().filter_map(Server::recoveries) {
                 self.note(format_args!("{server}"));
             }
-            self.version = version;
+            (self.version, self.moves) = (version, under_way);
+            self.summary.moved += moved as u64;
         }
         Ok(())
     }
@@ -390,11 +403,7 @@ impl World {
         let enlisted = self.servers.iter().all(|server| server.id() != 0);
         if self.phase == Phase::Begin && enlisted && !self.making && self.makes < self.settings.work.tables {
             let name = format!("table {}", self.makes);
-            let request =
-                sprat_wire::op::Request::CreateTable { name: &name, tablets: TABLETS[self.makes % TABLETS.len()] };
-            let begun = self.maker.submit(self.now, 0, &request, self.now + Duration::from_secs(10));
-            self.making = begun.is_ok();
-            self.maker.flush();
+            self.order(&Request::CreateTable { name: &name, tablets: TABLETS[self.makes % TABLETS.len()] });
         }
     }
 
@@ -458,9 +467,32 @@ impl World {
                 self.weather.borrow_mut().ways.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
+            Fault::Move { tablet, half, to } => {
+                let Some((table, range)) = self.pick(tablet) else { return };
+                let range = half.and_then(|half| range.parts(2).get(half).copied()).unwrap_or(range);
+                let to = self.servers[to].id();
+                self.order(&Request::MoveTablet { table, to, range: &range.into() });
+            }
+            Fault::Drain(server, drain) => self.order(&Request::Drain { server: self.servers[server].id(), drain }),
             Fault::Weather { loss, twice, delay, jitter } => {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
             }
+        }
+    }
+
+    /// A tablet by two numbers.
+    fn pick(&self, (table, tablet): (usize, usize)) -> Option<(u32, Range)> {
+        let tables: Vec<_> = self.leading()?.catalog().tables().collect();
+        let table = tables.get(table % tables.len().max(1))?;
+        let (range, _) = table.ranges().nth(tablet % table.tablets.len())?;
+        Some((table.id, range))
+    }
+
+    /// Has the coordinator do something, unless it is at something.
+    fn order(&mut self, request: &Request<'_>) {
+        if !self.making {
+            self.making = self.maker.submit(self.now, 0, request, self.now + Duration::from_secs(1)).is_ok();
+            self.maker.flush();
         }
     }
 

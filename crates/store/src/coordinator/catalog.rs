@@ -2,9 +2,10 @@
 
 use super::metadata::{Metadata, MetadataError};
 use super::rows::{
-    COUNTERS, Counters, read_counters, read_server, read_table, server_key, server_row, table_key, table_row,
+    COUNTERS, Counters, move_key, read_counters, read_move, read_server, read_table, server_key, server_row, table_key,
+    table_row,
 };
-use sprat_wire::op::{TableRecord, TabletRecord};
+use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    fn tablets(&self) -> impl Iterator<Item = Owned> {
+    pub(super) fn tablets(&self) -> impl Iterator<Item = Owned> {
         let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
         self.parts.iter().zip(ends).map(|(part, last)| Owned {
             tablet: Tablet { table: self.id, range: Range { first: part.first, last } },
@@ -87,7 +88,7 @@ impl Parts {
     }
 
     /// The same with a range of its own for what is within one tablet now, changed by `change`.
-    fn with(&self, range: Range, change: impl Fn(Part) -> Part) -> Self {
+    pub(super) fn with(&self, range: Range, change: impl Fn(Part) -> Part) -> Self {
         let mut parts = Vec::with_capacity(self.parts.len() + 2);
         for owned in self.tablets() {
             let part = |first| Part { first, server: owned.server, since: owned.since };
@@ -119,6 +120,8 @@ pub struct Known {
     pub min_open: u64,
     /// It is gone; others bring back its tables.
     pub dead: bool,
+    /// Its tablets are moved to others, and it is given no more.
+    pub draining: bool,
 }
 
 /// The catalog, in memory as in the metadata.
@@ -127,8 +130,10 @@ pub struct Catalog<M> {
     metadata: Option<M>,
     /// Why it is to be read again before it is used.
     lost: Option<String>,
-    tables: BTreeMap<String, Parts>,
-    servers: BTreeMap<u32, Known>,
+    pub(super) tables: BTreeMap<String, Parts>,
+    pub(super) servers: BTreeMap<u32, Known>,
+    /// By their ids.
+    pub(super) moves: BTreeMap<u64, MoveOrder>,
     next_table: u32,
     next_server: u32,
     version: u64,
@@ -189,6 +194,7 @@ impl<M: Metadata> Catalog<M> {
             lost: None,
             tables: BTreeMap::new(),
             servers: BTreeMap::new(),
+            moves: BTreeMap::new(),
             next_table: 1,
             next_server: 1,
             version: 1,
@@ -229,6 +235,9 @@ impl<M: Metadata> Catalog<M> {
         } else if key.starts_with("server/") {
             let (id, known) = read_server(value)?;
             self.servers.insert(id, known);
+        } else if key.starts_with("move/") {
+            let order = read_move(value)?;
+            self.moves.insert(order.id, order);
         } else {
             return None;
         }
@@ -276,7 +285,7 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Every tablet, by its table's name.
-    fn all(&self) -> impl Iterator<Item = Owned> {
+    pub(super) fn all(&self) -> impl Iterator<Item = Owned> {
         self.tables.values().flat_map(Parts::tablets)
     }
 
@@ -325,7 +334,11 @@ impl<M: Metadata> Catalog<M> {
             return Err(Refusal::Limit("the cluster has 4096 tables, the most it can have"));
         }
         let is_kept = |id: &&u32| self.servers.get(id).is_some_and(|known| known.copies > 0);
-        let kept: Vec<u32> = candidates.iter().filter(is_kept).copied().collect();
+        let drains = |id: &u32| self.servers.get(id).is_some_and(|known| known.draining);
+        let mut kept: Vec<u32> = candidates.iter().filter(is_kept).copied().collect();
+        if kept.iter().any(|id| !drains(id)) {
+            kept.retain(|id| !drains(id));
+        }
         let (candidates, count) = match (kept.is_empty(), tablets) {
             (true, 0..=1) => (candidates, 1),
             (true, _) => return Err(Refusal::Limit("only tables of servers with -r can have several tablets")),
@@ -365,7 +378,8 @@ impl<M: Metadata> Catalog<M> {
     pub fn drop_table(&mut self, name: &str) -> Result<Option<Vec<u32>>, Refusal> {
         let Some(parts) = self.tables.get(name) else { return Ok(None) };
         let servers = parts.parts.iter().map(|part| part.server).collect();
-        self.commit(vec![(table_key(name), None)], (0, 0))?;
+        let id = parts.id;
+        self.commit_ending(vec![(table_key(name), None)], (0, 0), |order| order.tablet.table == id)?;
         self.tables.remove(name);
         Ok(Some(servers))
     }
@@ -393,13 +407,14 @@ impl<M: Metadata> Catalog<M> {
         let new = if stays { id } else { self.next_server };
         let known = Known { locator: locator.to_owned(), copies, ..Known::default() };
         changes.push(server_row(new, &known));
-        self.commit(changes, (0, u32::from(!stays)))?;
+        let is_its = |order: &MoveOrder| gone.is_some() && (order.from == id || order.to == id);
+        self.commit_ending(changes, (0, u32::from(!stays)), is_its)?;
         self.servers.extend(gone.map(|gone| (id, gone)));
         self.servers.insert(new, known);
         Ok(new)
     }
 
-    /// A server is gone; one without tables is forgotten.
+    /// A server is gone; one without tables is forgotten. What was to move from it or to it stays where it is.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -408,11 +423,12 @@ impl<M: Metadata> Catalog<M> {
     /// When there is no such server.
     pub fn bury(&mut self, id: u32) -> Result<(), Refusal> {
         let known = Known { dead: true, ..self.servers[&id].clone() };
+        let is_its = |order: &MoveOrder| order.from == id || order.to == id;
         if self.tablets_of(id).is_empty() {
-            self.commit(vec![(server_key(id), None)], (0, 0))?;
+            self.commit_ending(vec![(server_key(id), None)], (0, 0), is_its)?;
             self.servers.remove(&id);
         } else {
-            self.commit(vec![server_row(id, &known)], (0, 0))?;
+            self.commit_ending(vec![server_row(id, &known)], (0, 0), is_its)?;
             self.servers.insert(id, known);
         }
         Ok(())
@@ -482,8 +498,21 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
+    /// As [`commit`](Self::commit), and ends some moves with it.
+    fn commit_ending(
+        &mut self,
+        mut changes: Vec<Change>,
+        taken: (u32, u32),
+        ends: impl Fn(&MoveOrder) -> bool,
+    ) -> Result<(), Refusal> {
+        changes.extend(self.moves.values().filter(|order| ends(order)).map(|order| (move_key(order.id), None)));
+        self.commit(changes, taken)?;
+        self.moves.retain(|_, order| !ends(order));
+        Ok(())
+    }
+
     /// Changes rows and the counters with them; in memory only the counters.
-    fn commit(&mut self, mut changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
+    pub(super) fn commit(&mut self, mut changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
         changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version).encode())));

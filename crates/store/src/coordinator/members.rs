@@ -7,7 +7,7 @@
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
 use super::metadata::Metadata;
 use sprat_net::Nanos;
-use sprat_wire::op::{Assignment, RecoveryOrder, ServerRecord};
+use sprat_wire::op::{Assignment, MoveOrder, RecoveryOrder, ServerRecord};
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,12 +38,19 @@ const GATHERING: Duration = Duration::from_millis(200);
 /// Bits of an order's number below those of the version with which its leader began.
 const ORDER_BITS: u32 = 24;
 
+/// For how long a server has been there before tablets are moved so that it has as many as others.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// When a tablet is moved again after one could not be.
+const NEXT_MOVE: Duration = Duration::from_secs(30);
+
 /// Into how many parts a tablet is divided at most, to be brought back.
 const MAX_PARTS: usize = 64;
 
 /// What is known of a server since this coordinator started.
 #[derive(Clone, Copy)]
 struct Heard {
+    first: Nanos,
     at: Nanos,
     /// Version of the assignments it serves.
     applied: u64,
@@ -69,8 +76,10 @@ pub(super) struct Members {
     tasks: Vec<Task>,
     /// Tasks so far.
     ordered: u64,
-    /// Version of the map in which a server last took tables over.
-    moved: BTreeMap<u32, u64>,
+    /// Tablets that a server took over in a version of the map that it has yet to hear of.
+    moved: Vec<(Tablet, u32, u64)>,
+    /// No tablet is moved before.
+    move_from: Nanos,
     /// The version with which this leader began, and until when another may have granted leases to who does not know of it;
     /// zero of a coordinator that is alone.
     begun: u64,
@@ -94,7 +103,7 @@ impl Members {
 
     /// A server has enlisted.
     pub(super) fn enlisted(&mut self, now: Nanos, server: u32) {
-        self.heard.insert(server, Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION });
+        self.heard.insert(server, Heard { first: now, at: now, applied: 0, gone_at: now + FIRST_QUESTION });
     }
 
     /// A server asks, which serves version `applied`; false if it has not enlisted with this coordinator.
@@ -104,7 +113,7 @@ impl Members {
             Some(heard) => (heard.at, heard.applied) = (now, applied),
             // It had its lease from the coordinator before.
             None if leased => {
-                self.heard.insert(server, Heard { at: now, applied, gone_at: now + FIRST_QUESTION });
+                self.heard.insert(server, Heard { first: now, at: now, applied, gone_at: now + FIRST_QUESTION });
             }
             None => return false,
         }
@@ -116,11 +125,14 @@ impl Members {
         self.heard.get(&server).is_some_and(|heard| heard.applied >= version)
     }
 
-    /// Whether a server serves its tables, as far as known: not if it is dead, or has yet to hear what it took over.
-    pub(super) fn serves<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
+    /// Whether a server serves a tablet of its, as far as known: not if it is dead, or has yet to hear of anything, or that it took this
+    /// one over.
+    pub(super) fn serves<M: Metadata>(&self, server: u32, tablet: Tablet, catalog: &Catalog<M>) -> bool {
+        let meets = |other: &Tablet| other.table == tablet.table && other.range.overlap(tablet.range).is_some();
+        let taken = |&(ref moved, by, version): &(Tablet, u32, u64)| (by == server && meets(moved)).then_some(version);
         match catalog.server(server) {
             Some(known) if known.copies > 0 => {
-                !known.dead && self.has_applied(server, self.moved.get(&server).copied().unwrap_or(1))
+                !known.dead && self.has_applied(server, self.moved.iter().filter_map(taken).max().unwrap_or(1))
             }
             _ => true,
         }
@@ -155,7 +167,8 @@ impl Members {
             heard.gone_at = now + LEASE + LEASE / DRIFT;
         }
         let lease_micros = if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 };
-        if known == catalog.version() && self.tasks.iter().all(|task| task.by != server) {
+        let moves = || catalog.moves().filter(|order| order.from == server || order.to == server);
+        if known == catalog.version() && self.tasks.iter().all(|task| task.by != server) && moves().next().is_none() {
             return Assignment { lease_micros, ..Assignment::default() };
         }
         let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);
@@ -177,6 +190,7 @@ impl Members {
             next_server: catalog.next_server(),
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
             names: catalog.names_of(server),
+            moves: moves().copied().collect(),
         }
     }
 
@@ -185,7 +199,7 @@ impl Members {
         let leased: Vec<u32> =
             catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead).map(|(id, _)| id).collect();
         for &id in &leased {
-            let fresh = Heard { at: now, applied: 0, gone_at: now + FIRST_QUESTION };
+            let fresh = Heard { first: now, at: now, applied: 0, gone_at: now + FIRST_QUESTION };
             let gone_at = match self.heard.get(&id) {
                 Some(heard) => self.gone_at(heard),
                 None => self.heard.entry(id).or_insert(fresh).gone_at,
@@ -210,7 +224,9 @@ impl Members {
         }
         let lives = |id: u32| catalog.server(id).is_some_and(|known| !known.dead);
         self.tasks.retain(|task| lives(task.by) && catalog.server(task.gone).is_some());
-        self.moved.retain(|&server, _| lives(server));
+        let heard = &self.heard;
+        let applied = |server: u32| heard.get(&server).map_or(0, |heard| heard.applied);
+        self.moved.retain(|&(_, server, version)| lives(server) && applied(server) < version);
         if now < self.distribute_from {
             return;
         }
@@ -219,9 +235,46 @@ impl Members {
         let candidates = self.alive(now, catalog);
         let candidates: Vec<u32> =
             candidates.into_iter().filter(|&id| catalog.server(id).is_some_and(|known| known.copies > 0)).collect();
-        for gone in gone {
+        for &gone in &gone {
             self.distribute(gone, &candidates, catalog);
         }
+        if gone.is_empty() {
+            self.move_next(now, &candidates, catalog);
+        }
+    }
+
+    /// Begins the next move, if there is one to begin.
+    fn move_next<M: Metadata>(&mut self, now: Nanos, candidates: &[u32], catalog: &mut Catalog<M>) {
+        if now < self.move_from {
+            return;
+        }
+        let settled = |id: &u32| self.heard.get(id).is_some_and(|heard| heard.first + SETTLED <= now);
+        let settled: Vec<u32> = candidates.iter().copied().filter(settled).collect();
+        let next = catalog.next_drained(candidates).or_else(|| catalog.next_balanced(&settled));
+        if let Some((tablet, to)) = next
+            && let Err(refusal) = catalog.begin_move(tablet, to)
+        {
+            tracing::warn!("cannot move {tablet} to server {to}: {refusal:?}");
+            self.move_from = now + NEXT_MOVE;
+        }
+    }
+
+    /// A server has the tablet that was to move to it, or cannot have it.
+    fn arrived<M: Metadata>(
+        &mut self,
+        now: Nanos,
+        (order, since): (MoveOrder, u64),
+        failure: &str,
+        catalog: &mut Catalog<M>,
+    ) -> Result<(), Refusal> {
+        if !failure.is_empty() {
+            tracing::warn!("{} cannot move to server {}: {failure}", order.tablet, order.to);
+            self.move_from = now + NEXT_MOVE;
+            return catalog.end_move(order.id);
+        }
+        catalog.hand_over(order.id, since)?;
+        self.moved.push((order.tablet, order.to, catalog.version()));
+        Ok(())
     }
 
     /// Gives the tablets of a server that is gone to others to bring back, as far as nobody does yet. When there are fewer than there
@@ -258,17 +311,20 @@ impl Members {
         }
     }
 
-    /// A server has brought back what it was told to, or cannot.
+    /// A server has brought back what it was told to, or has what was to move to it, or cannot.
     ///
     /// # Errors
     /// When that is, or has become, no task of its, in words; or the [`Refusal`] of the catalog.
     pub(super) fn recovered<M: Metadata>(
         &mut self,
-        by: u32,
-        (order, since): (u64, u64),
+        now: Nanos,
+        (by, order, since): (u32, u64, u64),
         failure: &str,
         catalog: &mut Catalog<M>,
     ) -> Result<(), Refusal> {
+        if let Some(order) = catalog.find_move(order).filter(|order| order.to == by) {
+            return self.arrived(now, (order, since), failure, catalog);
+        }
         let at = self.tasks.iter().position(|task| task.id == order && task.by == by);
         let at = at.ok_or(Refusal::Limit("nobody asked this server to bring that back"))?;
         let gone = self.tasks[at].gone;
@@ -280,7 +336,7 @@ impl Members {
         let tablets: Vec<Tablet> = self.tasks[at].tablets.iter().map(|&(tablet, _)| tablet).collect();
         catalog.take_over(gone, &tablets, by, since)?;
         self.tasks.remove(at);
-        self.moved.insert(by, catalog.version());
+        self.moved.extend(tablets.into_iter().map(|tablet| (tablet, by, catalog.version())));
         Ok(())
     }
 

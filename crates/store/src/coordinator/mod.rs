@@ -12,6 +12,7 @@ pub mod election;
 pub mod etcd;
 mod members;
 mod metadata;
+mod moves;
 mod office;
 mod rows;
 mod service;

@@ -1,8 +1,9 @@
 //! The rows of the catalog in its metadata.
 
 use super::catalog::{Change, Known, Part, Parts};
+use sprat_wire::op::MoveOrder;
 use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
-use sprat_wire::tablet::MAX_TABLETS;
+use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 
 /// Key of the row of counters.
 pub(super) const COUNTERS: &str = "counters";
@@ -54,6 +55,9 @@ pub(super) fn server_row(id: u32, known: &Known) -> Change {
         push_counter(&mut row, "copies", known.copies.into());
         push_counter(&mut row, "min_open", known.min_open);
         push_counter(&mut row, "dead", known.dead.into());
+        if known.draining {
+            push_counter(&mut row, "draining", 1);
+        }
     }
     (server_key(id), Some(row))
 }
@@ -66,6 +70,7 @@ pub(super) fn read_server(value: &[u8]) -> Option<(u32, Known)> {
         known.copies = records.named("copies")?.try_into().ok()?;
         known.min_open = records.named("min_open")?;
         known.dead = records.named("dead")? != 0;
+        known.draining = !records.is_done() && records.named("draining")? != 0;
     }
     records.is_done().then_some((server.id, known))
 }
@@ -105,4 +110,30 @@ pub(super) fn read_table(value: &[u8]) -> Option<(String, Parts)> {
     let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
     let ascend = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
     (ascend && records.is_done()).then_some((name, Parts { id, parts }))
+}
+
+pub(super) fn move_key(id: u64) -> String {
+    format!("move/{id:020}")
+}
+
+pub(super) fn move_row(order: &MoveOrder) -> Change {
+    let mut row = Vec::new();
+    let MoveOrder { id, tablet: Tablet { table, range }, from, to } = *order;
+    push_counter(&mut row, "id", id);
+    push_counter(&mut row, "table", table.into());
+    push_counter(&mut row, "first", range.first);
+    push_counter(&mut row, "last", range.last);
+    push_counter(&mut row, "from", from.into());
+    push_counter(&mut row, "to", to.into());
+    (move_key(id), Some(row))
+}
+
+pub(super) fn read_move(value: &[u8]) -> Option<MoveOrder> {
+    let records = &mut Records::new(value);
+    let id = records.named("id")?;
+    let table = records.named("table")?.try_into().ok()?;
+    let range = Range { first: records.named("first")?, last: records.named("last")? };
+    let (from, to) = (records.named("from")?.try_into().ok()?, records.named("to")?.try_into().ok()?);
+    let order = MoveOrder { id, tablet: Tablet { table, range }, from, to };
+    (records.is_done() && range.first <= range.last).then_some(order)
 }

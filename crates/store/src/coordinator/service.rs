@@ -13,6 +13,7 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{BroughtBack, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
+use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -244,18 +245,43 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    fn recovered(&mut self, server: u32, what: &BroughtBack, failure: &str) -> Outcome<u32> {
-        match self.members.recovered(server, (what.order.get(), what.since.get()), failure, &mut self.catalog) {
+    fn recovered(&mut self, now: Nanos, server: u32, what: &BroughtBack, failure: &str) -> Outcome<u32> {
+        let what = (server, what.order.get(), what.since.get());
+        match self.members.recovered(now, what, failure, &mut self.catalog) {
             Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain)),
             Err(refusal) => self.refuse(&refusal),
         }
     }
 
+    fn move_tablet(&mut self, now: Nanos, tablet: Option<Tablet>, to: u32) -> Outcome<u32> {
+        let alive = self.members.alive(now, &self.catalog).contains(&to);
+        let begun = match tablet {
+            Some(tablet) if alive => self.catalog.begin_move(tablet, to),
+            _ => Err(Refusal::Limit("there is no such server, or it is silent")),
+        };
+        self.noted(begun.map(drop))
+    }
+
+    /// A change of the catalog alone.
+    fn noted(&mut self, change: Result<(), Refusal>) -> Outcome<u32> {
+        match change {
+            Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, self.catalog.version(), Repeat::Retain)),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn drain(&mut self, server: u32, drain: bool) -> Outcome<u32> {
+        let drained = self.catalog.drain(server, drain);
+        self.noted(drained)
+    }
+
     fn found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
         match table {
             Some(mut table) => {
-                for tablet in &mut table.tablets {
-                    if !self.members.serves(tablet.server, &self.catalog) {
+                let ranges: Vec<Range> = table.ranges().map(|(range, _)| range).collect();
+                for (tablet, range) in table.tablets.iter_mut().zip(ranges) {
+                    let whole = Tablet { table: table.id, range };
+                    if !self.members.serves(tablet.server, whole, &self.catalog) {
                         tablet.locator.clear();
                     }
                 }
@@ -341,7 +367,10 @@ impl<M: Metadata> Coordinator<M> {
     /// What who asks may not do.
     fn refused(&self, who: Who, request: &Request<'_>) -> Option<Outcome<u32>> {
         let allowed = match request {
-            Request::CreateTable { .. } | Request::DropTable { .. } => who.administers(),
+            Request::CreateTable { .. }
+            | Request::DropTable { .. }
+            | Request::MoveTablet { .. }
+            | Request::Drain { .. } => who.administers(),
             Request::FindTable { name } => self.guests.rights_by_name(who, name).is_some(),
             Request::Enlist { .. }
             | Request::Assignments { .. }
@@ -403,13 +432,18 @@ impl<M: Metadata> Coordinator<M> {
                 self.enlist(now, server, (cluster, copies), locator)
             }
             Request::Assignments { server, known } => self.question(now, id, server, known),
+            Request::MoveTablet { table, to, range } => {
+                self.move_tablet(now, range.range().map(|range| Tablet { table, range }), to)
+            }
+            Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, what, failure } => self.recovered(server, what, failure),
+            Request::Recovered { server, what, failure } => self.recovered(now, server, what, failure),
             Request::ServerStats => {
                 let (tables, servers) = (self.catalog.count() as u64, self.catalog.servers().count() as u64);
                 let tablets = self.catalog.tablets() as u64;
                 let requests = self.requests;
                 let lost = self.members.failures().count() as u64;
+                let moves = self.catalog.moves().count() as u64;
                 let leads = self.leads(now).into();
                 self.list(Status::Ok, 0, |out| {
                     push_counter(out, "coordinator_tables", tables);
@@ -417,6 +451,7 @@ impl<M: Metadata> Coordinator<M> {
                     push_counter(out, "coordinator_servers", servers);
                     push_counter(out, "coordinator_requests_total", requests);
                     push_counter(out, "coordinator_recoveries_failing", lost);
+                    push_counter(out, "coordinator_moves", moves);
                     push_counter(out, "coordinator_leads", leads);
                 })
             }
@@ -428,6 +463,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Scan { .. }
             | Request::TableStats { .. }
             | Request::Echo { .. }
+            | Request::Collect { .. }
             | Request::Backup(_) => answer_text(
                 &mut self.bodies,
                 Status::WrongRole,

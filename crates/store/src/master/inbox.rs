@@ -2,7 +2,7 @@
 
 use crate::replication::Member;
 use sprat_net::{Figure, Nanos};
-use sprat_wire::op::RecoveryOrder;
+use sprat_wire::op::{MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,10 @@ pub struct Assigned {
     pub orders: Vec<RecoveryOrder>,
     /// What the tables are called, by id.
     pub names: Vec<(u32, String)>,
+    /// Tablets that are to move away, and those that are to move here.
+    pub leaving: Vec<MoveOrder>,
+    /// See `leaving`.
+    pub arriving: Vec<MoveOrder>,
 }
 
 impl Assigned {
@@ -50,7 +54,7 @@ pub enum Command {
     Stats(Sender<Vec<Figure>>),
 }
 
-/// What has come of a recovery, for the coordinator to know.
+/// What has come of a recovery, or of a move to here, for the coordinator to know.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recovered {
     /// Which order that was.
@@ -146,7 +150,7 @@ impl Inbox {
         Nanos(self.shared.lease.load(Ordering::Acquire))
     }
 
-    pub(super) fn recovered(&self, what: Recovered) {
+    pub(crate) fn recovered(&self, what: Recovered) {
         self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
     }
 }

@@ -19,6 +19,7 @@ use crate::answers::answer_text;
 use crate::backup::{Backup, Failed};
 use crate::expected::Expected;
 use crate::guests::Guests;
+use crate::moving::{Arrivals, Leaving};
 use crate::node::{Caller, Service};
 use crate::replication::Replicator;
 use body::Held;
@@ -32,7 +33,7 @@ use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who}
 use sprat_wire::certificate::Certificate;
 use sprat_wire::once::KEPT_FOR;
 use sprat_wire::op::{Request, Status};
-use sprat_wire::tablet::Tablet;
+use sprat_wire::tablet::{Range, Tablet};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -86,6 +87,10 @@ pub struct Master<D: Disk> {
     durable: Durable<D>,
     serves: Serves,
     recoveries: Recoveries,
+    arrivals: Arrivals,
+    leaving: Leaving,
+    /// The head in which tablets were dropped last: what counts of a tablet that is brought back begins behind it.
+    dropped_in: u64,
     needed: Option<Needed>,
     inbox: Inbox,
     waiting: Waiting,
@@ -129,6 +134,9 @@ impl<D: Disk> Master<D> {
             durable,
             serves: Serves::default(),
             recoveries: Recoveries::default(),
+            arrivals: Arrivals::default(),
+            leaving: Leaving::default(),
+            dropped_in: 0,
             needed: None,
             inbox,
             waiting: Waiting::default(),
@@ -185,7 +193,8 @@ impl<D: Disk> Master<D> {
         let tablets: Vec<_> = tablets.iter().flatten().map(Tablet::to_string).collect();
         let (tablets, replicator) =
             (tablets.join(", "), self.replicator().map(Replicator::describe).unwrap_or_default());
-        format!("serves {tablets} of version {version}; {replicator}; {}", self.recoveries.describe())
+        let moves = [self.arrivals.describe(), self.leaving.describe()].join("; ");
+        format!("serves {tablets} of version {version}; {replicator}; {}; {moves}", self.recoveries.describe())
     }
 
     /// What keeps the log on other servers, if that is where it is kept.
@@ -249,23 +258,38 @@ impl<D: Disk> Master<D> {
     }
 
     fn assign(&mut self, assigned: Assigned) {
-        let Assigned { version, mut tablets, members, mut masters, next_server, orders, names } = assigned;
+        let Assigned { version, mut tablets, members, mut masters, next_server, orders, names, leaving, arriving } =
+            assigned;
         self.guests.name_tables(names);
         tablets.sort_unstable();
         masters.sort_unstable();
         self.recoveries.assign(orders, &members);
-        let held: Vec<Tablet> = tablets.iter().copied().chain(self.recoveries.tablets()).collect();
-        let of = |table: u32| held.iter().filter(move |tablet| tablet.table == table);
+        self.leaving.assign(&leaving);
+        let ended = self.arrivals.assign(&arriving, &members);
+        let held: Vec<Tablet> =
+            tablets.iter().copied().chain(self.recoveries.tablets()).chain(self.arrivals.tablets()).collect();
+        let of = |tablets: &[Tablet], table: u32| -> Vec<Range> {
+            tablets.iter().filter(|tablet| tablet.table == table).map(|tablet| tablet.range).collect()
+        };
         let before = self.serves.held.take().unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
-        let gone: Vec<u32> = self.log.tables().filter(|&id| of(id).next().is_none()).collect();
+        let mut dropped = 0;
+        let gone: Vec<u32> = self.log.tables().filter(|&id| of(&held, id).is_empty()).collect();
         for id in gone {
+            dropped += 1;
             self.log.drop_table(id);
         }
-        for Tablet { table, range } in before {
-            if of(table).next().is_some() {
-                let lost = range.without(of(table).map(|tablet| tablet.range));
-                lost.into_iter().for_each(|range| self.log.drop_tablet(Tablet { table, range }));
+        // Of what was here, what is not here any more; and of what did not move here after all, everything, though it may be brought
+        // back from its log now: what came has more in it than counts.
+        let before =
+            before.into_iter().filter(|tablet| !of(&held, tablet.table).is_empty()).map(|tablet| (tablet, &held));
+        for (Tablet { table, range }, kept) in before.chain(ended.into_iter().map(|tablet| (tablet, &tablets))) {
+            for range in range.without(of(kept, table)) {
+                dropped += 1;
+                self.log.drop_tablet(Tablet { table, range });
             }
+        }
+        if dropped > 0 {
+            self.dropped_in = self.log.head_pending().0;
         }
         if let Durable::Servers(replicator) = &mut self.durable {
             replicator.set_members(&members);
@@ -341,8 +365,9 @@ impl<D: Disk> Handler for Master<D> {
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
         let Durable::Servers(replicator) = &mut self.durable else { unreachable!("this master makes no calls") };
         let answer = result.as_deref().map_err(|failure| *failure);
-        if !replicator.completed(now, call, answer, &mut self.log) {
-            self.recoveries.completed(call, answer);
+        let ours = replicator.completed(now, call, answer, &mut self.log) || self.recoveries.completed(call, answer);
+        if !ours {
+            self.arrivals.completed(now, call, answer);
         }
     }
 }
@@ -367,7 +392,8 @@ impl<D: Disk> Service for Master<D> {
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        worked | self.recoveries.poll(now, &mut self.log, &self.inbox)
+        worked |= self.recoveries.poll(now, &mut self.log, &self.inbox, self.dropped_in);
+        worked | self.arrivals.poll(&mut self.log, &self.inbox)
     }
 
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
@@ -392,11 +418,13 @@ impl<D: Disk> Service for Master<D> {
         if self.stopped.is_none() {
             self.durable.call(now, &mut self.log, caller);
             self.recoveries.call(now, caller);
+            self.arrivals.call(now, caller);
         }
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        [self.durable.deadline(), self.recoveries.next_deadline()].into_iter().flatten().min()
+        let deadlines = [self.durable.deadline(), self.recoveries.next_deadline(), self.arrivals.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     fn work_idle(&mut self) -> bool {

@@ -4,6 +4,7 @@ use super::body::Body;
 use super::timing::Mark;
 use super::{Master, Serves};
 use crate::answers::{answer, answer_text, denied};
+use crate::moving::Given;
 use sprat_disk::Disk;
 use sprat_log::{Full, Operation, Ref};
 use sprat_net::Nanos;
@@ -12,7 +13,7 @@ use sprat_wire::certificate::{Rights, Role};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Condition, Item, RESPONSE_BYTES, Request, Status, encode_answer, push_counter, write_scan_record,
+    Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer, push_counter, write_scan_record,
 };
 use sprat_wire::tablet::Tablet;
 use zerocopy::IntoBytes;
@@ -62,6 +63,9 @@ impl<D: Disk> Master<D> {
         operation: Option<&OperationId>,
     ) -> Outcome<Body> {
         let Some(table) = request.table() else {
+            if let Request::Collect { order, stage, from } = *request {
+                return self.give(id, (order, stage, from));
+            }
             if *request == Request::ServerStats {
                 if id.who().role() == Some(Role::Client) {
                     return denied();
@@ -76,6 +80,13 @@ impl<D: Disk> Master<D> {
             // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
+        if !self.leaving.is_empty() {
+            let position = request.position(self.log.config().seed);
+            if self.leaving.holds_back(request, tablet, position) {
+                self.counts.turned_away += 1;
+                return Outcome::Retry(BUSY_MICROS);
+            }
+        }
         match self.guests.rights(id.who(), table) {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
@@ -166,9 +177,10 @@ impl<D: Disk> Master<D> {
         match removed {
             Ok(Some(version)) => {
                 self.removed_at = self.log.position();
+                self.changed(asked, key);
                 self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
             }
-            Ok(None) => self.refuse(asked, None, Status::NotFound, 0),
+            Ok(None) => self.refuse(asked, (key, None), Status::NotFound, 0),
             Err(full) => self.full(full, asked),
         }
     }
@@ -185,7 +197,7 @@ impl<D: Disk> Master<D> {
         }
         let found = self.log.find(asked.table, key);
         let Some(sum) = add(found.map(|found| self.log.entry(found).value)) else {
-            return self.refuse(asked, found, Status::NotANumber, 0);
+            return self.refuse(asked, (key, found), Status::NotANumber, 0);
         };
         match self.put(asked, key, &sum, &sum) {
             Ok(version) => self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum)),
@@ -228,19 +240,28 @@ impl<D: Disk> Master<D> {
             return Ok(());
         }
         self.counts.conflicts += 1;
-        Err(self.refuse(asked, found, Status::Conflict, version.unwrap_or(0)))
+        Err(self.refuse(asked, (key, found), Status::Conflict, version.unwrap_or(0)))
     }
 
     /// Answers that nothing was changed, because of what was found. If the operation was sent before, that is kept: what was
     /// sent then may still be under way, and must not be executed when it comes.
-    fn refuse(&mut self, asked: &Asked<'_>, found: Option<Ref>, status: Status, number: u64) -> Outcome<Body> {
+    fn refuse(
+        &mut self,
+        asked: &Asked<'_>,
+        (key, found): (&[u8], Option<Ref>),
+        status: Status,
+        number: u64,
+    ) -> Outcome<Body> {
         let reply = answer(status, false, 0, number, Repeat::Retain);
         let Some(operation) = asked.operation.filter(|operation| operation.again) else {
             return self.tell(asked.id, found, reply);
         };
         let kept = self.seal_if_short(MAX_ALONE);
         match kept.and_then(|()| self.log.complete_alone(asked.table, operation, status, number)) {
-            Ok(()) => self.acknowledge(asked.id, reply),
+            Ok(()) => {
+                self.changed(asked, key);
+                self.acknowledge(asked.id, reply)
+            }
             Err(_) => Outcome::Retry(BUSY_MICROS),
         }
     }
@@ -253,7 +274,39 @@ impl<D: Disk> Master<D> {
             None => self.log.put(asked.table, key, value),
         });
         self.mark(Mark::Found);
-        put.map(|written| written.version).map_err(|full| self.full(full, asked))
+        let written = put.map_err(|full| self.full(full, asked))?;
+        self.changed(asked, key);
+        Ok(written.version)
+    }
+
+    /// What was asked for was done: whoever the tablet moves to is to know.
+    #[inline]
+    fn changed(&mut self, asked: &Asked<'_>, key: &[u8]) {
+        if !self.leaving.is_empty() {
+            self.leaving.note(&self.log, asked.table, key, asked.operation);
+        }
+    }
+
+    /// Gives another server what it asks for of a tablet that moves there.
+    fn give(&mut self, id: RequestId, what: (u64, Stage, &Collected)) -> Outcome<Body> {
+        if !id.who().serves() {
+            return denied();
+        }
+        let Self { leaving, log, held, .. } = self;
+        let mut given = None;
+        let Some(body) = held.made.make(|out| given = leaving.give(log, what, out)) else {
+            return Outcome::Retry(BUSY_MICROS);
+        };
+        match given {
+            Some(Given { number, more }) => {
+                let told = answer(Status::Ok, more, 0, number, Repeat::Retain);
+                Outcome::Reply(told.with_body(Body::Made(body)))
+            }
+            None => {
+                held.made.release(body);
+                Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain))
+            }
+        }
     }
 
     fn full(&mut self, full: Full, asked: &Asked<'_>) -> Outcome<Body> {

@@ -109,8 +109,8 @@ impl Recoveries {
         self.tasks.iter().flat_map(|task| task.order.tablets.iter().map(|&(tablet, _)| tablet))
     }
 
-    /// Goes on with what is under way; returns whether there was anything to do.
-    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
+    /// Goes on with what is under way; returns whether there was anything to do. Tablets were last dropped in segment `dropped_in`.
+    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox, dropped_in: u64) -> bool {
         let mut worked = false;
         let Self { tasks, members, totals } = self;
         for task in tasks {
@@ -119,6 +119,10 @@ impl Recoveries {
                 let is_free = task.order.tablets.iter().all(|&(tablet, _)| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
+                        // Nor may it count, whoever brings back this log.
+                        if log.head_pending().0 <= dropped_in && !log.roll_head() {
+                            continue;
+                        }
                         task.since = log.head_pending().0;
                     }
                     task.begun = now;

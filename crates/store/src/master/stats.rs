@@ -24,7 +24,7 @@ impl<D: Disk> Master<D> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
-        let recovered = self.recoveries.totals();
+        let (recovered, moved) = (self.recoveries.totals(), self.arrivals.totals());
         let mut counters = vec![
             ("reads_total", reads),
             ("writes_total", writes),
@@ -63,6 +63,9 @@ impl<D: Disk> Master<D> {
             ("recovered_bytes_total", recovered.bytes),
             ("recovery_micros_total", recovered.micros),
             ("recovery_cpu_micros_total", u64::try_from(recovered.cpu.as_micros()).unwrap_or(u64::MAX)),
+            ("moved_tablets_total", moved.moves),
+            ("moved_objects_total", moved.objects),
+            ("moved_bytes_total", moved.bytes),
         ];
         counters.extend(self.durable.counters());
         if let Some(timing) = &mut self.timing {

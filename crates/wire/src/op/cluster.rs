@@ -1,5 +1,6 @@
 //! What a coordinator tells a server: what it is to do, and whom it may rely on.
 
+use super::moving::MoveOrder;
 use super::records::{Records, ServerRecord, push_counter, push_server};
 use crate::tablet::{Range, Tablet};
 
@@ -38,6 +39,8 @@ pub struct Assignment {
     pub orders: Vec<RecoveryOrder>,
     /// What the tables it serves are called, by id: who may use them is told by name.
     pub names: Vec<(u32, String)>,
+    /// Tablets that are to move from it or to it.
+    pub moves: Vec<MoveOrder>,
 }
 
 /// Lists longer than this are taken for damage.
@@ -67,6 +70,11 @@ impl Assignment {
         }
         push_counter(out, "names", self.names.len() as u64);
         self.names.iter().for_each(|(id, name)| push_counter(out, name, u64::from(*id)));
+        let row = |order: &MoveOrder| {
+            let [table, first, last] = words_of(order.tablet);
+            [order.id, table, first, last, order.from.into(), order.to.into()]
+        };
+        push_words(out, "moves", self.moves.iter().map(row));
     }
 
     /// Parses a body; `None` when it is none.
@@ -85,10 +93,16 @@ impl Assignment {
         let orders = (0..count).map(|_| order(records)).collect::<Option<_>>()?;
         let count = list(records, "names")?;
         let names = (0..count).map(|_| name(records)).collect::<Option<_>>()?;
+        let moves = words(records, "moves")?.into_iter().map(move_order).collect::<Option<_>>()?;
         let sensible = records.is_done() && are_apart(tablets.iter());
-        let whole = Self { tablets, lease_micros, min_open, members, masters, next_server, orders, names };
+        let whole = Self { tablets, lease_micros, min_open, members, masters, next_server, orders, names, moves };
         sensible.then_some(whole)
     }
+}
+
+fn move_order([id, table, first, last, from, to]: [u64; 6]) -> Option<MoveOrder> {
+    let (from, to) = (u32::try_from(from).ok()?, u32::try_from(to).ok()?);
+    Some(MoveOrder { id, tablet: tablet_of([table, first, last])?, from, to })
 }
 
 fn name(records: &mut Records<'_>) -> Option<(u32, String)> {
