@@ -10,6 +10,7 @@ mod lab;
 mod lab_ctl;
 mod lab_up;
 mod share;
+mod tables;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{FileError, Mode, Options};
@@ -29,6 +30,7 @@ pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, Series
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 pub(crate) use share::ShareArgs;
+pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
@@ -158,8 +160,13 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
   sprat server --memory 16G --data /srv/sprat --durability sync
   sprat server -L tcp:host=127.0.0.1,port=11101
   sprat server --nodes 4 --core 2,3,4,5
-  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 -r 3 --identity server.id")]
+  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 -r 3 --identity server.id
+  sprat server drain 3                                   before it is stopped for good")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ServerCommand>,
+
     /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     pub(crate) coordinator: Option<String>,
@@ -384,42 +391,6 @@ pub(crate) struct ScanArgs {
     /// One JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct TableArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    #[command(subcommand)]
-    pub(crate) command: TableCommand,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TableCommand {
-    /// Make a table, unless it exists.
-    Create {
-        /// Its name.
-        name: String,
-        /// In how many tablets it begins, each with a server of its own as far as there are so many [default: as many as servers, up to
-        /// 16; one where servers keep their log themselves]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-        tablets: Option<u32>,
-    },
-    /// Drop a table and every object in it.
-    Drop {
-        /// Its name.
-        name: String,
-    },
-    /// List the tables.
-    List,
-    /// Count a table's objects and bytes.
-    Stats {
-        /// Its name.
-        name: String,
-    },
 }
 
 #[derive(Args, Debug)]

@@ -4,13 +4,14 @@ mod args;
 mod cmd;
 
 use args::doctor::DoctorCommand;
-use args::{BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand};
+use args::{BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand, ServerArgs, ServerCommand};
 use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let result = match command {
+        Command::Server(ServerArgs { command: Some(ServerCommand::Drain(args)), .. }) => cmd::moves::drain(&args),
         Command::Server(args) => cmd::serve::server(&args),
         Command::Coordinator(args) => cmd::serve::coordinator(&args),
         Command::Get(args) => cmd::objects::get(&args),

@@ -272,3 +272,77 @@ fn a_server_that_stood_still_begins_anew() {
         assert!(sum.cast_unsigned() >= raised, "{sum}, {raised} were told");
     }
 }
+
+/// Runs a command against the cluster, and gives what it told.
+fn told(coordinator: &str, args: &[&str]) -> serde_json::Value {
+    let output = sprat().args(args).args(["-C", coordinator, "--json"]).output().expect("the binary runs");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Ids of the servers that have something of a table, by its tablets.
+fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
+    let tables = client.list_tables().expect("a coordinator");
+    let record = tables.into_iter().find(|record| record.name == table).expect("it is there");
+    record.tablets.iter().map(|tablet| tablet.server).collect()
+}
+
+/// Nobody notices that a server is emptied and taken away, nor that another is given tablets: no error, no death, nothing lost.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "servers are given tablets by and by")]
+fn tablets_move_while_they_are_used() {
+    let mut cluster = Cluster::start("buffered");
+    let mut client = cluster.client();
+    let tables = [client.create_table("table 0").expect("servers are there")];
+    for key in KEYS..4 * KEYS {
+        client.put(tables[0], &key.to_le_bytes(), &vec![7; 20_000]).expect("written");
+    }
+    let ends = AtomicBool::new(false);
+    let coordinator = cluster.coordinator.clone();
+    let (known, done, longest) = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let (mut client, tables) = looking_at(&coordinator, 1);
+            let (mut known, mut random) = (BTreeMap::new(), Random(5));
+            let (mut done, mut longest) = (0, Duration::ZERO);
+            while !ends.load(Ordering::Acquire) {
+                let until = Instant::now() + Duration::from_millis(20);
+                let (more, gap) = write(&mut client, &tables, &mut known, &mut random, until);
+                (done, longest) = (done + more, longest.max(gap));
+            }
+            assert!(known.values().all(|known| known.perhaps.is_empty()), "every write was acknowledged");
+            (known, done, longest)
+        });
+        let port = format!("port={}", cluster.ports[1]);
+        let id = |client: &mut Client| {
+            let servers = client.list_servers().expect("a coordinator");
+            servers.iter().filter(|server| server.locator.contains(&port)).map(|server| server.id).max().expect("enlisted")
+        };
+        let drained = id(&mut client);
+        assert!(servers_of(&mut client, "table 0").contains(&drained), "one tablet each");
+        let answer = told(&coordinator, &["server", "drain", &drained.to_string()]);
+        assert_eq!(answer["tablets"], 0, "{answer}");
+        assert!(!servers_of(&mut client, "table 0").contains(&drained));
+        cluster.servers[1].as_mut().expect("it runs").kill();
+        // A part of a tablet can be moved by hand.
+        let to = servers_of(&mut client, "table 0")[3].to_string();
+        let move_part = ["table", "move", "table 0", "--tablet", "0000..00ff", "--to", &to];
+        assert_eq!(told(&coordinator, &move_part)["done"], true);
+        assert_eq!(servers_of(&mut client, "table 0")[0].to_string(), to);
+        // One that is new is given some.
+        cluster.start_server(1);
+        let new = id(&mut client);
+        let begun = Instant::now();
+        while !servers_of(&mut client, "table 0").contains(&new) {
+            assert!(begun.elapsed() < PATIENCE, "{:?} have the table, not {new}", servers_of(&mut client, "table 0"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        ends.store(true, Ordering::Release);
+        writing.join().expect("no write fails")
+    });
+    eprintln!("{done} writes, longest time without one {longest:?}");
+    check(&mut client, &tables, &known);
+    for key in KEYS..4 * KEYS {
+        let found = client.get(tables[0], &key.to_le_bytes()).expect("an answer").expect("it moved along");
+        assert!(found.value == vec![7; 20_000], "key {key}");
+    }
+}

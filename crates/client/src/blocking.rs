@@ -6,6 +6,7 @@ use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
+use sprat_wire::tablet::Range;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
@@ -270,6 +271,23 @@ impl Client {
     /// [`Error::NoSuchTable`]; others of [`Error`].
     pub fn drop_table(&mut self, name: &str) -> Result<(), Error> {
         self.call_named(name, &Request::DropTable { name }, |_| ())
+    }
+
+    /// Has a tablet, or a part of one, moved to another server while it is served. Returns when that is written down: when it is done,
+    /// [`list_tables`](Self::list_tables) tells.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] says why not; others of [`Error`].
+    pub fn move_tablet(&mut self, table: Table, range: Range, to: u32) -> Result<(), Error> {
+        self.call(&Request::MoveTablet { table: table.0, to, range: &range.into() }, |_| ())
+    }
+
+    /// Has all tablets of a server moved to others, and none given to it; or, with `drain` false, has it given some again.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] says why not; others of [`Error`].
+    pub fn drain(&mut self, server: u32, drain: bool) -> Result<(), Error> {
+        self.call(&Request::Drain { server, drain }, |_| ())
     }
 
     /// Every table, by name.

@@ -15,6 +15,7 @@ pub(crate) mod lab_ctl;
 pub(crate) mod lab_series;
 pub(crate) mod lab_up;
 pub(crate) mod lab_watch;
+pub(crate) mod moves;
 pub(crate) mod objects;
 pub(crate) mod scan;
 pub(crate) mod serve;

@@ -17,6 +17,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
+        TableCommand::Move(wanted) => return super::moves::table(&mut client, args, wanted),
         TableCommand::Drop { name } => {
             client.drop_table(name)?;
             (json!({ "dropped": name }), format!("table {name:?} is dropped"))
