@@ -315,7 +315,12 @@ fn tablets_move_while_they_are_used() {
         let port = format!("port={}", cluster.ports[1]);
         let id = |client: &mut Client| {
             let servers = client.list_servers().expect("a coordinator");
-            servers.iter().filter(|server| server.locator.contains(&port)).map(|server| server.id).max().expect("enlisted")
+            servers
+                .iter()
+                .filter(|server| server.locator.contains(&port))
+                .map(|server| server.id)
+                .max()
+                .expect("enlisted")
         };
         let drained = id(&mut client);
         assert!(servers_of(&mut client, "table 0").contains(&drained), "one tablet each");

@@ -1,13 +1,18 @@
 //! The store on many servers, all of them on this machine: what replicas cost, how fast what a server had is brought back, and what clients
-//! notice when one dies.
+//! notice when one dies, or when a tablet moves.
 
 mod failover;
 mod latency;
+mod moving;
 mod recovery;
 mod servers;
 
 use crate::promises::Chapter;
 
 /// The chapters, in order.
-pub const CHAPTERS: &[Chapter] =
-    &[("write", latency::chapter), ("recovery", recovery::chapter), ("failover", failover::chapter)];
+pub const CHAPTERS: &[Chapter] = &[
+    ("write", latency::chapter),
+    ("recovery", recovery::chapter),
+    ("failover", failover::chapter),
+    ("moving", moving::chapter),
+];

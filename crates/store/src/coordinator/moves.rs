@@ -124,7 +124,7 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// What to move next so that all of `candidates`, servers that live, serve about as many tablets, and to whom: one of whoever serves
-    /// most, if that is two more than who serves fewest; half of one if that serves none at all.
+    /// most, if that is two more than who serves fewest; half of one if that serves none at all, and the table is in parts already.
     pub fn next_balanced(&self, candidates: &[u32]) -> Option<(Tablet, u32)> {
         let to = self.least(candidates)?;
         let gives = self.givers(candidates, to).filter(|&id| !self.drains(id));
@@ -133,7 +133,9 @@ impl<M: Metadata> Catalog<M> {
         let tablet = tablets.first()?.tablet;
         match (tablets.len(), few) {
             (many, few) if many >= few + 2 => Some((tablet, to)),
-            (1, 0) => tablet.range.parts(2).get(1).map(|&range| (Tablet { range, ..tablet }, to)),
+            (1, 0) if self.tablets_in(tablet.table) > 1 => {
+                tablet.range.parts(2).get(1).map(|&range| (Tablet { range, ..tablet }, to))
+            }
             _ => None,
         }
     }
