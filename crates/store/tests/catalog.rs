@@ -219,3 +219,125 @@ fn rows_of_a_newer_program_are_refused() {
     let error = Catalog::open(metadata, 1).err().expect("refused");
     assert!(error.contains("tablet/1"), "{error}");
 }
+
+/// A catalog of three servers, and a table in four tablets, with ids 1, 2, 3, 1 of who has them.
+fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
+    let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
+    for _ in 0..3 {
+        catalog.enlist(0, HERE, 2).unwrap();
+    }
+    let table = catalog.create("table", 4, &[1, 2, 3]).unwrap().id;
+    (catalog, table)
+}
+
+fn servers(catalog: &Catalog<Shared>) -> Vec<u32> {
+    catalog.find("table").unwrap().tablets.iter().map(|tablet| tablet.server).collect()
+}
+
+#[test]
+fn a_tablet_that_moves_is_with_who_had_it_until_it_is_handed_over() {
+    let shared = Shared::default();
+    let (mut catalog, table) = three_servers(&shared);
+    assert_eq!(servers(&catalog), [1, 2, 3, 1]);
+    let [first, second, ..] = Range::ALL.parts(4)[..] else { unreachable!() };
+    let tablet = Tablet { table, range: first };
+    let id = catalog.begin_move(tablet, 2).unwrap();
+    assert_eq!(catalog.begin_move(tablet, 2), Ok(id), "asked for again");
+    assert!(catalog.begin_move(tablet, 3).is_err(), "one at a time");
+    assert!(catalog.begin_move(Tablet { table, range: second }, 2).is_err(), "it has that");
+    let two = Range { first: first.first, last: second.last };
+    assert!(catalog.begin_move(Tablet { table, range: two }, 3).is_err(), "of two servers");
+    assert_eq!(servers(&catalog), [1, 2, 3, 1]);
+    // Whoever reads the catalog next goes on with it.
+    drop(catalog);
+    let mut catalog = Catalog::open(shared.clone(), 8).unwrap();
+    let order = catalog.find_move(id).unwrap();
+    assert_eq!((order.tablet, order.from, order.to), (tablet, 1, 2));
+    *shared.failing.borrow_mut() = true;
+    assert!(catalog.hand_over(id, 5).is_err());
+    assert_eq!(servers(&catalog), [1, 2, 3, 1]);
+    *shared.failing.borrow_mut() = false;
+    catalog.hand_over(id, 5).unwrap();
+    assert_eq!(servers(&catalog), [2, 2, 3, 1]);
+    assert!(catalog.tablets_of(2).contains(&Owned { tablet, server: 2, since: 5 }));
+    // A part of a tablet becomes one.
+    let middle = Range { first: second.first + 10, last: second.last - 10 };
+    let part = catalog.begin_move(Tablet { table, range: middle }, 3).unwrap();
+    assert_ne!(part, id);
+    catalog.hand_over(part, 9).unwrap();
+    let catalog = Catalog::open(shared, 8).unwrap();
+    assert_eq!(servers(&catalog), [2, 2, 3, 2, 3, 1]);
+    assert_eq!(catalog.moves().count(), 0);
+}
+
+/// Who brings back what a server had must not meet a move of it.
+#[test]
+fn a_move_ends_with_either_server_or_its_table() {
+    for ended_by in ["the giver", "the taker", "a new life", "the table", "itself"] {
+        let shared = Shared::default();
+        let (mut catalog, table) = three_servers(&shared);
+        let id = catalog.begin_move(Tablet { table, range: Range::ALL.parts(4)[0] }, 2).unwrap();
+        match ended_by {
+            "the giver" => catalog.bury(1).unwrap(),
+            "the taker" => catalog.bury(2).unwrap(),
+            "a new life" => drop(catalog.enlist(2, HERE, 2).unwrap()),
+            "the table" => drop(catalog.drop_table("table").unwrap()),
+            _ => catalog.end_move(id).unwrap(),
+        }
+        assert_eq!(catalog.find_move(id), None, "{ended_by}");
+        assert_eq!(Catalog::open(shared, 8).unwrap().moves().count(), 0, "{ended_by}");
+    }
+}
+
+/// Has done what is next, until nothing is.
+fn settle(catalog: &mut Catalog<Shared>, alive: &[u32]) -> usize {
+    for moves in 0..100 {
+        let next = catalog.next_drained(alive).or_else(|| catalog.next_balanced(alive));
+        let Some((tablet, to)) = next else { return moves };
+        let id = catalog.begin_move(tablet, to).unwrap();
+        catalog.hand_over(id, 1).unwrap();
+    }
+    panic!("it never ends: {:?}", catalog.find("table"));
+}
+
+#[test]
+fn a_server_that_is_drained_is_emptied_and_given_nothing() {
+    let shared = Shared::default();
+    let (mut catalog, _) = three_servers(&shared);
+    catalog.drain(1, true).unwrap();
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
+    assert_eq!(servers(&catalog), [2, 2, 3, 3]);
+    let tablets = catalog.create("another", 4, &[1, 2, 3]).unwrap().tablets;
+    assert!(tablets.iter().all(|tablet| tablet.server != 1), "{tablets:?}");
+    let mut catalog = Catalog::open(shared, 8).unwrap();
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "it is known that it is drained");
+    catalog.drain(1, false).unwrap();
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
+    assert_eq!(catalog.tablets_of(1).len(), 2);
+    for (who, why) in [(9, "there is none"), (0, "nor this one")] {
+        assert!(catalog.drain(who, true).is_err(), "{why}");
+    }
+    let own_log = catalog.enlist(0, HERE, 0).unwrap();
+    assert!(catalog.drain(own_log, true).is_err(), "its tables cannot be elsewhere");
+    assert_eq!(catalog.drain(2, true), Ok(()));
+    assert_eq!(catalog.next_drained(&[2]), None, "nobody to give it to");
+}
+
+#[test]
+fn a_new_server_is_given_some() {
+    let shared = Shared::default();
+    let (mut catalog, _) = three_servers(&shared);
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "as even as can be");
+    let fourth = catalog.enlist(0, HERE, 2).unwrap();
+    assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
+    assert_eq!(catalog.tablets_of(fourth).len(), 1);
+    // When nobody has two, one is divided; but never that of a table that was to be whole.
+    let fifth = catalog.enlist(0, HERE, 2).unwrap();
+    assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth, fifth]), 1);
+    assert_eq!(catalog.tablets(), 5);
+    let shared = Shared::default();
+    let mut catalog = Catalog::open(shared, 7).unwrap();
+    let pair = [catalog.enlist(0, HERE, 2).unwrap(), catalog.enlist(0, HERE, 2).unwrap()];
+    catalog.create("whole", 1, &pair).unwrap();
+    assert_eq!(settle(&mut catalog, &pair), 0);
+}

@@ -153,6 +153,12 @@ impl Members {
         self.heard.iter().filter_map(lives).collect()
     }
 
+    /// Whether a server brings something back, or something moves from it or to it.
+    pub(super) fn is_busy<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
+        self.tasks.iter().any(|task| task.by == server)
+            || catalog.moves().any(|order| order.from == server || order.to == server)
+    }
+
     /// What a server is told that knows version `known`; its lease goes on. If it knows all, no more than that is said.
     pub(super) fn assignment<M: Metadata>(
         &mut self,
@@ -168,7 +174,7 @@ impl Members {
         }
         let lease_micros = if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 };
         let moves = || catalog.moves().filter(|order| order.from == server || order.to == server);
-        if known == catalog.version() && self.tasks.iter().all(|task| task.by != server) && moves().next().is_none() {
+        if known == catalog.version() && !self.is_busy(server, catalog) {
             return Assignment { lease_micros, ..Assignment::default() };
         }
         let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);

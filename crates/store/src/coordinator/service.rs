@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How long a server's question for newer assignments stays unanswered when there are none.
 pub const POLL: Duration = Duration::from_millis(500);
 
+/// The same of one that brings tablets back, or that some move from or to: meanwhile it cannot say that it is done.
+const HASTE: Duration = Duration::from_millis(5);
+
 /// How long a client waits for a server to take or leave a table before it is answered anyway.
 pub const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -222,7 +225,13 @@ impl<M: Metadata> Coordinator<M> {
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
         // One question a server: a newer one shows that the answer to the older is not awaited.
         self.questions.retain(|question| question.server != server);
-        let until = now + if leased { RENEWAL } else { POLL };
+        // Who brings something back, or gives something away, has something to tell as soon as it may.
+        let patience = match (leased, self.members.is_busy(server, &self.catalog)) {
+            (true, true) => HASTE,
+            (true, false) => RENEWAL,
+            (false, _) => POLL,
+        };
+        let until = now + patience;
         self.questions.push(Question { id, server, known, came: now, until });
         Outcome::Pending
     }

@@ -22,6 +22,9 @@ const FEW: u64 = 64;
 /// Batches of changes after which it stands still however many are left.
 const MAX_BATCHES: u64 = 4096;
 
+/// Bytes that are asked for in a second at most: a tablet that moves is in no hurry, and those who read from either server are.
+const BYTES_A_SECOND: u64 = 48 << 20;
+
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -54,6 +57,8 @@ struct Arrival {
     after: u64,
     batch: u64,
     call: Option<CallId>,
+    /// When it was asked for last, and when it may be asked again.
+    asked_at: Nanos,
     retry_at: Nanos,
     /// What came last, and how much of it is let in.
     bytes: Vec<u8>,
@@ -159,6 +164,7 @@ impl Arrival {
             after: Collected::FROM_START,
             batch: 0,
             call: None,
+            asked_at: Nanos(0),
             retry_at: Nanos(0),
             bytes: Vec::new(),
             at: 0,
@@ -241,7 +247,7 @@ impl Arrival {
         if !self.asks() || now < self.retry_at {
             return;
         }
-        self.retry_at = now + RETRY;
+        (self.asked_at, self.retry_at) = (now, now + RETRY);
         let Some(from) = self.from else { return };
         if self.session.is_none() {
             self.session = caller.connect(from.address).ok();
@@ -263,7 +269,8 @@ impl Arrival {
         self.least_version = self.least_version.max(u64::from_le_bytes(*least_version));
         self.bytes.clear();
         self.bytes.extend_from_slice(entries);
-        (self.at, self.retry_at) = (0, Nanos(0));
+        let paid = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
+        (self.at, self.retry_at) = (0, self.asked_at + paid);
         match (self.stage, answer.more) {
             (Stage::Completions | Stage::Objects, true) => self.after = answer.number,
             (Stage::Completions, false) => (self.stage, self.after) = (Stage::Objects, Collected::FROM_START),
