@@ -102,14 +102,14 @@ fn rounds(cluster: &Cluster, client: &mut Client, rounds: usize, moves: &AtomicB
     let Table(id) = client.table(TABLE)?;
     for _ in 0..rounds {
         cpu::pause(CALM);
-        let at = cluster.servers_of(TABLE)?;
+        let at = cluster.told_servers_of(client, TABLE)?;
         let servers = client.list_servers()?;
         let is_its = |locator: &str| at.iter().any(|&at| cluster.locators()[at] == locator);
         let to = servers.iter().find(|server| !is_its(&server.locator)).context("another server")?;
         moves.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         client.move_tablet(Table(id), Range::ALL, to.id)?;
-        while cluster.locators()[cluster.servers_of(TABLE)?[0]] != to.locator {
+        while cluster.locators()[cluster.told_servers_of(client, TABLE)?[0]] != to.locator {
             anyhow::ensure!(begun.elapsed() < PATIENCE, "the tablet has not moved within {PATIENCE:?}");
             cpu::pause(LOOK);
         }

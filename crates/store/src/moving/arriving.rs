@@ -14,7 +14,7 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Entries let in between two turns of the node's loop.
-const SLICE_ENTRIES: usize = 32;
+const SLICE_ENTRIES: usize = 16;
 
 /// So few changes are left that the tablet may stand still for them.
 const FEW: u64 = 64;
@@ -23,7 +23,7 @@ const FEW: u64 = 64;
 const MAX_BATCHES: u64 = 4096;
 
 /// Bytes that are asked for in a second at most: a tablet that moves is in no hurry, and those who read from either server are.
-const BYTES_A_SECOND: u64 = 48 << 20;
+const BYTES_A_SECOND: u64 = 24 << 20;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_millis(500);

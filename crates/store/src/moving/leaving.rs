@@ -7,8 +7,8 @@ use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
 use sprat_wire::tablet::Tablet;
 use std::collections::BTreeSet;
 
-/// Bytes of entries that are given at once, unless one alone is longer: some 50 us of either server.
-const GIVE_BYTES: usize = 16 << 10;
+/// Bytes of entries that are given at once, unless one alone is longer: some 30 us of either server.
+const GIVE_BYTES: usize = 8 << 10;
 
 /// Entries that are given at once.
 const GIVE_ENTRIES: usize = 128;
