@@ -363,10 +363,12 @@ impl<D: Disk> Handler for Master<D> {
     }
 
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let Durable::Servers(replicator) = &mut self.durable else { unreachable!("this master makes no calls") };
         let answer = result.as_deref().map_err(|failure| *failure);
-        let ours = replicator.completed(now, call, answer, &mut self.log) || self.recoveries.completed(call, answer);
-        if !ours {
+        let replicates = match &mut self.durable {
+            Durable::Servers(replicator) => replicator.completed(now, call, answer, &mut self.log),
+            Durable::Nothing | Durable::Disk(..) => false,
+        };
+        if !replicates && !self.recoveries.completed(call, answer) {
             self.arrivals.completed(now, call, answer);
         }
     }
