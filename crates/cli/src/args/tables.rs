@@ -99,7 +99,7 @@ fn parse_range(text: &str) -> Result<Range, String> {
     let (first, last) = text.split_once("..").ok_or_else(bad)?;
     let end = |digits: &str, rest: u64| {
         let bits = 4 * u32::try_from(digits.len()).ok().filter(|len| (1..=16).contains(len))?;
-        let number = u64::from_str_radix(digits, 16).ok()?;
+        let number = u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
         Some(number.checked_shl(64 - bits).unwrap_or(0) | rest.checked_shr(bits).unwrap_or(0))
     };
     let (first, last) = (end(first, 0).ok_or_else(bad)?, end(last, u64::MAX).ok_or_else(bad)?);
