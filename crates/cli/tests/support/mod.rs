@@ -188,10 +188,14 @@ impl ServerProcess {
         self.child.wait().expect("ours");
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("it runs");
+        rustix::process::kill_process(self.pid(), signal).expect("it runs");
     }
 
     /// Ends it as Ctrl-C does, and waits.
