@@ -2,7 +2,7 @@
 
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
 use sprat_log::{Config as LogConfig, Durability, Log};
-use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
+use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
 };
@@ -197,6 +197,10 @@ impl Service for Agreeable {
 
 impl Keeper for Agreeable {
     fn keep(&mut self, _: &Needed) {}
+
+    fn counted(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 #[test]

@@ -197,7 +197,10 @@ impl<M: Metadata> Coordinator<M> {
         // One whose log others keep may have been forgotten: nothing of what it was is left to it.
         let known = copies > 0 || self.catalog.server(server).is_some();
         if cluster != 0 && (cluster != ours || !known) {
-            let reason = format!("the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}");
+            let reason = format!(
+                "the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}: give -C of its own, or another \
+                 --data"
+            );
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
         match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator, copies) {
