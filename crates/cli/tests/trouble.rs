@@ -17,6 +17,9 @@ use support::{PATIENCE, ServerProcess, run, sprat};
 const SERVERS: usize = 3;
 const COPIES: &str = "2";
 
+/// Where they stand.
+const RACKS: [&str; 3] = ["left", "middle", "right"];
+
 /// Objects, and bytes of each: a few segments for every server.
 const OBJECTS: u64 = 800;
 const OBJECT_BYTES: usize = 100_000;
@@ -75,7 +78,9 @@ impl Cluster {
     /// Starts a server on the data of some directory.
     fn serve(&self, server: usize, data: &Path) -> Result<ServerProcess, String> {
         let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES, "--memory", "128M"];
-        let flags = [&flags[..], &["--disk", "1G", "--durability", "buffered", "--idle", "sleep"]].concat();
+        let more =
+            ["--disk", "1G", "--durability", "buffered", "--idle", "sleep", "--rack", RACKS[server % RACKS.len()]];
+        let flags = [&flags[..], &more].concat();
         ServerProcess::start(data, &flags)
     }
 
@@ -214,6 +219,7 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     let last = cluster.listens[2].clone();
     let idle = told_by(&json(&cluster), &last);
     assert_eq!((&idle["recoveries"], &idle["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!((&idle["rack"], &idle["counters"]["segments_in_few_racks"]), (&"right".into(), &0.into()));
     cluster.servers[0].kill();
     cluster.servers[1].kill();
     let begun = Instant::now();
@@ -233,7 +239,12 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     }
     assert!(told["counters"]["segments_short"].as_u64() > Some(0), "{told}");
     let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3000"]).ok().to_owned();
-    for words in ["brings back", "segments read, on their way to other servers", "fewer replicas than they should"] {
+    for words in [
+        "brings back",
+        "segments read, on their way to other servers",
+        "fewer replicas than they should",
+        "  rack right  ",
+    ] {
         assert!(text.contains(words), "{text}");
     }
     for server in [0, 1] {

@@ -78,6 +78,7 @@ fn lines_of(table: &TableRecord) -> Vec<String> {
 struct Told {
     id: u32,
     locator: String,
+    rack: String,
     silent_ms: u32,
     counters: Result<Vec<Counter>, String>,
 }
@@ -102,7 +103,9 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
         print_line(&format!("leader {leader}, term {term}"))?;
     }
     for server in &servers {
-        print_line(&format!("server {}  {}  heard {} ago", server.id, server.locator, ago(server.silent_ms)))?;
+        let rack = if server.rack.is_empty() { String::new() } else { format!("  rack {}", server.rack) };
+        let Told { id, locator, silent_ms, .. } = server;
+        print_line(&format!("server {id}  {locator}{rack}  heard {} ago", ago(*silent_ms)))?;
         match &server.counters {
             Ok(counters) => {
                 print_line(&summary(counters))?;
@@ -134,7 +137,8 @@ fn servers(client: &mut Client, patience: Duration) -> Result<Vec<Told>> {
         }
         let counters = client.server_stats(&server.locator).map_err(|error| error.to_string());
         client.set_timeout(patience);
-        Told { id: server.id, locator: server.locator.clone(), silent_ms: server.silent_ms, counters }
+        let (locator, rack) = (server.locator.clone(), server.rack.clone());
+        Told { id: server.id, locator, rack, silent_ms: server.silent_ms, counters }
     };
     Ok(list.iter().map(tell).collect())
 }
@@ -147,6 +151,7 @@ fn json_of_server(server: &Told) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), server.id.into());
     object.insert("locator".into(), server.locator.clone().into());
+    object.insert("rack".into(), if server.rack.is_empty() { Value::Null } else { server.rack.clone().into() });
     object.insert("silent_ms".into(), if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() });
     match &server.counters {
         Ok(told) => {
@@ -222,7 +227,9 @@ fn replicas(counters: &[Counter]) -> Vec<String> {
     });
     let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
     let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
-    told.chain(short).collect()
+    let few = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
+    let few = few.map(|few| format!("  {} segments have their replicas in fewer racks than there are", few.value));
+    told.chain(short).chain(few).collect()
 }
 
 /// The value of a label in a counter's name.

@@ -21,7 +21,7 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
     command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env_remove("SPRAT_LAB_STATE");
-    command.env_remove("SPRAT_IDENTITY");
+    command.env_remove("SPRAT_IDENTITY").env_remove("SPRAT_RACK");
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }

@@ -192,7 +192,7 @@ impl<M: Metadata> Coordinator<M> {
         Outcome::Pending
     }
 
-    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), locator: &str) -> Outcome<u32> {
+    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), place: (&str, &str)) -> Outcome<u32> {
         let ours = self.catalog.cluster();
         // One whose log others keep may have been forgotten: nothing of what it was is left to it.
         let known = copies > 0 || self.catalog.server(server).is_some();
@@ -203,7 +203,7 @@ impl<M: Metadata> Coordinator<M> {
             );
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
-        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator, copies) {
+        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, place, copies) {
             Ok(id) => {
                 self.members.enlisted(now, id);
                 let version = self.catalog.version();
@@ -436,12 +436,13 @@ impl<M: Metadata> Coordinator<M> {
                     id,
                     silent_ms: silent(id),
                     locator: known.locator.clone(),
+                    rack: known.rack.clone(),
                 };
                 let servers: Vec<_> = self.catalog.servers().map(record).collect();
                 self.list(Status::Ok, 0, |out| servers.iter().for_each(|server| push_server(out, server)))
             }
-            Request::Enlist { server, cluster, copies, locator } => {
-                self.enlist(now, server, (cluster, copies), locator)
+            Request::Enlist { server, cluster, copies, locator, rack } => {
+                self.enlist(now, server, (cluster, copies), (locator, rack))
             }
             Request::Assignments { server, known } => self.question(now, id, server, known),
             Request::MoveTablet { table, to, range } => {
