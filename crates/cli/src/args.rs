@@ -203,6 +203,11 @@ pub(crate) struct ServerArgs {
     #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
     pub(crate) replicas: u8,
 
+    /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -. Replicas of its log are kept in others, as
+    /// far as there are enough.
+    #[arg(long, value_name = "LABEL", env = "SPRAT_RACK", value_parser = parse_rack)]
+    pub(crate) rack: Option<String>,
+
     /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
     #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
     pub(crate) idle: IdleArg,
@@ -805,6 +810,14 @@ fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
 fn parse_bit_rate(text: &str) -> Result<u64, String> {
     let rate = sprat_lab::config::rate(text).map(|rate| rate.bits_per_second());
     rate.ok_or_else(|| format!("{text:?} is not a rate; write 2Gb/s or 100Mb/s, say"))
+}
+
+/// Parses the name of a rack.
+fn parse_rack(text: &str) -> Result<String, String> {
+    match sprat_wire::is_rack(text) {
+        true => Ok(text.to_owned()),
+        false => Err(sprat_wire::op::Malformed::Rack.to_string()),
+    }
 }
 
 /// Parses `4096`, `64K`, `512M`, `16G`.

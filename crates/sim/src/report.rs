@@ -41,6 +41,8 @@ pub struct Summary {
     pub healed: u64,
     /// Tablets that moved while they were served.
     pub moved: u64,
+    /// Racks that went for good at once, of more servers than a log has replicas.
+    pub racks_lost: u64,
     /// Segments that the cleaner combined or compacted.
     pub cleaned: u64,
     /// Tables made in place of dropped ones.
@@ -71,6 +73,7 @@ impl AddAssign for Summary {
         self.cleaned += other.cleaned;
         self.healed += other.healed;
         self.moved += other.moved;
+        self.racks_lost += other.racks_lost;
         self.recreated += other.recreated;
         self.undecided += other.undecided;
         self.time += other.time;
@@ -84,7 +87,7 @@ impl fmt::Display for Summary {
         let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
         let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } =
             self;
-        let moved = self.moved;
+        let (moved, racks) = (self.moved, self.racks_lost);
         writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
@@ -97,6 +100,7 @@ impl fmt::Display for Summary {
         writeln!(f, "cleaned         {cleaned:>12}  segments")?;
         writeln!(f, "healed          {healed:>12}  replicas")?;
         writeln!(f, "moved           {moved:>12}  tablets")?;
+        writeln!(f, "lost            {racks:>12}  racks, whole and for good")?;
         writeln!(f, "tables dropped  {recreated:>12}")?;
         writeln!(f, "undecided       {undecided:>12}  objects")?;
         write!(f, "hash         {:>15}", format!("{:016x}", self.hash))

@@ -7,6 +7,7 @@ use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
 use sprat_wire::op::{Answer, Assignment, BroughtBack, Records, Request, Status};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -55,6 +56,7 @@ pub struct Agent {
     enlisted: Enlisted,
     copies: u8,
     locator: String,
+    rack: String,
     /// Whether the coordinator that is there now knows this server.
     known_there: bool,
     /// Version of the assignments that the master was given.
@@ -80,6 +82,7 @@ impl Agent {
             enlisted,
             copies,
             locator,
+            rack: String::new(),
             known_there: false,
             given: 0,
             seen: 0,
@@ -90,6 +93,16 @@ impl Agent {
             report: None,
             brought: BroughtBack { order: 0.into(), since: 0.into() },
         }
+    }
+
+    /// The same, of a node in a rack; an empty name is none.
+    ///
+    /// # Panics
+    /// When the name is none of a rack's.
+    #[must_use]
+    pub fn in_rack(self, rack: &str) -> Self {
+        assert!(rack.is_empty() || sprat_wire::is_rack(rack), "{rack:?} is no rack: checked where it was given");
+        Self { rack: rack.to_owned(), ..self }
     }
 
     /// What it is.
@@ -137,12 +150,12 @@ impl Agent {
 
     /// What to ask now.
     pub fn next(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
-        let Self { enlisted: Enlisted { server, cluster }, copies, locator, .. } = self;
+        let Self { enlisted: Enlisted { server, cluster }, copies, locator, rack, .. } = self;
         let (server, cluster) = (*server, *cluster);
         self.asked_at = now;
         if !self.known_there {
             self.asked = Asked::Enlist;
-            return Request::Enlist { server, cluster, copies: *copies, locator };
+            return Request::Enlist { server, cluster, copies: *copies, locator, rack };
         }
         if outbox.min_open() > self.voided {
             let segment = outbox.min_open();
@@ -233,9 +246,12 @@ impl Agent {
         if unchanged || assignment.next_server == 0 {
             return Ok(false);
         }
+        // Numbers in place of names; those without a name have a number too, that of all of them.
+        let racks: BTreeSet<&str> = assignment.members.iter().map(|member| member.rack.as_str()).collect();
         let member = |member: &sprat_wire::op::ServerRecord| {
             let locator: Locator = member.locator.parse().ok()?;
-            Some(Member { server: member.id, address: *locator.resolve().ok()?.first()? })
+            let rack = u32::try_from(racks.range(..member.rack.as_str()).count()).expect("fewer than servers");
+            Some(Member { server: member.id, address: *locator.resolve().ok()?.first()?, rack })
         };
         let members = assignment.members.iter().filter_map(member).collect();
         let Assignment { tablets, masters, next_server, orders, names, moves, .. } = assignment;

@@ -14,6 +14,9 @@ use std::os::fd::BorrowedFd;
 pub trait Keeper: Service<Body = u32> {
     /// Frees the replicas of servers that are not needed any more.
     fn keep(&mut self, needed: &Needed);
+
+    /// Its counters.
+    fn counted(&self) -> Vec<Figure>;
 }
 
 /// Memory that an answer is gathered from.
@@ -148,7 +151,8 @@ impl<D: Disk, K: Keeper> Service for Member<D, K> {
         self.master.asks_for_network()
     }
 
-    fn network(&mut self, network: Vec<Figure>) {
+    fn network(&mut self, mut network: Vec<Figure>) {
+        network.extend(self.keeper.counted());
         self.master.network(network);
     }
 

@@ -56,7 +56,7 @@ proptest! {
     fn a_catalog_is_what_was_done_to_it(steps in prop::collection::vec(step(), 1..60)) {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
-        let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
+        let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
         let mut model: BTreeMap<String, u32> = BTreeMap::new();
         let mut used: BTreeSet<u32> = BTreeSet::new();
         let mut version = catalog.version();
@@ -82,7 +82,7 @@ proptest! {
                     }
                 }
                 Step::Enlist(port) => {
-                    let enlisted = catalog.enlist(server, &format!("tcp:host=127.0.0.1,port={port}"), 0);
+                    let enlisted = catalog.enlist(server, (&format!("tcp:host=127.0.0.1,port={port}"), ""), 0);
                     prop_assert!(failing || enlisted == Ok(server));
                 }
                 Step::Reopen => {
@@ -125,7 +125,7 @@ fn tables_go_to_whom_serves_the_fewest() {
 #[test]
 fn a_table_is_spread_over_servers_whose_log_others_keep() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
-    let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, HERE, copies).unwrap();
+    let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, (HERE, ""), copies).unwrap();
     let alone = enlist(&mut catalog, 0);
     assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
     assert!(matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))), "its log is its own");
@@ -146,7 +146,7 @@ proptest! {
     ) {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
-        let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, HERE, 1).unwrap()).collect();
+        let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, (HERE, ""), 1).unwrap()).collect();
         let table = catalog.create("t", count, &servers).unwrap();
         // Of nobody who takes or is taken from, so that no server is forgotten.
         for &server in &servers {
@@ -202,7 +202,7 @@ fn a_file_keeps_it_and_takes_one_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("coordinator.redb");
     let mut catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap();
-    let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
+    let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
     let table = catalog.create("users", 1, &[server]).unwrap();
     let refused = MetadataFile::open(&path).err().expect("in use").to_string();
     assert!(refused.contains("another sprat is running"), "{refused}");
@@ -224,7 +224,7 @@ fn rows_of_a_newer_program_are_refused() {
 fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
     let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
     for _ in 0..3 {
-        catalog.enlist(0, HERE, 2).unwrap();
+        catalog.enlist(0, (HERE, ""), 2).unwrap();
     }
     let table = catalog.create("table", 4, &[1, 2, 3]).unwrap().id;
     (catalog, table)
@@ -280,7 +280,7 @@ fn a_move_ends_with_either_server_or_its_table() {
         match ended_by {
             "the giver" => catalog.bury(1).unwrap(),
             "the taker" => catalog.bury(2).unwrap(),
-            "a new life" => drop(catalog.enlist(2, HERE, 2).unwrap()),
+            "a new life" => drop(catalog.enlist(2, (HERE, ""), 2).unwrap()),
             "the table" => drop(catalog.drop_table("table").unwrap()),
             _ => catalog.end_move(id).unwrap(),
         }
@@ -317,7 +317,7 @@ fn a_server_that_is_drained_is_emptied_and_given_nothing() {
     for (who, why) in [(9, "there is none"), (0, "nor this one")] {
         assert!(catalog.drain(who, true).is_err(), "{why}");
     }
-    let own_log = catalog.enlist(0, HERE, 0).unwrap();
+    let own_log = catalog.enlist(0, (HERE, ""), 0).unwrap();
     assert!(catalog.drain(own_log, true).is_err(), "its tables cannot be elsewhere");
     assert_eq!(catalog.drain(2, true), Ok(()));
     assert_eq!(catalog.next_drained(&[2]), None, "nobody to give it to");
@@ -328,16 +328,16 @@ fn a_new_server_is_given_some() {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "as even as can be");
-    let fourth = catalog.enlist(0, HERE, 2).unwrap();
+    let fourth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
     assert_eq!(catalog.tablets_of(fourth).len(), 1);
     // When nobody has two, one is divided; but never that of a table that was to be whole.
-    let fifth = catalog.enlist(0, HERE, 2).unwrap();
+    let fifth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth, fifth]), 1);
     assert_eq!(catalog.tablets(), 5);
     let shared = Shared::default();
     let mut catalog = Catalog::open(shared, 7).unwrap();
-    let pair = [catalog.enlist(0, HERE, 2).unwrap(), catalog.enlist(0, HERE, 2).unwrap()];
+    let pair = [catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap()];
     catalog.create("whole", 1, &pair).unwrap();
     assert_eq!(settle(&mut catalog, &pair), 0);
 }

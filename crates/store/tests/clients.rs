@@ -104,8 +104,9 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
     client.put(table, b"key", b"value").unwrap();
     let asked = client.get(table, b"key");
     assert!(matches!(client.server_stats(&at), Ok(counters) if !counters.is_empty()));
-    let wrong =
-        client.submit(&sprat_wire::op::Request::Enlist { server: 9, cluster: 5, copies: 0, locator: "tcp:x" }).unwrap();
+    let wrong = client
+        .submit(&sprat_wire::op::Request::Enlist { server: 9, cluster: 5, copies: 0, locator: "tcp:x", rack: "" })
+        .unwrap();
     assert!(matches!(client.wait(wrong, |_| ()), Err(Error::Refused { .. })), "another cluster's server");
 
     // Objects are served while the coordinator is away, and tables can be made when it is back.

@@ -138,7 +138,7 @@ impl World {
 
     fn enlist(&mut self, index: usize) -> u32 {
         let locator = "fast+udp:host=10.0.0.2,port=9";
-        let request = Request::Enlist { server: 0, cluster: 0, copies: 2, locator };
+        let request = Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" };
         let (status, id, _) = self.ask(index, &request, Duration::from_secs(1)).unwrap();
         assert_eq!(status, Status::Ok);
         u32::try_from(id).unwrap()
@@ -179,7 +179,7 @@ fn whoever_stands_by_says_so_and_no_more() {
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
         Request::Assignments { server: 1, known: 1 },
-        Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9" },
+        Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9", rack: "" },
         Request::WhoLeads,
     ] {
         assert_eq!(world.ask(1, &request, VALID), Some(leader.clone()), "{request:?}");

@@ -79,7 +79,7 @@ impl World {
     /// Tells both what they have now, and what moves from the first to the second.
     fn assign(&mut self, tablets: [Vec<Tablet>; 2], moves: &[MoveOrder]) {
         self.version += 1;
-        let members = [1, 2].map(|last| Member { server: last.into(), address: address(last) });
+        let members = [1, 2].map(|last| Member { server: last.into(), address: address(last), rack: 0 });
         for (at, tablets) in tablets.into_iter().enumerate() {
             let of = |is: bool| if is { moves.to_vec() } else { Vec::new() };
             let (leaving, arriving) = (of(at == 0), of(at == 1));

@@ -2,7 +2,7 @@
 
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
 use sprat_log::{Config as LogConfig, Durability, Log};
-use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
+use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
 };
@@ -129,7 +129,7 @@ fn a_coordinator_asks_who_wants_what() {
         (Request::ListServers, NO_CLIENT),
         (Request::WhoLeads, ALL),
         (Request::ServerStats, NO_CLIENT),
-        (Request::Enlist { server: 0, cluster: 0, copies: 0, locator: "tcp:host=127.0.0.1,port=1" }, SERVER),
+        (Request::Enlist { server: 0, cluster: 0, copies: 0, locator: "tcp:host=127.0.0.1,port=1", rack: "" }, SERVER),
         (Request::Assignments { server: 1, known: 0 }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
         (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
@@ -137,7 +137,7 @@ fn a_coordinator_asks_who_wants_what() {
     ];
     for (at, who) in EVERYBODY.into_iter().enumerate() {
         let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
-        let server = catalog.enlist(0, "tcp:host=127.0.0.1,port=1", 0).unwrap();
+        let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
         let ids = ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
         let mut world = World::new(Coordinator::new(catalog), who);
         for (request, may) in cases {
@@ -197,6 +197,10 @@ impl Service for Agreeable {
 
 impl Keeper for Agreeable {
     fn keep(&mut self, _: &Needed) {}
+
+    fn counted(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 #[test]

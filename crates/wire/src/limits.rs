@@ -12,6 +12,16 @@ pub const MAX_MESSAGE: usize = 8 << 20;
 /// Longest table name, bytes of UTF-8.
 pub const MAX_TABLE_NAME: usize = 255;
 
+/// Longest name of a rack, bytes.
+pub const MAX_RACK: usize = 32;
+
+/// Whether a text can name a rack: 1 to [`MAX_RACK`] of ASCII's letters and digits, `_` and `-`.
+#[must_use]
+pub fn is_rack(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_RACK).contains(&text.len()) && text.bytes().all(fits)
+}
+
 /// Bytes of log in one segment, in memory and on disk.
 pub const SEGMENT_BYTES: usize = 8 << 20;
 

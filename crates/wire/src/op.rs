@@ -15,8 +15,8 @@ pub use backup::{BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRe
 pub use cluster::{Assignment, RecoveryOrder};
 pub use moving::{Collected, MoveOrder, Stage, Stretch};
 pub use records::{
-    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, push_counter, push_server, push_table,
-    push_text, scan_record_len, write_scan_record,
+    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record, push_counter, push_server,
+    push_table, push_text, scan_record_len, write_scan_record,
 };
 
 pub use select::{MAX_SELECTED, Selection};
@@ -210,6 +210,8 @@ pub enum Request<'a> {
         copies: u8,
         /// Where clients reach it.
         locator: &'a str,
+        /// The rack that it is in ([`is_rack`](crate::is_rack)); empty when nobody has said.
+        rack: &'a str,
     },
     /// Server to coordinator: I serve the tables of map version `known`; answer when there is a newer
     /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`].
@@ -298,6 +300,9 @@ pub enum Malformed {
     /// A name over the limit, empty, or not UTF-8.
     #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
     Name,
+    /// What names no rack.
+    #[error("a rack is named by 1 to {max} of letters, digits, _ and -", max = crate::MAX_RACK)]
+    Rack,
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
@@ -387,8 +392,8 @@ impl<'a> Request<'a> {
             Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
             Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
             Self::WhoLeads => (WHO_LEADS, 0, 0, 0, NOTHING, NOTHING),
-            Self::Enlist { server, cluster, copies, locator } => {
-                (ENLIST, copies, server, cluster, locator.as_bytes(), NOTHING)
+            Self::Enlist { server, cluster, copies, locator, rack } => {
+                (ENLIST, copies, server, cluster, locator.as_bytes(), rack.as_bytes())
             }
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
@@ -458,7 +463,7 @@ impl<'a> Request<'a> {
         if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0 {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO | RECOVERED) && !value.is_empty() {
+        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -489,7 +494,11 @@ impl<'a> Request<'a> {
             LIST_TABLES => keyless(Self::ListTables),
             LIST_SERVERS => keyless(Self::ListServers),
             WHO_LEADS => keyless(Self::WhoLeads),
-            ENLIST => Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator: name()? }),
+            ENLIST => {
+                let rack = str::from_utf8(value).ok().filter(|rack| rack.is_empty() || crate::is_rack(rack));
+                let (locator, rack) = (name()?, rack.ok_or(Malformed::Rack)?);
+                Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator, rack })
+            }
             ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
             VOID => keyless(Self::Void { server: table, segment: argument }),
             RECOVERED => {

@@ -6,7 +6,7 @@ use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_R
 use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Malformed, MoveOrder, Records,
     RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Stage, Status, Stretch, TableRecord,
-    TabletRecord, encode_answer, push_counter, push_replica, push_server, push_table, write_scan_record,
+    TabletRecord, encode_answer, fits_record, push_counter, push_replica, push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
@@ -58,7 +58,8 @@ proptest! {
             Request::ListTables,
             Request::ListServers,
             Request::WhoLeads,
-            Request::Enlist { server: table, cluster: number, copies: 3, locator: name },
+            Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "" },
+            Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "row-1_a" },
             Request::Assignments { server: table, known: number },
             Request::Void { server: table, segment: number },
             Request::Recovered { server: table, what: &brought, failure: "" },
@@ -169,6 +170,28 @@ fn nobody_outside_names_a_table_of_completions() {
 }
 
 #[test]
+fn racks_have_plain_names() {
+    let longest = "r".repeat(sprat_wire::MAX_RACK);
+    for rack in ["", "a", "Row-2_b", &longest] {
+        let request = Request::Enlist { server: 1, cluster: 2, copies: 3, locator: "tcp:x", rack };
+        assert_eq!(Request::parse(&bytes_of(&request)), Ok(request), "{rack:?}");
+    }
+    for rack in ["a b", "\u{fc}", "r/1", &format!("{longest}r")] {
+        let request = Request::Enlist { server: 1, cluster: 2, copies: 3, locator: "tcp:x", rack };
+        assert_eq!(Request::parse(&bytes_of(&request)), Err(Malformed::Rack), "{rack:?}");
+    }
+    // What was written before there were racks is read as it was meant.
+    let mut old = [7, 0, 0, 0, 9, 0, 0, 0, 5].to_vec();
+    old.extend_from_slice(b"tcp:x");
+    let record = ServerRecord { id: 7, silent_ms: 9, locator: "tcp:x".into(), rack: String::new() };
+    let mut body = Vec::new();
+    push_server(&mut body, &record);
+    assert_eq!((Records::new(&old).server().as_ref(), &body), (Some(&record), &old));
+    assert!(fits_record(&"l".repeat(255), "") && fits_record(&"l".repeat(252), "r1"));
+    assert!(!fits_record(&"l".repeat(256), "") && !fits_record(&"l".repeat(253), "r1"));
+}
+
+#[test]
 fn records_round_trip() {
     let locator: String = "tcp:host=127.0.0.1,port=1".into();
     let tablets = vec![
@@ -179,16 +202,19 @@ fn records_round_trip() {
     assert_eq!((table.at(0).server, table.at(u64::MAX >> 1).server, table.at(1 << 63).server), (2, 2, 3));
     assert_eq!(table.ranges().map(|(range, _)| range.to_string()).collect::<Vec<_>>(), ["0000..7fff", "8000..ffff"]);
     assert_eq!(table.locators(), ["", &locator]);
-    let server = ServerRecord { id: 2, silent_ms: 15, locator: "fast+udp:host=::1,port=2".into() };
+    let server = ServerRecord { id: 2, silent_ms: 15, locator: "fast+udp:host=::1,port=2".into(), rack: "r1".into() };
+    let without = ServerRecord { rack: String::new(), ..server.clone() };
     let mut body = Vec::new();
     push_table(&mut body, &table);
     push_server(&mut body, &server);
+    push_server(&mut body, &without);
     push_counter(&mut body, "log_bytes", 42);
     let replica = ReplicaRecord { segment: MAX_SEGMENT_ID, len: 9, head: true, sealed: false, unsure: true };
     push_replica(&mut body, &replica);
     let mut records = Records::new(&body);
     assert_eq!(records.table(), Some(table));
     assert_eq!(records.server(), Some(server));
+    assert_eq!(records.server(), Some(without));
     assert_eq!(records.counter(), Some(("log_bytes", 42)));
     assert_eq!(records.replica(), Some(replica));
     assert!(records.is_done());
@@ -249,7 +275,12 @@ proptest! {
             let tablets = tablets(tables).into_iter().map(|tablet| (tablet, min_open / 2)).collect();
             RecoveryOrder { id: min_open / 3, master, min_open, askers: master, tablets }
         };
-        let members = masters.iter().map(|&id| ServerRecord { id, silent_ms: id / 2, locator: locator.clone() }).collect();
+        let members = masters.iter().map(|&id| ServerRecord {
+            id,
+            silent_ms: id / 2,
+            locator: locator.clone(),
+            rack: if id % 2 == 0 { String::new() } else { format!("rack{}", id % 5) },
+        }).collect();
         let (lease_micros, min_open, next_server) = numbers;
         let orders = orders.into_iter().map(order).collect();
         let tablets = tablets(tables);

@@ -1,14 +1,16 @@
 //! Sprat itself as a system: its own binary, started, killed and started again like any peer.
 
 mod connection;
+mod sealed;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
-use sprat_client::{Client, Error, Mode, Options, Table};
+use sprat_client::{Client, Error, Identity, Mode, Options, Table};
 use sprat_net::Event;
 use tempfile::TempDir;
 
@@ -20,6 +22,7 @@ use crate::target::Target;
 
 pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};
+pub(crate) use sealed::Members;
 
 /// The table that loads use.
 pub const TABLE: &str = "sprat-bench";
@@ -115,6 +118,7 @@ pub struct Sprat {
     sockets: Sockets,
     timed: bool,
     counted: Option<Event>,
+    members: Option<Members>,
 }
 
 impl Sprat {
@@ -124,7 +128,17 @@ impl Sprat {
         let name = format!("sprat {}", transport.word());
         // A host that bypasses the kernel is one for all its clients.
         let sockets = if transport.bypasses() { Sockets::One } else { Sockets::Each };
-        Self { name, program, transport, server, client: Mode::Sleep, sockets, timed: false, counted: None }
+        Self {
+            name,
+            program,
+            transport,
+            server,
+            client: Mode::Sleep,
+            sockets,
+            timed: false,
+            counted: None,
+            members: None,
+        }
     }
 
     /// The same, with clients over `sockets`.
@@ -155,6 +169,12 @@ impl Sprat {
         Self { counted: Some(event), ..self }
     }
 
+    /// The same; server and clients are `members` of a cluster, and seal what they say.
+    #[must_use]
+    pub(crate) fn sealed(self, members: Members) -> Self {
+        Self { members: Some(members), ..self }
+    }
+
     /// The same under another name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
@@ -183,13 +203,21 @@ impl Sprat {
         Ok(server)
     }
 
+    fn identity(&self) -> Option<Arc<Identity>> {
+        self.members.as_ref().map(|members| Arc::clone(&members.client))
+    }
+
     fn arguments(&self, setup: &Setup, coordinator: &str, listen: &str, folder: &TempDir) -> Vec<OsString> {
         let durability = match setup.durability {
             Durability::Memory => "none",
             Durability::Buffered => "buffered",
             Durability::Sync => "sync",
         };
-        let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into(), "--insecure".into()];
+        let mut arguments: Vec<OsString> = vec!["server".into(), "--with-coordinator".into()];
+        match &self.members {
+            Some(members) => arguments.extend(["--identity".into(), members.server.clone().into()]),
+            None => arguments.push("--insecure".into()),
+        }
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
         pair("-C", coordinator.into());
         pair("-L", listen.into());
@@ -253,7 +281,7 @@ impl SpratServer {
     /// How a client reaches it.
     #[must_use]
     pub fn client_options(&self) -> Options {
-        Options { local: self.local.clone(), ..options(&self.coordinator, PATIENCE) }
+        Options { local: self.local.clone(), ..self.options(PATIENCE) }
     }
 
     /// What the server tells of itself, by counter.
@@ -264,7 +292,7 @@ impl SpratServer {
     /// One that was stopped for others to be measured goes on from here.
     pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
         self.set_parked(false);
-        let mut client = client(&self.coordinator, PATIENCE)?;
+        let mut client = Client::connect(&self.options(PATIENCE))?;
         let servers = client.list_servers()?;
         let server = servers.first().context("a server that has enlisted")?;
         Ok(client.server_stats(&server.locator)?)
@@ -274,14 +302,19 @@ impl SpratServer {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
         let process = Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
         // A client past the kernel opens the device: not for each look.
-        let ready = if self.local.is_none() { is_ready } else { has_enlisted };
-        let coordinator = &self.coordinator;
-        self.process.insert(process).wait_ready(READY_LIMIT, || ready(coordinator))
+        let ready: fn(&dyn Fn(Duration) -> Options) -> bool =
+            if self.local.is_none() { is_ready } else { has_enlisted };
+        let options = |timeout| options(&self.coordinator, self.settings.identity(), timeout);
+        self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
     /// Stops it while others are measured, for one that spins would take a core from them; or has it go on.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
+    }
+
+    fn options(&self, timeout: Duration) -> Options {
+        options(&self.coordinator, self.settings.identity(), timeout)
     }
 
     fn process(&self) -> &Process {
@@ -325,24 +358,20 @@ fn set_stopped(pid: u32, stopped: bool) {
     let _ = kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT });
 }
 
-fn client(coordinator: &str, timeout: Duration) -> Result<Client, Error> {
-    Client::connect(&options(coordinator, timeout))
-}
-
-fn options(coordinator: &str, timeout: Duration) -> Options {
-    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, ..Options::default() }
+fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration) -> Options {
+    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, identity, ..Options::default() }
 }
 
 /// Whether the coordinator has the table and its server answers for it; makes the table if it is missing.
-fn is_ready(coordinator: &str) -> bool {
+fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     let look = || -> Result<(), Error> {
-        let mut quick = client(coordinator, LOOK)?;
+        let mut quick = Client::connect(&options(LOOK))?;
         let table: Table = match quick.table(TABLE) {
-            Err(Error::NoSuchTable(_)) => client(coordinator, PATIENCE)?.create_table(TABLE),
+            Err(Error::NoSuchTable(_)) => Client::connect(&options(PATIENCE))?.create_table(TABLE),
             found => found,
         }?;
         // A table just made is not known to this client.
-        let mut quick = client(coordinator, LOOK)?;
+        let mut quick = Client::connect(&options(LOOK))?;
         quick.table(TABLE)?;
         quick.get(table, b"ready?").map(drop)
     };
@@ -350,7 +379,7 @@ fn is_ready(coordinator: &str) -> bool {
 }
 
 /// Whether a server has enlisted. It opens its device right behind that, and clients wait for it.
-fn has_enlisted(coordinator: &str) -> bool {
-    let look = || client(coordinator, LOOK)?.list_servers();
+fn has_enlisted(options: &dyn Fn(Duration) -> Options) -> bool {
+    let look = || Client::connect(&options(LOOK))?.list_servers();
     look().is_ok_and(|servers| !servers.is_empty())
 }

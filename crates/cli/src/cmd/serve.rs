@@ -134,6 +134,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
             IdleArg::Adaptive => Mode::Adaptive,
         },
         copies: args.replicas,
+        rack: args.rack.clone().unwrap_or_default(),
         cores,
         metrics,
         timed: args.timed,

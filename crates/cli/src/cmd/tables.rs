@@ -9,6 +9,13 @@ use sprat_wire::op::TabletRecord;
 use sprat_wire::tablet::Range;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Milliseconds of silence after which a server is asked with less patience.
+const SILENT_MS: u32 = 1_000;
+
+/// How long a silent server may take to answer.
+const GLANCE: Duration = Duration::from_millis(500);
 
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
@@ -71,6 +78,7 @@ fn lines_of(table: &TableRecord) -> Vec<String> {
 struct Told {
     id: u32,
     locator: String,
+    rack: String,
     silent_ms: u32,
     counters: Result<Vec<Counter>, String>,
 }
@@ -78,7 +86,7 @@ struct Told {
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let tables = client.list_tables()?;
-    let servers = servers(&mut client)?;
+    let servers = servers(&mut client, Duration::from_millis(args.connect.timeout))?;
     let (term, leader) = client.leader()?;
     if args.json {
         let servers: Vec<Value> = servers.iter().map(json_of_server).collect();
@@ -95,10 +103,13 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
         print_line(&format!("leader {leader}, term {term}"))?;
     }
     for server in &servers {
-        print_line(&format!("server {}  {}  heard {} ago", server.id, server.locator, ago(server.silent_ms)))?;
+        let rack = if server.rack.is_empty() { String::new() } else { format!("  rack {}", server.rack) };
+        let Told { id, locator, silent_ms, .. } = server;
+        print_line(&format!("server {id}  {locator}{rack}  heard {} ago", ago(*silent_ms)))?;
         match &server.counters {
             Ok(counters) => {
                 print_line(&summary(counters))?;
+                replicas(counters).iter().try_for_each(|line| print_line(line))?;
                 devices(counters).iter().try_for_each(|device| print_line(device))?;
             }
             Err(error) => print_line(&format!("  {error}"))?,
@@ -117,13 +128,17 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn servers(client: &mut Client) -> Result<Vec<Told>> {
+fn servers(client: &mut Client, patience: Duration) -> Result<Vec<Told>> {
     let list = client.list_servers()?;
-    let tell = |server: &sprat_client::ServerRecord| Told {
-        id: server.id,
-        locator: server.locator.clone(),
-        silent_ms: server.silent_ms,
-        counters: client.server_stats(&server.locator).map_err(|error| error.to_string()),
+    let tell = |server: &sprat_client::ServerRecord| {
+        if server.silent_ms > SILENT_MS {
+            // It is gone, most likely; whoever asks wants to know how the others are doing.
+            client.set_timeout(GLANCE.min(patience));
+        }
+        let counters = client.server_stats(&server.locator).map_err(|error| error.to_string());
+        client.set_timeout(patience);
+        let (locator, rack) = (server.locator.clone(), server.rack.clone());
+        Told { id: server.id, locator, rack, silent_ms: server.silent_ms, counters }
     };
     Ok(list.iter().map(tell).collect())
 }
@@ -136,12 +151,13 @@ fn json_of_server(server: &Told) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), server.id.into());
     object.insert("locator".into(), server.locator.clone().into());
+    object.insert("rack".into(), if server.rack.is_empty() { Value::Null } else { server.rack.clone().into() });
     object.insert("silent_ms".into(), if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() });
     match &server.counters {
-        Ok(counters) => {
-            let counters: Map<_, _> =
-                counters.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
+        Ok(told) => {
+            let counters: Map<_, _> = told.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
             object.insert("counters".into(), counters.into());
+            object.insert("recoveries".into(), recoveries(told).iter().map(Recovering::json).collect());
         }
         Err(error) => drop(object.insert("error".into(), error.clone().into())),
     }
@@ -166,12 +182,64 @@ fn summary(counters: &[Counter]) -> String {
     )
 }
 
+/// What a server is bringing back of one that is gone.
+struct Recovering {
+    server: String,
+    stage: String,
+    tablets: u64,
+    read: u64,
+    left: u64,
+}
+
+impl Recovering {
+    fn json(&self) -> Value {
+        let Self { server, stage, tablets, read, left } = self;
+        let server: Value = server.parse::<u32>().map_or(Value::Null, Value::from);
+        json!({ "server": server, "stage": stage, "tablets": tablets, "segments_read": read, "segments_left": left })
+    }
+}
+
+/// What a server is bringing back of others.
+fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
+    let tasks = counters.iter().filter(|counter| counter.name.starts_with("recovery_tablets{"));
+    let told = tasks.filter_map(|task| {
+        let (server, stage) = (label(task, "server")?, label(task, "stage")?);
+        let value = |name: &str| {
+            let name = format!("{name}{{server=\"{server}\"}}");
+            counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+        };
+        let (read, left) = (value("recovery_segments_read"), value("recovery_segments_left"));
+        Some(Recovering { server, stage, tablets: task.value, read, left })
+    });
+    told.collect()
+}
+
+/// What a person wants to know of a server's replicas while something is missing.
+fn replicas(counters: &[Counter]) -> Vec<String> {
+    let told = recoveries(counters).into_iter().map(|Recovering { server, stage, tablets, read, left }| {
+        let far = match &*stage {
+            "fencing" | "searching" => "looking for its log".to_owned(),
+            "waiting" => "to be tried again".to_owned(),
+            "replaying" => format!("{read} of {} segments read", read + left),
+            _ => format!("{read} segments read, on their way to other servers"),
+        };
+        format!("  brings back {tablets} tablets of server {server}: {far}")
+    });
+    let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
+    let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
+    let few = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
+    let few = few.map(|few| format!("  {} segments have their replicas in fewer racks than there are", few.value));
+    told.chain(short).chain(few).collect()
+}
+
+/// The value of a label in a counter's name.
+fn label(counter: &Counter, label: &str) -> Option<String> {
+    let value = counter.name.split_once(&format!("{label}=\""))?.1.split_once('"')?.0;
+    Some(value.to_owned())
+}
+
 /// A line for each device of a server that drives some by itself.
 fn devices(counters: &[Counter]) -> Vec<String> {
-    let label = |counter: &Counter, label: &str| {
-        let value = counter.name.split_once(&format!("{label}=\""))?.1.split_once('"')?.0;
-        Some(value.to_owned())
-    };
     let infos = counters.iter().filter(|counter| counter.name.starts_with("device_info{"));
     let told = infos.filter_map(|info| {
         let (device, driver, mac) = (label(info, "device")?, label(info, "driver")?, label(info, "mac")?);

@@ -21,7 +21,7 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
     command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env_remove("SPRAT_LAB_STATE");
-    command.env_remove("SPRAT_IDENTITY");
+    command.env_remove("SPRAT_IDENTITY").env_remove("SPRAT_RACK");
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
@@ -188,10 +188,14 @@ impl ServerProcess {
         self.child.wait().expect("ours");
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("it runs");
+        rustix::process::kill_process(self.pid(), signal).expect("it runs");
     }
 
     /// Ends it as Ctrl-C does, and waits.

@@ -44,6 +44,8 @@ pub(super) struct Server {
     /// Its disk.
     disk: MemControl,
     options: Options,
+    /// Its rack's name; empty where racks have none.
+    rack: String,
     enlisted: Enlisted,
     process: Option<Process>,
     /// When it starts again, and until when it stands still, by the world's clock.
@@ -76,6 +78,7 @@ impl Server {
             coordinators: coordinators.clone(),
             disk,
             options,
+            rack: String::new(),
             enlisted: Enlisted::default(),
             process: None,
             up_at: Nanos(0),
@@ -83,6 +86,16 @@ impl Server {
             clock,
             seed,
         }
+    }
+
+    /// The same in a rack.
+    pub(super) fn in_rack(self, rack: String) -> Self {
+        Self { rack, ..self }
+    }
+
+    /// Whether it stands in the same rack as another.
+    pub(super) fn shares_rack(&self, other: &Self) -> bool {
+        !self.rack.is_empty() && self.rack == other.rack
     }
 
     /// Whether its process runs.
@@ -157,7 +170,7 @@ impl Server {
         let core =
             Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed).expect("the transport is there");
         let locator = format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
-        let agent = Agent::new(self.enlisted, super::COPIES, locator);
+        let agent = Agent::new(self.enlisted, super::COPIES, locator).in_rack(&self.rack);
         // Replaced by the master's, when there is one.
         let (outbox, _) = inbox();
         self.process = Some(Process { core, agent, outbox, asking: false, node: None, wake: now });

@@ -116,6 +116,9 @@ pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Fail
     of_seed(seed, true, Some(operations), |trace| World::new(seed, Some(operations), trace).finish())
 }
 
+/// Racks, where servers are in some.
+const RACKS: usize = 2;
+
 /// In how many tablets tables begin; zero is as many as servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
@@ -168,7 +171,9 @@ impl World {
         let coordinators = (0..settings.coordinators).map(post).collect();
         let server = |index| {
             let addresses = (place(NODES, index), place(AGENTS, index));
-            Server::new(&settings, &hub, addresses, &coordinator, clock(&mut random))
+            // In every other history servers are in racks.
+            let rack = if seed.is_multiple_of(2) { String::new() } else { format!("rack-{}", index % RACKS) };
+            Server::new(&settings, &hub, addresses, &coordinator, clock(&mut random)).in_rack(rack)
         };
         let servers = (0..settings.servers).map(server).collect();
         let client = |index| {
@@ -560,8 +565,12 @@ impl World {
                 let spare = self.servers.len() > usize::from(super::COPIES) + 1;
                 if self.lost.is_none() && spare && self.random.chance(1, 2) {
                     let lost = usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
-                    self.note(format_args!("server {lost} is gone for good"));
-                    self.servers[lost].crash(Nanos::NEVER, false);
+                    let gone = self.goes_with(lost);
+                    self.summary.racks_lost += u64::from(gone.len() > usize::from(super::COPIES));
+                    for gone in gone {
+                        self.note(format_args!("server {gone} is gone for good"));
+                        self.servers[gone].crash(Nanos::NEVER, false);
+                    }
                     self.lost = Some(lost);
                     self.phase = Phase::Heal;
                     return Ok(false);
@@ -584,6 +593,16 @@ impl World {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Who goes for good with a server: all of its rack, if all logs are in more racks than that, and enough servers are left.
+    fn goes_with(&self, server: usize) -> Vec<usize> {
+        let spread =
+            self.servers.iter().filter_map(Server::replicator).all(|replicator| replicator.in_few_racks() == 0);
+        let shares = |&other: &usize| other == server || self.servers[other].shares_rack(&self.servers[server]);
+        let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
+        let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
+        if spread && enough { rack } else { vec![server] }
     }
 
     /// Whether each closed segment of each log that lives is on as many servers as it should be.

@@ -5,7 +5,7 @@ use super::rows::{
     COUNTERS, Counters, move_key, read_counters, read_move, read_server, read_table, server_key, server_row, table_key,
     table_row,
 };
-use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord};
+use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
@@ -114,6 +114,8 @@ impl Parts {
 pub struct Known {
     /// Where clients and other servers reach it.
     pub locator: String,
+    /// The rack that it is in; empty when nobody has said.
+    pub rack: String,
     /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and nobody else can bring it back.
     pub copies: u8,
     /// Open heads of its log below this segment are void; zero when it never began a log.
@@ -390,9 +392,13 @@ impl<M: Metadata> Catalog<M> {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn enlist(&mut self, id: u32, locator: &str, copies: u8) -> Result<u32, Refusal> {
+    pub fn enlist(&mut self, id: u32, (locator, rack): (&str, &str), copies: u8) -> Result<u32, Refusal> {
+        if !fits_record(locator, rack) {
+            return Err(Refusal::Limit("a locator and a rack of more than 254 bytes together"));
+        }
         let before = self.servers.get(&id);
-        if before.is_some_and(|known| known.locator == locator && known.copies == copies && copies == 0) {
+        let is_here = |known: &Known| known.locator == locator && known.rack == rack;
+        if before.is_some_and(|known| is_here(known) && known.copies == copies && copies == 0) {
             return Ok(id);
         }
         let stays = copies == 0 && before.is_some();
@@ -405,7 +411,7 @@ impl<M: Metadata> Catalog<M> {
         changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
         // A server that this coordinator does not know keeps no claim to its old number.
         let new = if stays { id } else { self.next_server };
-        let known = Known { locator: locator.to_owned(), copies, ..Known::default() };
+        let known = Known { locator: locator.to_owned(), rack: rack.to_owned(), copies, ..Known::default() };
         changes.push(server_row(new, &known));
         let is_its = |order: &MoveOrder| gone.is_some() && (order.from == id || order.to == id);
         self.commit_ending(changes, (0, u32::from(!stays)), is_its)?;

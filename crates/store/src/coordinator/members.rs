@@ -178,8 +178,12 @@ impl Members {
             return Assignment { lease_micros, ..Assignment::default() };
         }
         let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);
-        let member =
-            |(id, known): (u32, &super::Known)| ServerRecord { id, silent_ms: 0, locator: known.locator.clone() };
+        let member = |(id, known): (u32, &super::Known)| ServerRecord {
+            id,
+            silent_ms: 0,
+            locator: known.locator.clone(),
+            rack: known.rack.clone(),
+        };
         let order = |task: &Task| RecoveryOrder {
             id: task.id,
             master: task.gone,

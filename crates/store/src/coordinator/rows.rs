@@ -50,7 +50,8 @@ pub(super) fn server_key(id: u32) -> String {
 
 pub(super) fn server_row(id: u32, known: &Known) -> Change {
     let mut row = Vec::new();
-    push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator: known.locator.clone() });
+    let (locator, rack) = (known.locator.clone(), known.rack.clone());
+    push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator, rack });
     if known.copies > 0 {
         push_counter(&mut row, "copies", known.copies.into());
         push_counter(&mut row, "min_open", known.min_open);
@@ -65,7 +66,7 @@ pub(super) fn server_row(id: u32, known: &Known) -> Change {
 pub(super) fn read_server(value: &[u8]) -> Option<(u32, Known)> {
     let records = &mut Records::new(value);
     let server = records.server()?;
-    let mut known = Known { locator: server.locator, ..Known::default() };
+    let mut known = Known { locator: server.locator, rack: server.rack, ..Known::default() };
     if !records.is_done() {
         known.copies = records.named("copies")?.try_into().ok()?;
         known.min_open = records.named("min_open")?;

@@ -192,15 +192,18 @@ impl<M: Metadata> Coordinator<M> {
         Outcome::Pending
     }
 
-    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), locator: &str) -> Outcome<u32> {
+    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), place: (&str, &str)) -> Outcome<u32> {
         let ours = self.catalog.cluster();
         // One whose log others keep may have been forgotten: nothing of what it was is left to it.
         let known = copies > 0 || self.catalog.server(server).is_some();
         if cluster != 0 && (cluster != ours || !known) {
-            let reason = format!("the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}");
+            let reason = format!(
+                "the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}: give -C of its own, or another \
+                 --data"
+            );
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
-        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, locator, copies) {
+        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, place, copies) {
             Ok(id) => {
                 self.members.enlisted(now, id);
                 let version = self.catalog.version();
@@ -433,12 +436,13 @@ impl<M: Metadata> Coordinator<M> {
                     id,
                     silent_ms: silent(id),
                     locator: known.locator.clone(),
+                    rack: known.rack.clone(),
                 };
                 let servers: Vec<_> = self.catalog.servers().map(record).collect();
                 self.list(Status::Ok, 0, |out| servers.iter().for_each(|server| push_server(out, server)))
             }
-            Request::Enlist { server, cluster, copies, locator } => {
-                self.enlist(now, server, (cluster, copies), locator)
+            Request::Enlist { server, cluster, copies, locator, rack } => {
+                self.enlist(now, server, (cluster, copies), (locator, rack))
             }
             Request::Assignments { server, known } => self.question(now, id, server, known),
             Request::MoveTablet { table, to, range } => {

@@ -102,6 +102,7 @@ impl<D: Disk> Durable<D> {
                     ("replica_writes_total", counts.writes),
                     ("replicas_replaced_total", counts.replaced),
                     ("segments_short", replicator.short() as u64),
+                    ("segments_in_few_racks", replicator.in_few_racks() as u64),
                     ("replicas_healed_total", counts.healed),
                     ("replicas_healed_bytes_total", counts.healed_bytes),
                 ]

@@ -457,6 +457,7 @@ impl<D: Disk> Service for Master<D> {
 
     fn network(&mut self, network: Vec<Figure>) {
         let mut figures: Vec<_> = self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
+        self.recoveries.figures(&mut figures);
         figures.extend(network);
         self.watchers.tell(&figures, self.serves.version, &mut self.held, operations::BUSY_MICROS);
     }

@@ -6,7 +6,7 @@ use crate::recovery::{Failure, Recovery};
 use crate::replication::Member;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
-use sprat_net::Nanos;
+use sprat_net::{Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId};
 use sprat_wire::op::RecoveryOrder;
 use sprat_wire::tablet::Tablet;
@@ -102,6 +102,18 @@ impl Recoveries {
             format!("server {}'s {}: {stands}", task.order.master, tablets.join(", "))
         };
         self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The same as figures, labelled with the server that is gone: there is one task for each.
+    pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
+        for task in &self.tasks {
+            let server = task.order.master.to_string();
+            let (stage, read, left) = task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+            let tablets = task.order.tablets.len() as u64;
+            figures.push(Figure::labelled("recovery_tablets", &[("server", &server), ("stage", stage)], tablets));
+            figures.push(Figure::labelled("recovery_segments_read", &[("server", &server)], read));
+            figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
+        }
     }
 
     /// The tablets that are being brought back.

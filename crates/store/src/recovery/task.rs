@@ -149,6 +149,19 @@ impl Recovery {
         matches!(self.stage, Stage::Ended).then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
+    /// How far it is: a word for what it is at, the segments read and replayed, and those left as far as is known.
+    #[must_use]
+    pub fn progress(&self) -> (&'static str, u64, u64) {
+        let stage = match self.stage {
+            Stage::Fencing => "fencing",
+            Stage::Header(_) => "searching",
+            Stage::Replaying => "replaying",
+            Stage::Settling(_) => "settling",
+            Stage::Ended => "ended",
+        };
+        (stage, self.report.segments, (self.waiting.len() + self.loading.len()) as u64)
+    }
+
     /// How it stands, in words.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -48,7 +48,7 @@ use kept::Kept;
 use read::Reads;
 use report::Counts;
 use sprat_disk::Disk;
-use sprat_net::Nanos;
+use sprat_net::{Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use std::collections::{BTreeMap, VecDeque};
@@ -304,5 +304,9 @@ impl<D: Disk> Keeper for Replicas<D> {
         for replica in gone {
             self.free(replica);
         }
+    }
+
+    fn counted(&self) -> Vec<Figure> {
+        self.figures()
     }
 }

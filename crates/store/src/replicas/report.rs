@@ -79,7 +79,7 @@ impl<D: Disk> Replicas<D> {
             ("replicas_open", self.backup.unsealed() as u64),
             ("replicas_freed_total", freed),
             ("replicas_damaged_total", damaged),
-            ("replica_writes_total", writes),
+            ("replica_writes_taken_total", writes),
             ("replica_written_bytes_total", written_bytes),
             ("replica_read_bytes_total", read_bytes),
             ("replica_reads_failed_total", failed_reads),

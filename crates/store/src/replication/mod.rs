@@ -118,11 +118,30 @@ impl Replicator {
         }
     }
 
-    /// These are the servers from now on; the master's own is passed over.
+    /// These are the servers from now on; the master's own gets no replicas, and others are chosen by where it is.
     pub fn set_members(&mut self, members: &[Member]) {
-        let others: Vec<_> = members.iter().copied().filter(|member| member.server != self.master).collect();
-        self.peers.set(&others);
+        let before = self.peers.racks();
+        self.peers.set(members, self.master);
+        let (racks, copies) = (self.peers.racks(), self.copies);
+        if racks != before && (2..=copies).contains(&racks) {
+            tracing::warn!("{racks} racks for a log and its {copies} replicas: some of them are in one");
+        }
         self.miss();
+    }
+
+    /// Segments whose replicas, with the log itself, are in fewer racks than they could be. None where all is one rack.
+    #[must_use]
+    pub fn in_few_racks(&self) -> usize {
+        let racks = self.peers.racks();
+        if racks < 2 {
+            return 0;
+        }
+        let open = self
+            .open
+            .values()
+            .filter(|open| self.peers.are_in_few_racks(open.replicas.iter().map(|replica| replica.server), racks));
+        let few = |closed: &&Closed| self.peers.are_in_few_racks(closed.servers.iter().copied(), racks);
+        open.count() + self.closed.values().filter(few).count()
     }
 
     /// The least id of a head whose open replicas count, if the coordinator is to be told: nothing that waits for it is durable

@@ -52,17 +52,17 @@ impl Handle {
 
 impl Link {
     /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so many copies of its log
-    /// elsewhere.
+    /// elsewhere than in its rack.
     pub(super) fn connect(
         coordinator: &Locators,
         identity: Option<Identity>,
-        copies: u8,
+        (copies, rack): (u8, &str),
         locator: String,
         member: Option<Arc<Member>>,
     ) -> Result<Self, ServerError> {
         let enlisted = identity
             .map_or_else(Enlisted::default, |identity| Enlisted { server: identity.server, cluster: identity.cluster });
-        Self::over(coordinator, Agent::new(enlisted, copies, locator), member)
+        Self::over(coordinator, Agent::new(enlisted, copies, locator).in_rack(rack), member)
     }
 
     /// A way to the coordinator for an agent: each thread has its own.

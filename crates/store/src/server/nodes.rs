@@ -51,7 +51,7 @@ impl Server {
         let mut link = Link::connect(
             &self.coordinator,
             identity,
-            options.copies,
+            (options.copies, &options.rack),
             listen.to_string(),
             self.guard.identity.clone(),
         )?;

@@ -53,6 +53,8 @@ pub struct ServerOptions {
     pub durability: Durability,
     /// Replicas of the log on other servers, and then it keeps some for them; zero: the log is on a disk of its own.
     pub copies: u8,
+    /// The rack that it is in, which replicas of its log avoid; empty if nobody has said.
+    pub rack: String,
     /// What the data threads do when idle.
     pub idle: Mode,
     /// Cores that the data threads are pinned to: of each node its own, or none at all.
@@ -96,6 +98,7 @@ impl ServerOptions {
             data: data.to_owned(),
             durability: Durability::Sync,
             copies: 0,
+            rack: String::new(),
             idle: Mode::Adaptive,
             cores: Vec::new(),
             metrics: None,

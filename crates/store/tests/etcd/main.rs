@@ -64,7 +64,7 @@ fn whoever_was_deposed_changes_nothing() {
     let way = place.open().unwrap();
     let first = lead(&way, 1);
     let mut old = Catalog::open(MetadataEtcd::new(place.open().unwrap(), first), 7).unwrap();
-    old.enlist(0, HERE, 2).unwrap();
+    old.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(way.claim(first - 1, 2, HERE).unwrap(), None, "it was written since");
     assert_eq!(way.claim(0, 2, HERE).unwrap(), None, "there is one");
 
@@ -93,7 +93,7 @@ fn many_tables_are_taken_over_in_portions() {
     let term = lead(&place.open().unwrap(), 1);
     let open = || Catalog::open(MetadataEtcd::new(place.open().unwrap(), term), 7).unwrap();
     let mut catalog = open();
-    let (gone, by) = (catalog.enlist(0, HERE, 2).unwrap(), catalog.enlist(0, HERE, 2).unwrap());
+    let (gone, by) = (catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap());
     let create = |table| catalog.create(&format!("table {table}"), 1, &[gone]).unwrap().id;
     let tables: Vec<Tablet> = (0..300).map(create).map(Tablet::whole).collect();
     catalog.bury(gone).unwrap();

@@ -119,8 +119,13 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     assert_eq!(world.ask(&Request::CreateTable { name: "t", tablets: 0 }).status, Status::NoServer);
     assert_eq!(world.ask(&Request::FindTable { name: "t" }).status, Status::NoSuchTable);
     assert_eq!(world.ask(&Request::Assignments { server: 9, known: 0 }).status, Status::NotFound);
-    let foreign =
-        world.ask(&Request::Enlist { server: 1, cluster: 4711, copies: 0, locator: "tcp:host=127.0.0.1,port=1" });
+    let foreign = world.ask(&Request::Enlist {
+        server: 1,
+        cluster: 4711,
+        copies: 0,
+        locator: "tcp:host=127.0.0.1,port=1",
+        rack: "",
+    });
     assert_eq!(foreign.status, Status::WrongCluster);
 }
 

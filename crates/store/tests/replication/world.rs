@@ -67,7 +67,7 @@ fn id(at: usize) -> u32 {
 }
 
 fn members(backups: impl IntoIterator<Item = usize>) -> Vec<Member> {
-    backups.into_iter().map(|at| Member { server: id(at), address: address(at) }).collect()
+    backups.into_iter().map(|at| Member { server: id(at), address: address(at), rack: 0 }).collect()
 }
 
 fn header_of(bytes: &[u8]) -> Option<(SegmentHeader, usize)> {

@@ -60,6 +60,8 @@ pub struct ServerRecord {
     pub silent_ms: u32,
     /// Where clients reach it.
     pub locator: String,
+    /// The rack that it is in; empty when nobody has said.
+    pub rack: String,
 }
 
 /// Appends a table to a body.
@@ -76,11 +78,25 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     }
 }
 
-/// Appends a server to a body.
+/// Appends a server to a body. Its rack, if it has one, stands behind its locator and a space, so that records from before there were
+/// racks are those of servers without.
+///
+/// # Panics
+/// When both together are longer than a text may be, by [`fits_record`].
 pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
     out.extend_from_slice(&server.id.to_le_bytes());
     out.extend_from_slice(&server.silent_ms.to_le_bytes());
-    push_text(out, &server.locator);
+    if server.rack.is_empty() {
+        push_text(out, &server.locator);
+    } else {
+        push_text(out, &format!("{} {}", server.locator, server.rack));
+    }
+}
+
+/// Whether a record has room for a locator and a rack.
+#[must_use]
+pub fn fits_record(locator: &str, rack: &str) -> bool {
+    locator.len() + 1 + rack.len() <= usize::from(u8::MAX) || (rack.is_empty() && locator.len() <= usize::from(u8::MAX))
 }
 
 /// Appends a named counter to a body.
@@ -131,7 +147,10 @@ impl<'a> Records<'a> {
 
     /// The next record as a server.
     pub fn server(&mut self) -> Option<ServerRecord> {
-        Some(ServerRecord { id: self.u32()?, silent_ms: self.u32()?, locator: self.text()?.to_owned() })
+        let (id, silent_ms, place) = (self.u32()?, self.u32()?, self.text()?);
+        let in_rack = place.rsplit_once(' ').filter(|(_, rack)| crate::is_rack(rack));
+        let (locator, rack) = in_rack.unwrap_or((place, ""));
+        Some(ServerRecord { id, silent_ms, locator: locator.to_owned(), rack: rack.to_owned() })
     }
 
     /// The next record as a counter.

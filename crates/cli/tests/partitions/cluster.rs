@@ -1,0 +1,143 @@
+//! A cluster whose processes are on machines of their own.
+
+use crate::network::{Door, Network, address};
+use crate::support::{ServerProcess, run, sprat};
+use sprat_client::{Client, Identity, Options, Table};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Servers, and replicas of each log.
+pub(crate) const SERVERS: usize = 4;
+const COPIES: &str = "2";
+
+/// Tables, each of a tablet for every server.
+const TABLES: usize = 4;
+
+/// How long a client tries: longer than any fault here lasts.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How long whoever asks a server what it counts waits for it.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Where everybody is.
+pub(crate) const COORDINATOR: usize = 1;
+const CLIENTS: usize = 2;
+const FIRST_SERVER: usize = 3;
+
+/// A server's machine.
+pub(crate) fn machine(server: usize) -> usize {
+    FIRST_SERVER + server
+}
+
+/// A process that does not outlive its test.
+struct Mortal(Child);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+/// A cluster that runs.
+pub(crate) struct Cluster {
+    // Processes end before their network and their files go.
+    pub(crate) servers: Vec<ServerProcess>,
+    _coordinator: Mortal,
+    pub(crate) clients: Clients,
+    pub(crate) network: Network,
+    dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts one; `None`, which is told, where there can be none.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        let servers = (0..SERVERS).map(|server| format!("s{server}"));
+        let machines: Vec<_> = ["coordinator".to_owned(), "clients".to_owned()].into_iter().chain(servers).collect();
+        let network = Network::make(test, &machines)?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+        run(&["key", "init", "--root", &path("root")]).ok();
+        for role in ["server", "admin"] {
+            run(&["key", "issue", "--root", &path("root"), "--role", role, "-o", &path(role)]).ok();
+        }
+        let admin = Arc::new(Identity::load(&PathBuf::from(path("admin"))).expect("just made"));
+        let own = sprat();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &network.namespace(COORDINATOR)]).arg(own.get_program());
+        command.args(["coordinator", "-C", &coordinator(), "--data", &path("metadata"), "--identity", &path("server")]);
+        command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_IDENTITY").stdin(Stdio::null());
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ip runs");
+        let clients = Clients { door: network.door(CLIENTS), admin };
+        let mut cluster = Self { servers: Vec::new(), _coordinator: Mortal(process), clients, network, dir };
+        for server in 0..SERVERS {
+            let started = cluster.start_server(server);
+            cluster.servers.push(started);
+        }
+        Some(cluster)
+    }
+
+    fn start_server(&self, server: usize) -> ServerProcess {
+        let path = |name: &str| self.dir.path().join(name).to_str().expect("text").to_owned();
+        let within = ["ip", "netns", "exec", &self.network.namespace(machine(server))];
+        let (at, listen, identity) = (coordinator(), locator(server), path("server"));
+        let flags = ["-C", &at, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G", "--idle", "sleep"];
+        let flags = [&flags[..], &["--durability", "buffered", "--identity", &identity]].concat();
+        let data = self.dir.path().join(server.to_string());
+        ServerProcess::start_within(&within, &data, &flags).unwrap_or_else(|said| panic!("{said}"))
+    }
+}
+
+/// Clients, which have a machine to themselves.
+pub(crate) struct Clients {
+    door: Door,
+    admin: Arc<Identity>,
+}
+
+impl Clients {
+    /// Does something there.
+    pub(crate) fn on<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.door.within(work)
+    }
+
+    /// A client, to be made on that machine. It makes the tables that are not there.
+    pub(crate) fn client(&self) -> (Client, Vec<Table>) {
+        let mut client = self.connect(PATIENCE);
+        let names = (0..TABLES).map(|table| format!("table {table}"));
+        let tables = names.map(|name| client.create_table(&name).expect("a server is there")).collect();
+        (client, tables)
+    }
+
+    fn connect(&self, timeout: Duration) -> Client {
+        let identity = Some(Arc::clone(&self.admin));
+        let options = Options { coordinator: coordinator(), timeout, identity, ..Options::default() };
+        Client::connect(&options).expect("locators")
+    }
+
+    /// What a server counts, by its counter's name, zero if it has none of that name; `None` when it does not answer soon.
+    pub(crate) fn counter(&self, server: usize, name: &str) -> Option<u64> {
+        self.on(|| {
+            let counters = self.connect(SOON).server_stats(&locator(server)).ok()?;
+            Some(counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value))
+        })
+    }
+
+    /// How many tablets a server has, as the coordinator tells.
+    pub(crate) fn tablets(&self, server: usize) -> usize {
+        self.on(|| {
+            let tables = self.connect(PATIENCE).list_tables().expect("the coordinator is there");
+            let tablets = tables.iter().flat_map(|table| &table.tablets);
+            tablets.filter(|tablet| tablet.locator == locator(server)).count()
+        })
+    }
+}
+
+fn coordinator() -> String {
+    format!("tcp:host={},port=11100", address(COORDINATOR))
+}
+
+fn locator(server: usize) -> String {
+    format!("fast+udp:host={},port=11101", address(machine(server)))
+}

@@ -1,0 +1,97 @@
+//! Machines of a test's own, each a network namespace with an interface, and a router between them that can be told to lose
+//! what goes one way. Nothing of it is left when it is dropped.
+
+use crate::support::{ip, skip};
+use sprat_lab::hosts::{Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+/// The router's place among the hosts.
+const ROUTER: usize = 0;
+
+/// Bytes of a packet.
+const MTU: u32 = 1_500;
+
+/// A network that stands.
+pub(crate) struct Network {
+    standing: Standing,
+    lab: String,
+    _state: tempfile::TempDir,
+}
+
+impl Network {
+    /// A router and machines of these names; `None`, which is told, where that cannot be made.
+    pub(crate) fn make(test: &str, machines: &[String]) -> Option<Self> {
+        let missing = missing_privileges();
+        if !missing.is_empty() {
+            skip(&format!("clusters in network namespaces: needs {}", missing.join(" and ")));
+            return None;
+        }
+        let state = tempfile::tempdir().expect("a directory");
+        let lab = format!("p{}-{test}", std::process::id());
+        let mut router = Host { name: "router".to_owned(), ..Host::default() };
+        router.sysctls.insert("ipv4.ip_forward".to_owned(), "1".to_owned());
+        let (mut hosts, mut cables) = (vec![router], Vec::new());
+        let interface = |name: String, address: String| Interface {
+            name,
+            addresses: vec![format!("{address}/24").parse().expect("an address")],
+            mtu: MTU,
+        };
+        for (number, name) in (1..).zip(machines) {
+            let port = format!("e{number}");
+            hosts[ROUTER].interfaces.push(interface(port.clone(), format!("10.97.{number}.1")));
+            hosts.push(Host {
+                name: name.clone(),
+                interfaces: vec![interface("eth0".to_owned(), address(number))],
+                routes: vec![Route {
+                    to: "0.0.0.0/0".parse().expect("a network"),
+                    via: format!("10.97.{number}.1").parse().expect("an address"),
+                }],
+                ..Host::default()
+            });
+            let end = |host, interface| End { host, interface };
+            cables.push(Cable { ends: [end(ROUTER, port), end(number, "eth0".to_owned())] });
+        }
+        let plan = Plan { name: lab.clone(), hosts, cables };
+        let mut standing = Standing::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
+        standing.configure().expect("interfaces");
+        Some(Self { standing, lab, _state: state })
+    }
+
+    /// What `ip netns` knows a machine by.
+    pub(crate) fn namespace(&self, machine: usize) -> String {
+        format!("{}-{}", self.lab, self.standing.plan().hosts[machine].name)
+    }
+
+    /// The way into a machine.
+    pub(crate) fn door(&self, machine: usize) -> Door {
+        Door(self.standing.namespace(machine).try_clone().expect("a descriptor"))
+    }
+
+    /// Pulls a machine's cable, or puts it back.
+    pub(crate) fn plug(&self, machine: usize, in_it: bool) {
+        let (port, state) = (format!("e{machine}"), if in_it { "up" } else { "down" });
+        ip(&["-n", &self.namespace(ROUTER), "link", "set", &port, state]).expect("it is ours");
+    }
+
+    /// Loses all that one machine sends to the other, or no more. What the other sends arrives.
+    pub(crate) fn cut(&self, from: usize, to: usize, cut: bool) {
+        let (word, router) = (if cut { "add" } else { "delete" }, self.namespace(ROUTER));
+        ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"]).expect("a rule");
+    }
+}
+
+/// The way into a machine.
+pub(crate) struct Door(File);
+
+impl Door {
+    /// Does something there, on a thread of its own.
+    pub(crate) fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        within(self.0.as_fd(), work).expect("its namespace can be entered")
+    }
+}
+
+/// A machine's address: machines count from 1.
+pub(crate) fn address(machine: usize) -> String {
+    format!("10.97.{machine}.2")
+}

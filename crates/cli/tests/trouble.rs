@@ -1,0 +1,257 @@
+//! Clusters of real processes in trouble, and what they say of it: files that are not what was written are named and done without,
+//! those of another cluster are refused, and what is brought back can be watched.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use sprat_client::{Client, Options};
+use std::fs::File;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, ServerProcess, run, sprat};
+
+/// As many as keep replicas of each other's logs, and one more that comes later.
+const SERVERS: usize = 3;
+const COPIES: &str = "2";
+
+/// Where they stand.
+const RACKS: [&str; 3] = ["left", "middle", "right"];
+
+/// Objects, and bytes of each: a few segments for every server.
+const OBJECTS: u64 = 800;
+const OBJECT_BYTES: usize = 100_000;
+
+/// Bytes by which the files are looked through: what is written in one of them gets one byte that is another.
+const BLOCK: usize = 4096;
+
+/// Blocks at the beginning of a file that are not touched: what it says of itself, twice.
+const HEADERS: u64 = 16;
+
+/// A process that does not outlive its test.
+struct Mortal(Child);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+struct Cluster {
+    servers: Vec<ServerProcess>,
+    listens: Vec<String>,
+    coordinator: String,
+    _process: Mortal,
+    dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start(servers: usize) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let coordinator = format!("tcp:host=127.0.0.1,port={port}");
+        let mut command = sprat();
+        command.args(["coordinator", "-C", &coordinator, "--data"]).arg(dir.path().join("coordinator"));
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
+        let (servers_so_far, listens) = (Vec::new(), Vec::new());
+        let mut cluster = Self { servers: servers_so_far, listens, coordinator, _process: Mortal(process), dir };
+        (0..servers).for_each(|_| cluster.add());
+        cluster
+    }
+
+    fn data(&self, server: usize) -> PathBuf {
+        self.dir.path().join(server.to_string())
+    }
+
+    /// One more server.
+    fn add(&mut self) {
+        let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        self.listens.push(format!("fast+udp:host=127.0.0.1,port={port}"));
+        let number = self.servers.len();
+        let started = self.serve(number, &self.data(number)).unwrap_or_else(|said| panic!("{said}"));
+        self.servers.push(started);
+    }
+
+    /// Starts a server on the data of some directory.
+    fn serve(&self, server: usize, data: &Path) -> Result<ServerProcess, String> {
+        let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES, "--memory", "128M"];
+        let more =
+            ["--disk", "1G", "--durability", "buffered", "--idle", "sleep", "--rack", RACKS[server % RACKS.len()]];
+        let flags = [&flags[..], &more].concat();
+        ServerProcess::start(data, &flags)
+    }
+
+    fn client(&self) -> Client {
+        let options = Options { coordinator: self.coordinator.clone(), timeout: PATIENCE, ..Options::default() };
+        Client::connect(&options).expect("locators")
+    }
+
+    fn counter(&self, server: usize, name: &str) -> u64 {
+        let counters = self.client().server_stats(&self.listens[server]).expect("it runs");
+        counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+    }
+
+    /// Waits until every replica of these servers' logs is where it should be.
+    fn settle(&self, servers: &[usize]) {
+        let begun = Instant::now();
+        while servers.iter().any(|&server| self.counter(server, "segments_short") > 0) {
+            assert!(begun.elapsed() < PATIENCE, "replicas are missing for good");
+            pause();
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+fn value(number: u64) -> Vec<u8> {
+    number.to_le_bytes().into_iter().cycle().take(OBJECT_BYTES).collect()
+}
+
+fn fill(cluster: &Cluster) {
+    let mut client = cluster.client();
+    let table = client.create_table("t").expect("servers are there");
+    for number in 0..OBJECTS {
+        client.put(table, &number.to_le_bytes(), &value(number)).expect("a write");
+    }
+}
+
+fn assert_whole(cluster: &Cluster) {
+    let mut client = cluster.client();
+    let table = client.table("t").expect("it is listed");
+    for number in 0..OBJECTS {
+        let found = client.get(table, &number.to_le_bytes()).expect("it is brought back");
+        assert!(found.is_some_and(|object| object.value == value(number)), "object {number}");
+    }
+}
+
+/// Changes a byte in each block that has anything in it; tells in how many.
+fn spoil(data: &Path) -> u64 {
+    let file = File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
+    let blocks = file.metadata().expect("a file").len() / BLOCK as u64;
+    let (mut block, mut spoilt) = ([0; BLOCK], 0);
+    for at in HEADERS..blocks {
+        file.read_exact_at(&mut block, at * BLOCK as u64).expect("within the file");
+        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
+            block[last] ^= 0x10;
+            file.write_all_at(&block[last..=last], at * BLOCK as u64 + last as u64).expect("written");
+            spoilt += 1;
+        }
+    }
+    file.sync_all().expect("synced");
+    spoilt
+}
+
+#[test]
+fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
+    // Who of two is asked for a segment first is theirs to choose: each is the bad one once.
+    let mut named = 0;
+    for bad in [1, 2] {
+        let mut cluster = Cluster::start(SERVERS);
+        fill(&cluster);
+        cluster.settle(&[0, 1, 2]);
+        cluster.add();
+        assert!(spoil(&cluster.data(bad)) > 100, "there was something");
+        cluster.servers[0].kill();
+        assert_whole(&cluster);
+        let counted = cluster.counter(bad, "replicas_damaged_total");
+        named += counted;
+        let said = cluster.servers[bad].heard();
+        assert_eq!(said.contains("replicas.sprat is damaged at offset"), counted > 0, "{counted}: {said}");
+        eprintln!("server {bad} named {counted} damaged replicas");
+    }
+    assert!(named > 0, "somebody was asked for one");
+}
+
+#[test]
+fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
+    let mut cluster = Cluster::start(SERVERS + 1);
+    fill(&cluster);
+    cluster.settle(&[0, 1, 2, 3]);
+    cluster.servers[1].kill();
+    assert!(spoil(&cluster.data(1)) > 100, "there was something");
+    let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|said| panic!("{said}"));
+    cluster.servers[1] = started;
+    let counted = cluster.counter(1, "replicas_damaged_total");
+    let said = &cluster.servers[1].said;
+    assert!(counted > 0 && said.contains("replicas.sprat is damaged at offset"), "{counted}: {said}");
+    assert_whole(&cluster);
+    cluster.settle(&[0, 1, 2, 3]);
+    cluster.servers[0].kill();
+    assert_whole(&cluster);
+    eprintln!("named {counted} damaged replicas when it started");
+}
+
+#[test]
+fn a_server_with_the_data_of_another_cluster_is_refused() {
+    let mut one = Cluster::start(1);
+    let mut other = Cluster::start(1);
+    one.servers[0].kill();
+    other.servers[0].kill();
+    let said = one.serve(0, &other.data(0)).err().expect("refused");
+    for word in ["the data is of cluster", "this is cluster", "--data"] {
+        assert!(said.contains(word), "{said}");
+    }
+    // Neither is harmed by it.
+    one.serve(0, &one.data(0)).unwrap_or_else(|said| panic!("{said}"));
+    other.serve(0, &other.data(0)).unwrap_or_else(|said| panic!("{said}"));
+}
+
+/// One server alone has all that the others had, and nobody to keep replicas: it brings everything back, but cannot end.
+#[test]
+fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
+    let mut cluster = Cluster::start(SERVERS);
+    fill(&cluster);
+    cluster.settle(&[0, 1, 2]);
+    let json = |cluster: &Cluster| -> serde_json::Value {
+        let told = run(&["status", "--json", "-C", &cluster.coordinator, "--timeout", "3000"]);
+        serde_json::from_str(told.ok()).expect("JSON")
+    };
+    let told_by = |told: &serde_json::Value, locator: &str| -> serde_json::Value {
+        let servers = told["servers"].as_array().expect("a list");
+        servers.iter().find(|server| server["locator"] == locator).expect("it is a member").clone()
+    };
+    let last = cluster.listens[2].clone();
+    let idle = told_by(&json(&cluster), &last);
+    assert_eq!((&idle["recoveries"], &idle["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!((&idle["rack"], &idle["counters"]["segments_in_few_racks"]), (&"right".into(), &0.into()));
+    cluster.servers[0].kill();
+    cluster.servers[1].kill();
+    let begun = Instant::now();
+    let told = loop {
+        let told = told_by(&json(&cluster), &last);
+        let tasks = told["recoveries"].as_array().expect("a list").clone();
+        if tasks.len() == 2 && tasks.iter().all(|task| task["stage"] == "settling") {
+            break told;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told}");
+        pause();
+    };
+    for task in told["recoveries"].as_array().expect("seen") {
+        assert!(task["server"].as_u64().is_some_and(|server| server > 0), "{task}");
+        assert!(task["tablets"].as_u64() > Some(0) && task["segments_read"].as_u64() > Some(0), "{task}");
+        assert_eq!(task["segments_left"], 0, "{task}");
+    }
+    assert!(told["counters"]["segments_short"].as_u64() > Some(0), "{told}");
+    let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3000"]).ok().to_owned();
+    for words in [
+        "brings back",
+        "segments read, on their way to other servers",
+        "fewer replicas than they should",
+        "  rack right  ",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    for server in [0, 1] {
+        cluster.servers[server] = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+    }
+    assert_whole(&cluster);
+    cluster.settle(&[0, 1, 2]);
+    let told = told_by(&json(&cluster), &last);
+    assert_eq!((&told["recoveries"], &told["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+}
