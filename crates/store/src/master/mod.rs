@@ -271,19 +271,20 @@ impl<D: Disk> Master<D> {
         let of = |tablets: &[Tablet], table: u32| -> Vec<Range> {
             tablets.iter().filter(|tablet| tablet.table == table).map(|tablet| tablet.range).collect()
         };
-        let before = self.serves.held.take().unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
+        let held_before = self.serves.held.take().unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
+        let served_before = self.serves.tablets.take().unwrap_or_default();
         let mut dropped = 0;
         let gone: Vec<u32> = self.log.tables().filter(|&id| of(&held, id).is_empty()).collect();
         for id in gone {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // Of what was here, what is not here any more; and of what did not move here after all, everything, though it may be brought
-        // back from its log now: what came has more in it than counts.
-        let before =
-            before.into_iter().filter(|tablet| !of(&held, tablet.table).is_empty()).map(|tablet| (tablet, &held));
-        for (Tablet { table, range }, kept) in before.chain(ended.into_iter().map(|tablet| (tablet, &tablets))) {
-            for range in range.without(of(kept, table)) {
+        // What is not here any more goes. So does what was served here, or did not move here after all, though it is to come here again:
+        // what is left of it has too much, and lies where it will not count.
+        let left = |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
+        let left = left(held_before, &held).chain(left(served_before, &tablets)).chain(left(ended, &tablets));
+        for (Tablet { table, range }, now) in left.filter(|(tablet, _)| !of(&held, tablet.table).is_empty()) {
+            for range in range.without(of(now, table)) {
                 dropped += 1;
                 self.log.drop_tablet(Tablet { table, range });
             }
