@@ -40,6 +40,11 @@ use std::time::{Duration, Instant};
 use talk::{Line, Reply, request, taken};
 pub use tree::UploadTree;
 
+/// After a file was begun anew: how often, and after how long each time, a server is asked again that takes our former streams for
+/// somebody else's.
+const MAX_WAITS: u32 = 50;
+const AFTERMATH: Duration = Duration::from_millis(100);
+
 /// How often what the server lacks at the end is sent again.
 const MAX_ROUNDS: u32 = 5;
 
@@ -117,7 +122,7 @@ impl Upload {
             tell(&Event::Note("--insecure: anybody may pretend to be the destination".to_owned()));
         }
         let source_name = self.from.display().to_string();
-        let mut restarts = 0;
+        let (mut restarts, mut waits) = (0, 0);
         loop {
             let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
             match self.once(&client, &pacer, &mut line, tell) {
@@ -127,6 +132,13 @@ impl Upload {
                     tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
                 }
                 Err(Trouble::Changed(why)) => return Err(Error::Changed { source_name, why }),
+                // Our own streams of before: the server has yet to see that they have ended.
+                Err(Trouble::Fatal(Error::Refused { status: 409, .. })) if restarts > 0 && waits < MAX_WAITS => {
+                    waits += 1;
+                    if self.cancel.wait(AFTERMATH) {
+                        return Err(Error::Cancelled);
+                    }
+                }
                 Err(trouble) => return Err(trouble.into_error(&self.to.to_string())),
             }
         }
