@@ -78,7 +78,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn tablets(&self) -> impl Iterator<Item = Owned> {
+    fn tablets(&self) -> impl Iterator<Item = Owned> {
         let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
         self.parts.iter().zip(ends).map(|(part, last)| Owned {
             tablet: Tablet { table: self.id, range: Range { first: part.first, last } },
@@ -336,10 +336,9 @@ impl<M: Metadata> Catalog<M> {
             return Err(Refusal::Limit("the cluster has 4096 tables, the most it can have"));
         }
         let is_kept = |id: &&u32| self.servers.get(id).is_some_and(|known| known.copies > 0);
-        let drains = |id: &u32| self.servers.get(id).is_some_and(|known| known.draining);
         let mut kept: Vec<u32> = candidates.iter().filter(is_kept).copied().collect();
-        if kept.iter().any(|id| !drains(id)) {
-            kept.retain(|id| !drains(id));
+        if kept.iter().any(|&id| !self.drains(id)) {
+            kept.retain(|&id| !self.drains(id));
         }
         let (candidates, count) = match (kept.is_empty(), tablets) {
             (true, 0..=1) => (candidates, 1),
@@ -413,7 +412,7 @@ impl<M: Metadata> Catalog<M> {
         let new = if stays { id } else { self.next_server };
         let known = Known { locator: locator.to_owned(), rack: rack.to_owned(), copies, ..Known::default() };
         changes.push(server_row(new, &known));
-        let is_its = |order: &MoveOrder| gone.is_some() && (order.from == id || order.to == id);
+        let is_its = |order: &MoveOrder| gone.is_some() && order.concerns(id);
         self.commit_ending(changes, (0, u32::from(!stays)), is_its)?;
         self.servers.extend(gone.map(|gone| (id, gone)));
         self.servers.insert(new, known);
@@ -429,7 +428,7 @@ impl<M: Metadata> Catalog<M> {
     /// When there is no such server.
     pub fn bury(&mut self, id: u32) -> Result<(), Refusal> {
         let known = Known { dead: true, ..self.servers[&id].clone() };
-        let is_its = |order: &MoveOrder| order.from == id || order.to == id;
+        let is_its = |order: &MoveOrder| order.concerns(id);
         if self.tablets_of(id).is_empty() {
             self.commit_ending(vec![(server_key(id), None)], (0, 0), is_its)?;
             self.servers.remove(&id);

@@ -41,6 +41,9 @@ const ORDER_BITS: u32 = 24;
 /// For how long a server has been there before tablets are moved so that it has as many as others.
 const SETTLED: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether a tablet is to move: that goes through all tablets there are, and this room is entered at each request.
+const LOOK_FOR_MOVES: Duration = Duration::from_millis(20);
+
 /// When a tablet is moved again after one could not be.
 const NEXT_MOVE: Duration = Duration::from_secs(30);
 
@@ -78,7 +81,7 @@ pub(super) struct Members {
     ordered: u64,
     /// Tablets that a server took over in a version of the map that it has yet to hear of.
     moved: Vec<(Tablet, u32, u64)>,
-    /// No tablet is moved before.
+    /// When it is looked next whether a tablet is to move.
     move_from: Nanos,
     /// The version with which this leader began, and until when another may have granted leases to who does not know of it;
     /// zero of a coordinator that is alone.
@@ -155,8 +158,7 @@ impl Members {
 
     /// Whether a server brings something back, or something moves from it or to it.
     pub(super) fn is_busy<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
-        self.tasks.iter().any(|task| task.by == server)
-            || catalog.moves().any(|order| order.from == server || order.to == server)
+        self.tasks.iter().any(|task| task.by == server) || catalog.moves().any(|order| order.concerns(server))
     }
 
     /// What a server is told that knows version `known`; its lease goes on. If it knows all, no more than that is said.
@@ -173,7 +175,7 @@ impl Members {
             heard.gone_at = now + LEASE + LEASE / DRIFT;
         }
         let lease_micros = if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 };
-        let moves = || catalog.moves().filter(|order| order.from == server || order.to == server);
+        let moves = || catalog.moves().filter(|order| order.concerns(server));
         if known == catalog.version() && !self.is_busy(server, catalog) {
             return Assignment { lease_micros, ..Assignment::default() };
         }
@@ -258,6 +260,7 @@ impl Members {
         if now < self.move_from {
             return;
         }
+        self.move_from = now + LOOK_FOR_MOVES;
         let settled = |id: &u32| self.heard.get(id).is_some_and(|heard| heard.first + SETTLED <= now);
         let settled: Vec<u32> = candidates.iter().copied().filter(settled).collect();
         let next = catalog.next_drained(candidates).or_else(|| catalog.next_balanced(&settled));

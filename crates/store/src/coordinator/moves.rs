@@ -140,7 +140,7 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    fn drains(&self, id: u32) -> bool {
+    pub(super) fn drains(&self, id: u32) -> bool {
         self.server(id).is_some_and(|known| known.draining)
     }
 

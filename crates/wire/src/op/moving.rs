@@ -17,6 +17,14 @@ pub struct MoveOrder {
     pub to: u32,
 }
 
+impl MoveOrder {
+    /// Whether a server gives the tablet away, or is given it.
+    #[must_use]
+    pub fn concerns(&self, server: u32) -> bool {
+        self.from == server || self.to == server
+    }
+}
+
 /// A run of positions as it stands in a request.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
