@@ -319,7 +319,8 @@ impl Core {
             _ => places.push((tag, answer.map(|answer| (answer.status, Records::new(answer.body).table())))),
         };
         for port in &mut self.ports {
-            if all || !port.is_idle() {
+            // One that is only kept for what may come has timers too, and callers sleep until the earliest.
+            if all || !port.is_idle() || port.next_deadline().is_some_and(|due| due <= now) {
                 let mut deliver = Deliver { calls: &mut self.calls, sink };
                 worked |= port.turn(now, &mut deliver)?;
             }

@@ -89,7 +89,12 @@ pub(super) struct Members {
     bury_from: Nanos,
     /// Nobody is told to bring tables back before; zero when that is over.
     distribute_from: Nanos,
+    /// As of when nothing was left to distribute.
+    distributed: Option<Standing>,
 }
+
+/// All that what is to be distributed depends on: version of the map, tasks so far, tasks there are, and who may be given some.
+type Standing = (u64, u64, usize, Vec<u32>);
 
 impl Members {
     /// Those of a leader that began at `now` with version `begun`; the one before may have granted leases that last until
@@ -247,8 +252,11 @@ impl Members {
         let candidates = self.alive(now, catalog);
         let candidates: Vec<u32> =
             candidates.into_iter().filter(|&id| catalog.server(id).is_some_and(|known| known.copies > 0)).collect();
-        for &gone in &gone {
-            self.distribute(gone, &candidates, catalog);
+        // To look for what nobody brings back yet goes through all tablets of the dead, and this room is entered at each request.
+        let standing = (catalog.version(), self.ordered, self.tasks.len(), candidates.clone());
+        if self.distributed.as_ref() != Some(&standing) {
+            gone.iter().for_each(|&gone| self.distribute(gone, &candidates, catalog));
+            self.distributed = Some(standing);
         }
         if gone.is_empty() {
             self.move_next(now, &candidates, catalog);

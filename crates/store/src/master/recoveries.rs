@@ -7,7 +7,7 @@ use crate::replication::Member;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
 use sprat_net::{Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId};
+use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::op::RecoveryOrder;
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
@@ -36,6 +36,8 @@ struct Task {
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
     members: Vec<Member>,
+    /// Sessions of attempts that are over, to be closed.
+    left: Vec<SessionId>,
     totals: Totals,
 }
 
@@ -84,6 +86,8 @@ impl Recoveries {
                 // If it was told, that did not reach this coordinator, or one before it, which gave the order another number: it is
                 // told again. What has been written is there, for nothing else was ordered in between.
                 *same = Task { told: false, order: same.order.clone(), ..task };
+            } else {
+                self.left.extend(task.recovery.into_iter().flat_map(Recovery::into_sessions));
             }
         }
         self.members = members.to_vec();
@@ -124,7 +128,7 @@ impl Recoveries {
     /// Goes on with what is under way; returns whether there was anything to do. Tablets were last dropped in segment `dropped_in`.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox, dropped_in: u64) -> bool {
         let mut worked = false;
-        let Self { tasks, members, totals } = self;
+        let Self { tasks, members, left, totals } = self;
         for task in tasks {
             let Some(recovery) = &mut task.recovery else {
                 // What was here of a tablet long ago has to be gone first.
@@ -162,7 +166,8 @@ impl Recoveries {
                 }
                 Err(failure) => {
                     let failure = tell(failure);
-                    (task.recovery, task.retry_at) = (None, now + RETRY);
+                    left.extend(task.recovery.take().into_iter().flat_map(Recovery::into_sessions));
+                    task.retry_at = now + RETRY;
                     inbox.recovered(Recovered { order, since, failure });
                 }
             }
@@ -171,6 +176,7 @@ impl Recoveries {
     }
 
     pub(super) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        self.left.drain(..).for_each(|session| caller.close(session));
         self.tasks.iter_mut().filter_map(|task| task.recovery.as_mut()).for_each(|recovery| recovery.call(now, caller));
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Totals {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     arrivals: Vec<Arrival>,
+    /// Sessions that nobody needs any more, to be closed.
+    left: Vec<SessionId>,
     totals: Totals,
 }
 
@@ -89,7 +91,11 @@ impl Arrivals {
     /// has to go.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[Member]) -> Vec<Tablet> {
         let ended = self.arrivals.extract_if(.., |arrival| !orders.contains(&arrival.order));
-        let ended = ended.map(|arrival| arrival.order.tablet).collect();
+        let ended = ended.map(|arrival| {
+            self.left.extend(arrival.session);
+            arrival.order.tablet
+        });
+        let ended = ended.collect();
         for &order in orders {
             match self.arrivals.iter_mut().find(|arrival| arrival.order == order) {
                 // If it was told, that may not have reached this coordinator.
@@ -131,6 +137,7 @@ impl Arrivals {
     }
 
     pub(crate) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        self.left.drain(..).for_each(|session| caller.close(session));
         self.arrivals.iter_mut().for_each(|arrival| arrival.ask(now, caller));
     }
 
@@ -139,7 +146,7 @@ impl Arrivals {
         let Some(arrival) = self.arrivals.iter_mut().find(|arrival| arrival.call == Some(call)) else { return false };
         arrival.call = None;
         if result.is_err() {
-            arrival.session = None;
+            self.left.extend(arrival.session.take());
         }
         if !arrival.take(result.ok().and_then(Answer::parse)) {
             arrival.retry_at = now + RETRY;

@@ -149,6 +149,11 @@ impl Recovery {
         matches!(self.stage, Stage::Ended).then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
+    /// The sessions that it had with backups: whoever drops it has to close them.
+    pub fn into_sessions(self) -> impl Iterator<Item = SessionId> {
+        self.backups.into_values().filter_map(|(_, session)| session)
+    }
+
     /// How far it is: a word for what it is at, the segments read and replayed, and those left as far as is known.
     #[must_use]
     pub fn progress(&self) -> (&'static str, u64, u64) {
