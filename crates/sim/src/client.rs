@@ -32,6 +32,8 @@ pub struct Shared<'a> {
     pub ballast: &'a TableRecord,
     /// Tables there are besides, and where.
     pub tables: &'a [TableRecord],
+    /// How often that changed.
+    pub edition: u64,
     /// Answers that no server gives to such requests.
     pub nonsense: &'a mut Option<String>,
 }
@@ -90,6 +92,8 @@ pub struct Client {
     errands: VecDeque<Errand>,
     /// How long it is patient with errands.
     patience: Duration,
+    /// Of which edition it knows where tables are.
+    learned: Option<u64>,
     /// Scans to go on with, or to begin.
     scans: Vec<Scan>,
     /// Versions last seen, for conditions.
@@ -125,6 +129,7 @@ impl Client {
             paused_until: Nanos(0),
             errands: VecDeque::new(),
             patience: Duration::from_secs(5),
+            learned: None,
             scans: Vec::new(),
             seen: BTreeMap::new(),
             made: (life << 40) + ((index as u64) << 32),
@@ -236,6 +241,7 @@ impl Client {
             return self.begin_scan(now, table, shared);
         }
         let action = self.action(name, shared.settings);
+        let action = if shared.history.is_tangled(now, name) { Action::Read } else { action };
         self.ask(now, name, action, patience, shared);
     }
 
@@ -344,6 +350,9 @@ impl Client {
     }
 
     fn learn(&mut self, shared: &Shared<'_>) {
+        if self.learned.replace(shared.edition) == Some(shared.edition) {
+            return;
+        }
         for table in shared.tables.iter().chain([shared.ballast]) {
             self.core.learn(table).expect("locators of the simulator are good");
         }

@@ -3,10 +3,21 @@
 use crate::random::mix;
 use sprat_net::Nanos;
 use sprat_wire::op::Condition;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// Moment of a call that has no end: its outcome is not known, and may come about any time later, or never.
 pub const OPEN: u64 = u64::MAX;
+
+/// How long after its caller gave up a call may still take place: nothing of it is under way any more then, and a server that had it
+/// before has executed it or is dead. To hold the store to that is stricter than to let it come at any time, and keeps small
+/// what the check has to choose from.
+pub const SETTLED: Duration = Duration::from_secs(10);
+
+/// Changes of one object at most of which nobody knows yet whether they took place: in what order some of ten were done
+/// can be found out, of fifty it cannot.
+pub const MAX_UNSETTLED: usize = 10;
 
 /// What an object holds. Every text is written by one operation only, so that a reader knows whose it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -193,6 +204,8 @@ pub struct History {
     /// Pages in the order in which they were told.
     pub pages: Vec<Page>,
     moments: u64,
+    /// Changes of each object that were not told when it was last looked, by their numbers.
+    unsettled: BTreeMap<Name, Vec<usize>>,
     /// What was asked before this moment may have been lost again, acknowledged or not.
     lost: u64,
 }
@@ -220,7 +233,18 @@ impl History {
         let operation =
             Operation { number, client, name, action, invoked, returned: OPEN, began: now, ended: now, told };
         self.operations.push(operation);
+        if action != Action::Read {
+            self.unsettled.entry(name).or_default().push(number);
+        }
         number
+    }
+
+    /// Whether so many changes of the object are open already that no other should be asked for.
+    pub fn is_tangled(&mut self, now: Nanos, name: Name) -> bool {
+        let Self { operations, unsettled, .. } = self;
+        let Some(numbers) = unsettled.get_mut(&name) else { return false };
+        numbers.retain(|&number| operations[number].returned == OPEN && operations[number].ended + SETTLED > now);
+        numbers.len() >= MAX_UNSETTLED
     }
 
     /// Everything asked so far may be lost, or not: whatever was told of it says nothing any more.

@@ -19,7 +19,7 @@ pub mod client;
 pub mod cluster;
 pub mod faults;
 pub mod history;
-mod random;
+pub mod random;
 mod report;
 pub mod seeds;
 pub mod server;

@@ -63,6 +63,8 @@ pub struct World {
     coordinator: Locators,
     ballast: TableRecord,
     tables: Vec<TableRecord>,
+    /// How often tables were made and dropped.
+    edition: u64,
     next_table: u32,
     version: u64,
     faults: VecDeque<(Nanos, Fault)>,
@@ -122,6 +124,7 @@ impl World {
             ballast: record(BALLAST, coordinator.to_string()),
             coordinator,
             tables: Vec::new(),
+            edition: 0,
             next_table: 1,
             version: 0,
             faults,
@@ -159,6 +162,7 @@ impl World {
         let id = self.next_table;
         let locator = self.coordinator.to_string();
         self.tables.push(record(id, locator));
+        self.edition += 1;
         self.next_table += 1;
         self.version += 1;
     }
@@ -236,9 +240,9 @@ impl World {
         {
             self.crash(down, process);
         }
-        let Self { settings, history, ballast, tables, nonsense, now, .. } = self;
+        let Self { settings, history, ballast, tables, edition, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
-        let mut shared = Shared { settings, history, trace: &mut trace, ballast, tables, nonsense };
+        let mut shared = Shared { settings, history, trace: &mut trace, ballast, tables, edition: *edition, nonsense };
         for (index, client) in self.clients.iter_mut().enumerate() {
             if client.wake(settings) <= *now || self.hub.waiting(address(index as u64 + 1)) > 0 {
                 client.step(*now, &mut shared);
@@ -381,6 +385,7 @@ impl World {
             Fault::RestartClient(index) => self.restart_client(index),
             Fault::Recreate(which) => {
                 self.tables.remove(which);
+                self.edition += 1;
                 self.make_table();
                 self.summary.recreated += 1;
                 self.server.assign(self.version, &self.assigned());

@@ -8,6 +8,9 @@ const SEEDS: u64 = 100;
 /// Seeds that found something once; what they say changes when the simulator does.
 const KEPT: [u64; 4] = [12, 36, 78, 106];
 
+/// One that did so after minutes: seed and operations.
+const KEPT_LONG: (u64, u64) = (2023, 10_000);
+
 #[test]
 fn histories_of_clusters_can_be() {
     let (summary, failures) = run_seeds(cluster::run, 0..SEEDS, 2, |_| {});
@@ -34,10 +37,12 @@ fn a_seed_is_a_history() {
 }
 
 /// Two tasks of one server were taken for one; what had been brought back was said to begin later than it did; replicas
-/// of a server that is gone were waited for; a roll was never told to the coordinator.
+/// of a server that is gone were waited for; a roll was never told to the coordinator. Sessions of recoveries were never closed, until
+/// there was no place for any more.
 #[test]
 fn seeds_that_found_something() {
     for seed in KEPT {
         cluster::run(seed).unwrap();
     }
+    cluster::run_long(KEPT_LONG.0, KEPT_LONG.1).unwrap();
 }

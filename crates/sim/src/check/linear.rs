@@ -1,117 +1,20 @@
 //! Whether calls on one object can have happened one after the other, each at some moment between being asked and told.
 //!
 //! The search of Wing and Gong with the memory of Lowe: try every call that may come next, remember which sets of calls
-//! in which state led nowhere. A call whose outcome is unknown may come at any time after it was asked, or never.
+//! in which state led nowhere. A call whose outcome is unknown may come at any time after it was asked until it has
+//! surely settled, or never.
 //!
-//! The model is what the store promises of an object: an overwrite has the next version, a new object one
-//! above every version its key ever had. A call whose version nobody was told leaves the version
-//! open but for a lower bound, until someone is told.
+//! A set of calls is the first call told that is not done, those after it that are, and those never told that took place. The second are
+//! calls that overlap the first, a few however long the history; and if a set led nowhere, neither does one in which
+//! more of those never told took place.
 
-use crate::history::{Action, OPEN, Operation, Told, Value};
-use sprat_wire::op::Condition;
-use std::collections::HashSet;
+use super::calls::Calls;
+use super::model::State;
+use crate::history::Operation;
+use std::collections::HashMap;
 
 /// States that the search looks at before it gives up.
-const MAX_STATES: usize = 100_000;
-
-/// An object in the model.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct State {
-    value: Option<Value>,
-    /// The version, or a version that it is above; of an absent object, the highest known to have been.
-    version: u64,
-    /// Whether `version` is the version.
-    exact: bool,
-}
-
-impl State {
-    /// An object that never was.
-    pub const NEVER: Self = Self { value: None, version: 0, exact: true };
-
-    /// The state, knowing that its object has this version; `None` if it cannot.
-    fn with_version(self, version: u64) -> Option<Self> {
-        let fits = if self.exact { version == self.version } else { version > self.version };
-        (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })
-    }
-
-    /// The state, knowing that the condition holds; `None` if it cannot.
-    fn given(self, condition: Condition) -> Option<Self> {
-        match condition {
-            Condition::None => Some(self),
-            Condition::Absent => self.value.is_none().then_some(self),
-            Condition::Exists => self.value.is_some().then_some(self),
-            Condition::Version(version) => self.with_version(version),
-        }
-    }
-
-    /// The state, knowing that the condition does not hold as the object has this version.
-    fn refusing(self, condition: Condition, current: Option<u64>) -> Option<Self> {
-        let known = match current {
-            Some(version) => self.with_version(version)?,
-            None => self.value.is_none().then_some(self)?,
-        };
-        (!condition.holds(current)).then_some(known)
-    }
-
-    /// After a write told to have given this version; of an unknown one for `None`.
-    fn written(self, value: Value, told: Option<u64>) -> Option<Self> {
-        let value = Some(value);
-        let (version, exact) = match (self.value, told) {
-            (Some(_), Some(version)) => (self.with_version(version.checked_sub(1)?)?.version + 1, true),
-            (Some(_), None) => (self.version + 1, self.exact),
-            (None, Some(version)) if version > self.version => (version, true),
-            (None, Some(_)) => return None,
-            (None, None) => (self.version, false),
-        };
-        Some(Self { value, version, exact })
-    }
-
-    fn removed(self, told: Option<u64>) -> Option<Self> {
-        let was = match told {
-            Some(version) => self.with_version(version)?,
-            None => self.value.is_some().then_some(self)?,
-        };
-        let version = if was.exact { was.version } else { was.version + 1 };
-        Some(Self { value: None, version, exact: true })
-    }
-
-    fn number(self) -> Option<i64> {
-        match self.value {
-            None => Some(0),
-            Some(Value::Number(number)) => Some(number),
-            Some(Value::Text { .. }) => None,
-        }
-    }
-
-    /// The state after a call that took place and was told what it was told; `None` if that cannot be.
-    #[must_use]
-    pub fn after(self, action: Action, told: Told) -> Option<Self> {
-        match (action, told) {
-            (Action::Read, Told::Found { version, value }) if self.value == Some(value) => self.with_version(version),
-            (Action::Read, Told::Absent) => self.value.is_none().then_some(self),
-            (Action::Write { value, condition }, Told::Done { version }) => {
-                self.given(condition)?.written(value, Some(version))
-            }
-            (Action::Write { value, condition }, Told::Unknown) => self.given(condition)?.written(value, None),
-            (Action::Remove { condition }, Told::Done { version }) => self.given(condition)?.removed(Some(version)),
-            (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
-            (Action::Remove { condition }, Told::Absent) => self.given(condition).filter(|state| state.value.is_none()),
-            (Action::Write { condition, .. } | Action::Remove { condition }, Told::Conflict(current)) => {
-                self.refusing(condition, current)
-            }
-            (Action::Increment { delta }, Told::Sum { sum, version })
-                if self.number()?.checked_add(delta) == Some(sum) =>
-            {
-                self.written(Value::Number(sum), Some(version))
-            }
-            (Action::Increment { delta }, Told::Unknown) => {
-                self.written(Value::Number(self.number()?.checked_add(delta)?), None)
-            }
-            (Action::Increment { .. }, Told::NotANumber) => self.number().is_none().then_some(self),
-            _ => None,
-        }
-    }
-}
+const MAX_STATES: usize = 200_000;
 
 /// What the search found.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -124,121 +27,117 @@ pub enum Verdict {
     Undecided,
 }
 
-/// Calls that are done, one bit each.
-type Set = Box<[u64]>;
+/// Calls, by their places among [`Calls`], ascending.
+type Places = Vec<u32>;
 
-fn has(set: &Set, index: usize) -> bool {
-    set[index / 64] >> (index % 64) & 1 == 1
+/// How far an attempt has come.
+#[derive(Clone, Debug)]
+struct Attempt {
+    /// The first of those told that is not done.
+    first: u32,
+    /// Those after it that are.
+    ahead: Places,
+    /// Those never told that took place, and still matter.
+    taken: Places,
+    state: State,
 }
 
-fn with(set: &Set, index: usize) -> Set {
-    let mut set = set.clone();
-    set[index / 64] |= 1 << (index % 64);
-    set
+fn insert(places: &Places, place: u32) -> Places {
+    let at = places.partition_point(|&other| other < place);
+    let mut places = places.clone();
+    places.insert(at, place);
+    places
 }
 
-/// What stands for every text that nobody ever read: it does not matter which of them an object holds.
-const UNREAD: Value = Value::Text { id: 0, len: 0 };
-
-/// The calls of one object, ready for the search.
-struct Calls {
-    /// Action and what was told, unread texts made one; those told first come first, those never told last.
-    calls: Vec<Operation>,
-    /// Of calls never told that do the same to an object, the one that was asked just before: it might as well be the one
-    /// that took place.
-    before: Vec<Option<usize>>,
-    /// How many were told.
-    certain: usize,
+/// Whether all of the first are among the second.
+fn is_subset(few: &Places, many: &Places) -> bool {
+    let mut rest = many.iter();
+    few.iter().all(|place| rest.by_ref().find(|&other| other >= place) == Some(place))
 }
 
-impl Calls {
-    fn new(calls: &[Operation]) -> Self {
-        let read: HashSet<Value> = calls.iter().filter_map(|call| value_read(call.told)).collect();
-        let tells = |call: &&Operation| call.action != Action::Read || call.returned != OPEN;
-        let mut calls: Vec<Operation> = calls.iter().filter(tells).copied().collect();
-        calls.sort_by_key(|call| (call.returned, call.invoked));
-        for call in &mut calls {
-            if let Action::Write { value: value @ Value::Text { .. }, .. } = &mut call.action
-                && !read.contains(value)
-            {
-                *value = UNREAD;
-            }
+impl Attempt {
+    /// After one more call, which left the object in `state`.
+    fn with(&self, calls: &Calls, place: u32, state: State) -> Self {
+        let Self { mut first, mut ahead, mut taken, .. } = self.clone();
+        if !calls.is_told(place) {
+            taken = insert(&taken, place);
+        } else if place == first {
+            let run = ahead.iter().zip(first + 1..).take_while(|&(&place, next)| place == next).count();
+            ahead.drain(..run);
+            first += 1 + u32::try_from(run).expect("few");
+        } else {
+            ahead = insert(&ahead, place);
         }
-        let certain = calls.iter().filter(|call| call.returned != OPEN).count();
-        let same = |index: usize| (certain..index).rev().find(|&other| calls[other].action == calls[index].action);
-        let before = (0..calls.len()).map(same).collect();
-        Self { calls, before, certain }
+        if first < calls.told() {
+            taken.retain(|&place| !calls.is_spent(place, first, state));
+        }
+        Self { first, ahead, taken, state }
     }
 
-    /// Whether a state is older than the versions that are still to be told: they never go back.
-    fn is_before_rest(&self, done: &Set, first: usize, state: State) -> bool {
-        let least = if state.exact || state.value.is_none() { state.version } else { state.version + 1 };
-        let mut rest = (first..self.certain).filter(|&index| !has(done, index));
-        rest.all(|index| version_told(self.calls[index].told).is_none_or(|version| least <= version))
-    }
-
-    /// The calls that may come next after those that are done, the last of which left the object in this state; `first` is the
-    /// first of those told that is not done.
-    fn moves(&self, done: &Set, first: usize, state: State) -> Vec<(usize, State)> {
-        let Self { calls, before, certain } = self;
-        let asked = |&index: &usize| !has(done, index) && calls[index].invoked < calls[first].returned;
-        let foremost = |&index: &usize| before[index].is_none_or(|before| has(done, before));
-        let mut moves = Vec::new();
-        for index in (first..calls.len()).filter(asked).filter(foremost) {
-            let Some(after) = state.after(calls[index].action, calls[index].told) else { continue };
+    /// The attempts that may follow, the likeliest last.
+    fn next(&self, calls: &Calls) -> Vec<Self> {
+        let Self { first, ahead, taken, state } = self;
+        let told = calls.beside(*first).filter(|place| ahead.binary_search(place).is_err());
+        let mut next = Vec::new();
+        for place in told {
+            let Some(after) = calls.after(place, *state) else { continue };
             // What changes nothing, not even what is known, may as well come now.
-            if after == state && index < *certain {
-                return vec![(index, after)];
+            if after == *state {
+                return vec![self.with(calls, place, after)];
             }
-            moves.push((index, after));
+            next.push(self.with(calls, place, after));
         }
-        moves
+        for place in calls.never_told(*first, *state).filter(|place| taken.binary_search(place).is_err()) {
+            let twin = calls.twin(place, *first, *state);
+            if twin.is_none_or(|twin| taken.binary_search(&twin).is_ok())
+                && let Some(after) = calls.after(place, *state)
+                && after != *state
+            {
+                next.push(self.with(calls, place, after));
+            }
+        }
+        next.reverse();
+        next
     }
-}
 
-fn value_read(told: Told) -> Option<Value> {
-    match told {
-        Told::Found { value, .. } => Some(value),
-        _ => None,
-    }
-}
-
-fn version_told(told: Told) -> Option<u64> {
-    match told {
-        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => Some(version),
-        Told::Conflict(version) => version,
-        _ => None,
+    /// Whether calls still to be told are of older versions: they never go back.
+    fn is_too_far(&self, calls: &Calls) -> bool {
+        let beside = calls.beside(self.first).filter(|place| self.ahead.binary_search(place).is_err());
+        let told = beside.filter_map(|place| calls.version(place)).min();
+        told.into_iter().chain(calls.least_behind(self.first)).any(|version| version < self.state.least())
     }
 }
 
 /// Searches an order for calls on one object. Those told to be not done must be left out.
 #[must_use]
-pub fn check(calls: &[Operation]) -> Verdict {
-    let calls = Calls::new(calls);
-    let mut seen: HashSet<(Set, State)> = HashSet::new();
-    let nothing: Set = vec![0; calls.calls.len().div_ceil(64)].into();
-    let mut stack = vec![(nothing, State::NEVER)];
-    let mut best = (0, 0, State::NEVER);
-    while let Some((done, state)) = stack.pop() {
-        // In the order of being told, so the first that is not done is the first that must be.
-        let Some(first) = (0..calls.certain).find(|&index| !has(&done, index)) else { return Verdict::Linearizable };
-        if first >= best.0 {
-            best = (first, calls.calls[first].number, state);
+pub fn check(operations: &[Operation]) -> Verdict {
+    let calls = Calls::new(operations);
+    // Where attempts came, and what of that never told had taken place then: none of them includes another.
+    let mut seen: HashMap<(u32, Places, State), Vec<Places>> = HashMap::new();
+    let mut states = 0;
+    let mut stack = vec![Attempt { first: 0, ahead: Vec::new(), taken: Vec::new(), state: State::NEVER }];
+    let mut best = (0, State::NEVER);
+    while let Some(attempt) = stack.pop() {
+        if attempt.first == calls.told() {
+            return Verdict::Linearizable;
         }
-        if seen.len() > MAX_STATES {
+        if attempt.first >= best.0 {
+            best = (attempt.first, attempt.state);
+        }
+        if states == MAX_STATES {
             return Verdict::Undecided;
         }
-        if !calls.is_before_rest(&done, first, state) {
+        if attempt.is_too_far(&calls) {
             continue;
         }
-        // The last one pushed is tried first.
-        for (index, after) in calls.moves(&done, first, state).into_iter().rev() {
-            let place = (with(&done, index), after);
-            if !seen.contains(&place) {
-                stack.push(place);
-            }
+        let before = seen.entry((attempt.first, attempt.ahead.clone(), attempt.state)).or_default();
+        if before.iter().any(|taken| is_subset(taken, &attempt.taken)) {
+            continue;
         }
-        seen.insert((done, state));
+        before.retain(|taken| !is_subset(&attempt.taken, taken));
+        before.push(attempt.taken.clone());
+        states += 1;
+        stack.extend(attempt.next(&calls));
     }
-    Verdict::Broken(best.1, best.2)
+    Verdict::Broken(calls.number(best.0), best.1)
 }

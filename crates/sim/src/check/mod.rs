@@ -1,6 +1,8 @@
 //! Whether a history can be.
 
+mod calls;
 pub mod linear;
+pub mod model;
 pub mod scan;
 
 use crate::history::{History, Name, Operation, Told};
@@ -22,7 +24,7 @@ pub enum Violation {
         /// The call without a place.
         call: String,
         /// What it met.
-        state: linear::State,
+        state: model::State,
         /// The object's calls around it, in order, a line each.
         around: String,
     },

@@ -137,7 +137,7 @@ impl Post {
 
     /// When it has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
-        let Some(Process { node, candidate }) = &self.process else { return self.up_at };
+        let Some(Process { node, candidate }) = &self.process else { return self.up_at.max(self.paused_until) };
         let election = candidate.as_ref().map_or(Nanos::NEVER, |candidate| match candidate.awaited {
             Some(Awaited::Pong) => candidate.core.next_deadline(),
             _ => candidate.wake,

@@ -198,7 +198,7 @@ impl Server {
 
     /// When it has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
-        let Some(process) = &self.process else { return self.up_at };
+        let Some(process) = &self.process else { return self.up_at.max(self.paused_until) };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };
         let agent = if process.asking { process.core.next_deadline() } else { Nanos(0) };
         self.clock.global(node.min(agent)).min(self.disk_due()).max(self.paused_until)

@@ -39,6 +39,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How patient the last, undisturbed calls are.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Sessions that a server may have with others at the end besides one for each: a tablet may be moving, for the sake of balance.
+const SPARE_SESSIONS: usize = 2;
+
 /// How old clients' maps are at most.
 const MAP_AGE: u64 = 300_000_000;
 
@@ -89,6 +92,7 @@ pub struct World {
     making: bool,
     /// Tables as clients know them, and when they look again.
     tables: Vec<TableRecord>,
+    looks: u64,
     look_at: Nanos,
     faults: VecDeque<(Nanos, Fault)>,
     cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
@@ -203,6 +207,7 @@ impl World {
             makes: 0,
             making: false,
             tables: Vec::new(),
+            looks: 0,
             look_at: Nanos::NEVER,
             faults,
             cuts: Vec::new(),
@@ -274,11 +279,12 @@ impl World {
         }
         self.make_tables();
         self.look();
-        let Self { settings, history, tables, nonsense, now, wakes, .. } = self;
-        if let Some(first) = tables.first().cloned() {
+        let Self { settings, history, tables, looks, nonsense, now, wakes, .. } = self;
+        if let Some(first) = tables.first() {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
-            let mut shared = Shared { settings: work, history, trace: &mut trace, ballast: &first, tables, nonsense };
+            let (trace, edition) = (&mut *trace, *looks);
+            let mut shared = Shared { settings: work, history, trace, ballast: first, tables, edition, nonsense };
             for (index, client) in self.clients.iter_mut().enumerate() {
                 if wakes.clients[index] <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
                     client.step(*now, &mut shared);
@@ -420,6 +426,7 @@ impl World {
         self.look_at = self.now + Duration::from_nanos(self.random.below(MAP_AGE));
         if let Some(tables) = self.leading().map(|leading| leading.catalog().tables().collect()) {
             self.tables = tables;
+            self.looks += 1;
         }
     }
 
@@ -587,6 +594,10 @@ impl World {
                 }
                 for node in self.servers.iter().filter_map(Server::node) {
                     node.service().master().log().check_invariants();
+                    let sessions = node.endpoint().client_sessions();
+                    if sessions > self.servers.len() + SPARE_SESSIONS {
+                        return Err(format!("undisturbed, and yet a server has {sessions} sessions with others"));
+                    }
                 }
                 return Ok(true);
             }

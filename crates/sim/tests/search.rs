@@ -1,0 +1,152 @@
+//! The search for an order beside the plainest one there is, on small histories made by chance.
+
+use sprat_net::Nanos;
+use sprat_sim::check::linear::{self, Verdict};
+use sprat_sim::check::model::State;
+use sprat_sim::history::{Action, Name, OPEN, Operation, Told, Value};
+use sprat_sim::random::Random;
+use sprat_wire::op::Condition;
+
+/// Histories.
+const HISTORIES: u64 = 40_000;
+
+/// Most calls of one; the plain search tries all orders.
+const CALLS: u64 = 8;
+
+/// Whether some order fits, by trying each.
+fn fits(calls: &[Operation], done: u32, state: State) -> bool {
+    let open = |index: &usize| done >> index & 1 == 0;
+    let rest = || (0..calls.len()).filter(open);
+    if rest().all(|index| calls[index].returned == OPEN) {
+        return true;
+    }
+    let soonest = rest().map(|index| calls[index].returned).min().unwrap();
+    rest().filter(|&index| calls[index].invoked < soonest).any(|index| {
+        let after = state.after(calls[index].action, calls[index].told);
+        after.is_some_and(|after| fits(calls, done | 1 << index, after))
+    })
+}
+
+fn condition(random: &mut Random) -> Condition {
+    match random.below(8) {
+        0..5 => Condition::None,
+        5 => Condition::Absent,
+        6 => Condition::Exists,
+        _ => Condition::Version(random.below(6)),
+    }
+}
+
+/// What an object does that keeps the promises; versions of new ones skip some.
+#[derive(Default)]
+struct Object {
+    value: Option<Value>,
+    version: u64,
+}
+
+impl Object {
+    fn tell(&mut self, random: &mut Random, action: Action) -> Told {
+        let current = self.value.map(|_| self.version);
+        match action {
+            Action::Read => self.value.map_or(Told::Absent, |value| Told::Found { version: self.version, value }),
+            Action::Write { condition, .. } if !condition.holds(current) => Told::Conflict(current),
+            Action::Write { value, .. } => Told::Done { version: self.put(random, value) },
+            Action::Remove { condition } if !condition.holds(current) => Told::Conflict(current),
+            Action::Remove { .. } => match self.value.take() {
+                Some(_) => Told::Done { version: self.version },
+                None => Told::Absent,
+            },
+            Action::Increment { delta } => match self.value {
+                Some(Value::Text { .. }) => Told::NotANumber,
+                Some(Value::Number(number)) => self.sum(random, number + delta),
+                None => self.sum(random, delta),
+            },
+        }
+    }
+
+    fn sum(&mut self, random: &mut Random, sum: i64) -> Told {
+        Told::Sum { sum, version: self.put(random, Value::Number(sum)) }
+    }
+
+    fn put(&mut self, random: &mut Random, value: Value) -> u64 {
+        self.version += if self.value.is_some() { 1 } else { 1 + random.below(2) };
+        self.value = Some(value);
+        self.version
+    }
+}
+
+/// A history that can be, of calls that overlap; some are never told, and of those some never take place.
+fn history(random: &mut Random) -> Vec<Operation> {
+    let count = random.between(2, CALLS);
+    let mut object = Object::default();
+    let mut calls = Vec::new();
+    for number in 0..count {
+        let value = match random.below(3) {
+            0 => Value::Number(i64::try_from(random.below(3)).unwrap()),
+            _ => Value::Text { id: number + 1, len: 20 },
+        };
+        let action = match random.below(10) {
+            0..4 => Action::Read,
+            4..7 => Action::Write { value, condition: condition(random) },
+            7 => Action::Remove { condition: condition(random) },
+            _ => Action::Increment { delta: 1 + i64::try_from(random.below(2)).unwrap() },
+        };
+        // It takes place at its own moment; it is asked before that, and told after.
+        let moment = number * 20 + 100;
+        let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
+        let lost = random.chance(1, 4);
+        let told = if lost && random.chance(1, 2) { Told::Unknown } else { object.tell(random, action) };
+        let (told, returned) = if lost { (Told::Unknown, OPEN) } else { (told, returned) };
+        let (number, name) = (usize::try_from(number).unwrap(), Name { table: 1, key: 1 });
+        calls.push(Operation {
+            number,
+            client: 0,
+            name,
+            action,
+            invoked: invoked * 100 + number as u64,
+            returned: if returned == OPEN { OPEN } else { returned * 100 + number as u64 },
+            began: Nanos(0),
+            ended: Nanos(0),
+            told,
+        });
+    }
+    calls
+}
+
+/// Bends what one call was told, so that it may not fit any more.
+fn bend(random: &mut Random, calls: &mut [Operation]) {
+    let index = usize::try_from(random.below(calls.len() as u64)).unwrap();
+    let other = calls[usize::try_from(random.below(calls.len() as u64)).unwrap()].action;
+    match &mut calls[index].told {
+        Told::Found { value, .. } if random.chance(1, 2) => {
+            if let Action::Write { value: written, .. } = other {
+                *value = written;
+            }
+        }
+        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => {
+            *version = version.saturating_sub(1) + random.below(3);
+        }
+        told @ Told::Absent => *told = Told::Done { version: 1 + random.below(4) },
+        told @ Told::Conflict(_) => *told = Told::Conflict(random.chance(1, 2).then(|| 1 + random.below(4))),
+        _ => {}
+    }
+}
+
+#[test]
+fn it_finds_an_order_where_there_is_one_and_only_there() {
+    let mut verdicts = [0; 2];
+    for seed in 0..HISTORIES {
+        let random = &mut Random::new(seed);
+        let mut calls = history(random);
+        if random.chance(2, 3) {
+            bend(random, &mut calls);
+        }
+        let plain = fits(&calls, 0, State::NEVER);
+        let found = linear::check(&calls);
+        assert_ne!(found, Verdict::Undecided);
+        let told: Vec<String> =
+            calls.iter().map(|call| format!("{}..{} {call}", call.invoked, call.returned)).collect();
+        assert_eq!(found == Verdict::Linearizable, plain, "seed {seed}: {found:?}\n{}", told.join("\n"));
+        verdicts[usize::from(plain)] += 1;
+    }
+    assert!(verdicts.iter().all(|&count| count > HISTORIES / 10), "both kinds: {verdicts:?}");
+}
