@@ -61,6 +61,9 @@ sim: build ## the deterministic simulator: SEEDS histories of one server (defaul
 	$(SPRAT) sim --seeds $(SEEDS)
 	$(SPRAT) sim --cluster --seeds $$(($(SEEDS) / 5))
 
+mutations: ## break the store on purpose, nineteen ways, and see that the tests notice each
+	scripts/mutations
+
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
 	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test kill -- --nocapture
 

@@ -2,7 +2,7 @@
 
 use sprat_sim::{cluster, run_seeds};
 
-/// Histories that every test run goes through; `sprat sim --cluster` goes through more.
+/// Histories that every test run goes through, if SPRAT_SIM_SEEDS does not say how many; `sprat sim --cluster` goes through more.
 const SEEDS: u64 = 100;
 
 /// Seeds that found something once; what they say changes when the simulator does.
@@ -11,11 +11,22 @@ const KEPT: [u64; 4] = [12, 36, 78, 106];
 /// One that did so after minutes: seed and operations.
 const KEPT_LONG: (u64, u64) = (2023, 10_000);
 
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// As long as each seed says, or of SPRAT_SIM_OPERATIONS.
 #[test]
 fn histories_of_clusters_can_be() {
-    let (summary, failures) = run_seeds(cluster::run, 0..SEEDS, 2, |_| {});
+    let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
+    let operations = given("SPRAT_SIM_OPERATIONS");
+    let run = |seed| operations.map_or_else(|| cluster::run(seed), |operations| cluster::run_long(seed, operations));
+    let (summary, failures) = run_seeds(run, 0..seeds, 2, |_| {});
     let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failures.len(), told.join("\n"));
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), told.join("\n"));
+    if seeds < SEEDS {
+        return;
+    }
     // A simulator that does nothing finds nothing.
     assert!(summary.told * 3 > summary.operations * 2, "most calls end");
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
