@@ -3,12 +3,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
 # Seeds that `make sim` runs, kills of `make kills`, seconds that `make fuzz` spends on each target.
-SEEDS ?= 10000
+SIM_SECONDS ?= 600
 KILLS ?= 1000
 KILLS_FLOW ?= 50
 FUZZ_SECONDS ?= 60
@@ -57,9 +57,10 @@ bench-browser: build ## a click on a link, 200 ms away: the extension beside the
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
 
-sim: build ## the deterministic simulator: SEEDS histories of one server (default 10000), a fifth as many of clusters
-	$(SPRAT) sim --seeds $(SEEDS)
-	$(SPRAT) sim --cluster --seeds $$(($(SEEDS) / 5))
+sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
+	$(SPRAT) sim --cluster --operations 10000 --fresh --for $$(($(SIM_SECONDS) / 2)) --keep target/sim-failed
+	$(SPRAT) sim --cluster --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
+	$(SPRAT) sim --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 
 mutations: ## break the store on purpose, nineteen ways, and see that the tests notice each
 	scripts/mutations

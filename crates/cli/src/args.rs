@@ -735,7 +735,8 @@ pub(crate) struct DemoArgs {
 #[command(after_help = "Examples:
   sprat sim --seeds 1000
   sprat sim --seed 4711 --verbose
-  sprat sim --cluster --operations 10000 --seeds 20 --from 1000")]
+  sprat sim --cluster --operations 10000 --seeds 20 --from 1000
+  sprat sim --cluster --fresh --for 600 --keep failed.txt")]
 pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -749,8 +750,17 @@ pub(crate) struct SimArgs {
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub(crate) from: u64,
+    /// Begin with a seed by chance, and tell which.
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) fresh: bool,
+    /// As many histories as can be begun in so many seconds.
+    #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "seeds")]
+    pub(crate) seconds: Option<u64>,
+    /// Add a line for each history that fails to this file: the command that repeats it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
     /// Only this one.
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "seconds", "keep"])]
     pub(crate) seed: Option<u64>,
     /// Tell what happens.
     #[arg(short, long)]

@@ -146,12 +146,21 @@ pub struct Failure {
     pub operations: Option<u64>,
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, what, cluster, operations, .. } = self;
+impl Failure {
+    /// The command that repeats it, and tells what happens.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let Self { seed, cluster, operations, .. } = self;
         let cluster = if *cluster { "--cluster " } else { "" };
         let operations = operations.map_or(String::new(), |operations| format!("--operations {operations} "));
-        write!(f, "seed {seed}: {what}\nto see it happen: sprat sim {cluster}{operations}--seed {seed} --verbose")
+        format!("sprat sim {cluster}{operations}--seed {seed} --verbose")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, what, .. } = self;
+        write!(f, "seed {seed}: {what}\nto see it happen: {}", self.command())
     }
 }
 

@@ -19,16 +19,16 @@ struct Outcome {
 /// What comes of the history of a seed.
 pub type Run = Result<(Summary, Trace), Box<Failure>>;
 
-/// Runs the histories of `seeds` by `run` on `threads` threads; `progress` is told, now and then and from any of them, how many are done.
-/// Returns what happened, and the failures by seed; after some, it stops early.
+/// Runs the histories of `seeds` by `run` on `threads` threads; after each, `goes_on` is told, by any of them, how many are done, and of a
+/// failure, and says whether to begin more. Returns what happened, and the failures by seed; after some, it stops early.
 ///
 /// # Panics
-/// When `progress` does.
+/// When `goes_on` does.
 pub fn run_seeds(
     run: impl Fn(u64) -> Run + Sync,
     seeds: Range<u64>,
     threads: usize,
-    progress: impl Fn(u64) + Sync,
+    goes_on: impl Fn(u64, Option<&Failure>) -> bool + Sync,
 ) -> (Summary, Vec<Failure>) {
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
@@ -41,17 +41,19 @@ pub fn run_seeds(
             }
             let result = run(seed);
             let mut outcome = outcome.lock().expect("no holder panics");
-            match result {
-                Ok((summary, _)) => outcome.summary += summary,
+            let failed = match result {
+                Ok((summary, _)) => {
+                    outcome.summary += summary;
+                    false
+                }
                 Err(failure) => {
                     outcome.summary.histories += 1;
                     outcome.failures.push(*failure);
-                    enough.fetch_or(outcome.failures.len() >= ENOUGH_FAILURES, Ordering::Relaxed);
+                    true
                 }
-            }
-            let done = outcome.summary.histories;
-            drop(outcome);
-            progress(done);
+            };
+            let goes_on = goes_on(outcome.summary.histories, outcome.failures.last().filter(|_| failed));
+            enough.fetch_or(!goes_on || outcome.failures.len() >= ENOUGH_FAILURES, Ordering::Relaxed);
         }
     };
     std::thread::scope(|scope| {

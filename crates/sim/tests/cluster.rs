@@ -21,7 +21,7 @@ fn histories_of_clusters_can_be() {
     let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
     let operations = given("SPRAT_SIM_OPERATIONS");
     let run = |seed| operations.map_or_else(|| cluster::run(seed), |operations| cluster::run_long(seed, operations));
-    let (summary, failures) = run_seeds(run, 0..seeds, 2, |_| {});
+    let (summary, failures) = run_seeds(run, 0..seeds, 2, |_, _| true);
     let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), told.join("\n"));
     if seeds < SEEDS {

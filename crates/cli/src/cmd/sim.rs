@@ -2,15 +2,21 @@
 
 use super::print_line;
 use crate::args::SimArgs;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use sprat_sim::{Failure, Run};
-use std::ops::Range;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime};
 
 /// Histories run at once.
 const THREADS: usize = 2;
+
+/// Seeds between those with which runs begin that were begun a second apart: more than two threads get through.
+const SEEDS_A_SECOND: u64 = 1000;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
     let run = |seed| match args.operations {
@@ -20,7 +26,7 @@ pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
     };
     match args.seed {
         Some(seed) => one(run, seed, args.verbose),
-        None => many(run, args.from..args.from.saturating_add(args.seeds), args.verbose),
+        None => many(run, args),
     }
 }
 
@@ -41,13 +47,38 @@ fn one(run: impl Fn(u64) -> Run, seed: u64, verbose: bool) -> Result<ExitCode> {
     }
 }
 
-fn many(run: impl Fn(u64) -> Run + Sync, seeds: Range<u64>, verbose: bool) -> Result<ExitCode> {
+fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} histories  {per_sec}  {eta} left");
-    let bar = ProgressBar::new(seeds.end - seeds.start).with_style(style.expect("a constant template"));
-    let (summary, failures) = sprat_sim::run_seeds(run, seeds, THREADS, |done| bar.set_position(done));
+    let from = if args.fresh { fresh()? } else { args.from };
+    if args.fresh {
+        print_line(&format!("from seed {from} on"))?;
+    }
+    let count = if args.seconds.is_some() { u64::MAX } else { args.seeds };
+    let template = match args.seconds {
+        Some(_) => "{spinner} {pos} histories in {elapsed}  {per_sec}",
+        None => "{bar:32} {pos}/{len} histories  {per_sec}  {eta} left",
+    };
+    let bar = ProgressBar::new(count).with_style(ProgressStyle::with_template(template).expect("a constant template"));
+    let kept = args.keep.as_deref().map(Kept::open).transpose()?;
+    // What fails is told, and kept, when it does: the run may go on for hours, or be ended.
+    let told = Mutex::new(Ok(()));
+    let goes_on = |done, failure: Option<&Failure>| {
+        bar.set_position(done);
+        if let Some(failure) = failure {
+            let result = bar.suspend(|| tell(failure, args.verbose)).and_then(|()| match &kept {
+                Some(kept) => kept.add(failure),
+                None => Ok(()),
+            });
+            let mut told = told.lock().expect("no holder panics");
+            if told.is_ok() {
+                *told = result;
+            }
+        }
+        args.seconds.is_none_or(|seconds| started.elapsed().as_secs() < seconds)
+    };
+    let (summary, failures) = sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
     bar.finish_and_clear();
-    failures.iter().try_for_each(|failure| tell(failure, verbose))?;
+    told.into_inner().expect("no holder panicked")?;
     print_line(&summary.to_string())?;
     let verdict = if failures.is_empty() { "all can be" } else { "some cannot be, see above" };
     let took = started.elapsed().as_secs_f64();
@@ -55,6 +86,31 @@ fn many(run: impl Fn(u64) -> Run + Sync, seeds: Range<u64>, verbose: bool) -> Re
     let rate = summary.operations as f64 / took;
     print_line(&format!("{} histories in {took:.1} s, {rate:.0} operations a second: {verdict}", summary.histories))?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A seed that nobody has begun with, most likely: one for each second.
+fn fresh() -> Result<u64> {
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("this machine's clock is before 1970")?;
+    Ok(since.as_secs() * SEEDS_A_SECOND)
+}
+
+/// Where failures are kept.
+struct Kept<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Kept<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self { path, file: file.with_context(|| format!("cannot write {}", path.display()))? })
+    }
+
+    fn add(&self, failure: &Failure) -> Result<()> {
+        let line = format!("{}\n", failure.command());
+        (&self.file).write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
 }
 
 fn tell(failure: &Failure, verbose: bool) -> Result<()> {
