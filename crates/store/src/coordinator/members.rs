@@ -50,6 +50,9 @@ const NEXT_MOVE: Duration = Duration::from_secs(30);
 /// Into how many parts a tablet is divided at most, to be brought back.
 const MAX_PARTS: usize = 64;
 
+/// Parts are no smaller: tablets are never joined again, and deaths that go on for long would divide a table for ever.
+const LEAST_PART: u64 = 1 << 55;
+
 /// What is known of a server since this coordinator started.
 #[derive(Clone, Copy)]
 struct Heard {
@@ -317,10 +320,16 @@ impl Members {
             return;
         }
         let parts = candidates.len().div_ceil(open.len()).min(MAX_PARTS);
-        let room = catalog.tablets() + open.len() * parts <= MAX_ALL_TABLETS;
-        let divided = open.into_iter().flat_map(|(tablet, since)| {
-            let room = room && catalog.tablets_in(tablet.table) + parts <= MAX_TABLETS;
-            let ranges = tablet.range.parts(if room { parts as u64 } else { 1 });
+        // What others bring back counts as if it were to be tablets beside those that there are, as some of it will.
+        let planned = |table: Option<u32>| {
+            let tablets = self.tasks.iter().flat_map(|task| &task.tablets);
+            tablets.filter(|(tablet, _)| table.is_none_or(|table| tablet.table == table)).count() + open.len() * parts
+        };
+        let room = catalog.tablets() + planned(None) <= MAX_ALL_TABLETS;
+        let divided = open.iter().flat_map(|&(tablet, since)| {
+            let room = room && catalog.tablets_in(tablet.table) + planned(Some(tablet.table)) <= MAX_TABLETS;
+            let most = ((tablet.range.last - tablet.range.first) / LEAST_PART).max(1);
+            let ranges = tablet.range.parts(if room { most.min(parts as u64) } else { 1 });
             ranges.into_iter().map(move |range| (Tablet { range, ..tablet }, since))
         });
         let divided: Vec<_> = divided.collect();
