@@ -99,6 +99,8 @@ pub struct Log {
     pub(crate) reclaimed: u64,
     /// Above every version ever removed.
     pub(crate) safe_version: u64,
+    /// What the newest head tells of that.
+    told_version: u64,
     /// Bytes ever appended to heads.
     pub(crate) position: u64,
     /// Bytes of entries of objects, and of tombstones.
@@ -141,6 +143,7 @@ impl Log {
             reclaimable: Vec::new(),
             reclaimed: 0,
             safe_version: 1,
+            told_version: 0,
             position: 0,
             object_bytes: 0,
             tombstone_bytes: 0,
@@ -255,12 +258,11 @@ impl Log {
     }
 
     /// Objects written from now on have this version at least: that of another log whose objects are
-    /// [adopted](Self::adopt). Returns whether that is more than before; then only heads that begin from here on tell it to whoever
-    /// brings back this log.
+    /// [adopted](Self::adopt). Returns whether some head that was begun tells it to whoever brings back this log: that versions here are
+    /// already above it does not, as they may be by what was removed in a part of the log that somebody else brings back.
     pub fn raise_version(&mut self, version: u64) -> bool {
-        let raised = version > self.safe_version;
         self.safe_version = self.safe_version.max(version);
-        raised
+        version <= self.told_version
     }
 
     /// The version that an object gets of whose key there is none: above that of every object ever removed.
@@ -523,6 +525,7 @@ impl Log {
                 let segment = self.memory.segment_mut(slot);
                 (segment.header_len, segment.drops) = (len, drops);
                 self.position += len as u64;
+                self.told_version = header.safe_version;
             }
             Err(no_room) => {
                 self.memory.abandon(slot);

@@ -214,8 +214,7 @@ impl Arrival {
             }
             Step::Raising => {
                 // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
-                log.raise_version(self.least_version);
-                if !log.roll_head() {
+                if !log.raise_version(self.least_version) && !log.roll_head() {
                     return false;
                 }
                 self.step = Step::Settling(log.position());

@@ -100,8 +100,6 @@ pub struct Recovery {
     head: u64,
     /// Objects written from now on are to have this version at least.
     safe_version: u64,
-    /// That is more than the log had.
-    raised: bool,
     waiting: VecDeque<Source>,
     loading: VecDeque<Loading>,
     /// Buffers of segments that are done, for those to come.
@@ -131,7 +129,6 @@ impl Recovery {
             inventory: Inventory::default(),
             head: 0,
             safe_version: 0,
-            raised: false,
             waiting: VecDeque::new(),
             loading: VecDeque::new(),
             spare: Vec::new(),
@@ -385,8 +382,7 @@ impl Recovery {
         let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
             if self.loading.is_empty() && self.waiting.is_empty() {
                 // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
-                self.raised |= log.raise_version(self.safe_version);
-                if self.raised && !log.roll_head() {
+                if !log.raise_version(self.safe_version) && !log.roll_head() {
                     return false;
                 }
                 (self.graves, self.spare) = (HashMap::new(), Vec::new());
