@@ -11,7 +11,9 @@ use etcd::EtcdProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Options, Table};
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,14 +37,27 @@ fn alone() -> MutexGuard<'static, ()> {
 
 struct Coordinator {
     locator: String,
+    /// Where it says what it has to say.
+    said: PathBuf,
     child: Option<Child>,
 }
 
 impl Coordinator {
+    fn new(said: PathBuf) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        Self { locator: format!("tcp:host=127.0.0.1,port={port}"), said, child: None }
+    }
+
     fn start(&mut self, etcd: &str) {
         let mut command = sprat();
         command.args(["coordinator", "-C", &self.locator, "--etcd", etcd, "--name", "test"]);
-        self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"));
+        let said = File::options().create(true).append(true).open(&self.said).expect("a file");
+        self.child = Some(command.stdout(Stdio::null()).stderr(said).spawn().expect("the binary runs"));
+    }
+
+    /// What it has said so far.
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
     }
 
     fn signal(&self, signal: Signal) {
@@ -75,9 +90,8 @@ impl Cluster {
     fn start() -> Option<Self> {
         let etcd = EtcdProcess::start()?;
         let dir = tempfile::tempdir().expect("a directory");
-        let port = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        let coordinator = |_| {
-            let mut one = Coordinator { locator: format!("tcp:host=127.0.0.1,port={}", port()), child: None };
+        let coordinator = |number| {
+            let mut one = Coordinator::new(dir.path().join(format!("coordinator {number} said")));
             one.start(&etcd.url);
             one
         };
@@ -90,7 +104,13 @@ impl Cluster {
             let flags = ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
             let flags = [&flags[..], &["--durability", "buffered", "--idle", "sleep"]].concat();
             let data = cluster._dir.path().join(server.to_string());
-            cluster.servers.push(ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}")));
+            let started = ServerProcess::start(&data, &flags).unwrap_or_else(|said| {
+                panic!(
+                    "{said}coordinators: {:#?}",
+                    cluster.coordinators.iter().map(Coordinator::said).collect::<Vec<_>>()
+                )
+            });
+            cluster.servers.push(started);
         }
         Some(cluster)
     }
@@ -280,6 +300,28 @@ fn etcd_is_away_for_a_while() {
     cluster.client().create_table("one more").expect("it goes on");
     eprintln!("longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s {long:?}");
     writer.finish();
+}
+
+#[test]
+fn an_etcd_that_is_not_there_yet_is_waited_for_aloud() {
+    let _alone = alone();
+    let Some(mut etcd) = EtcdProcess::start() else { return };
+    etcd.kill();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut coordinator = Coordinator::new(dir.path().join("said"));
+    coordinator.start(&etcd.url);
+    let said = |part: &str| {
+        let begun = Instant::now();
+        while !coordinator.said().contains(part) {
+            assert!(begun.elapsed() < PATIENCE, "{}", coordinator.said());
+            pause(Duration::from_millis(20));
+        }
+    };
+    said("waiting for etcd");
+    assert!(coordinator.said().contains("is etcd running"), "{}", coordinator.said());
+    etcd.restart();
+    said("coordinator ready");
+    assert_eq!(connect(&coordinator.locator).list_servers().expect("it leads").len(), 0);
 }
 
 #[test]

@@ -16,6 +16,13 @@ use std::time::{Duration, Instant};
 /// How long the thread sleeps at most before it looks whether the coordinator has given up, or the process is to end.
 const LOOK_AROUND: Duration = Duration::from_millis(25);
 
+/// For how long a coordinator that starts waits for an etcd that is not there yet: with the power both come back, and the members
+/// of etcd have a leader of their own to choose first.
+const ETCD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it looks meanwhile, and says so.
+const ETCD_RETRY: Duration = Duration::from_secs(1);
+
 /// Silence of etcd after which that is told, and again each time that it has lasted so long.
 const TELL: Duration = Duration::from_secs(1);
 
@@ -38,6 +45,24 @@ struct Thread {
     leader: Option<(String, Client)>,
     /// When etcd last answered, or that it does not was told.
     heard: Instant,
+}
+
+/// Waits until etcd answers.
+///
+/// # Errors
+/// [`EtcdError`], when it does not within [`ETCD_PATIENCE`], or refuses.
+pub(super) fn wait_for(etcd: &Etcd) -> Result<(), EtcdError> {
+    let until = Instant::now() + ETCD_PATIENCE;
+    loop {
+        match etcd.holder() {
+            Ok(_) => return Ok(()),
+            Err(error @ (EtcdError::Unreachable(_) | EtcdError::Unknown { .. })) if Instant::now() < until => {
+                tracing::info!("waiting for etcd: {error}");
+                pause(ETCD_RETRY);
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Starts the thread, which ends when `ended` says so.

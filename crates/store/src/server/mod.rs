@@ -213,7 +213,7 @@ impl Server {
     }
 
     /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at `locator`, which so names an address and
-    /// a port. Returns when it has found etcd, whether it leads or stands by.
+    /// a port. Returns when it has found etcd, for which it waits half a minute, whether it leads or stands by.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -225,7 +225,7 @@ impl Server {
             return Err(ServerError::Log(reason));
         }
         let etcd = place.open()?;
-        etcd.holder()?;
+        election::wait_for(&etcd)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
         let office = Office::default();

@@ -196,7 +196,8 @@ impl World {
     /// Waits until nothing is short of replicas, and looks whether that is so. Nothing else goes on meanwhile.
     pub(crate) fn heal(&mut self, copies: usize) -> u64 {
         self.client.service_mut().rest();
-        for _ in 0..100 {
+        // A backup that went down and came up is met as a stranger, and then shunned for seconds: where it is the only one that may last.
+        for _ in 0..1000 {
             self.run(100);
             if self.replicator().short() == 0 && self.client.service().rests() {
                 break;
