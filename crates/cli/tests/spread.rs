@@ -218,8 +218,8 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
     let said: Vec<Value> = said.map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert!(sender.wait().unwrap().success(), "{said:?}");
     let sent = said.last().unwrap();
-    assert!(sent["bytes"].as_u64().unwrap() <= (content.len() - 3 * 64 * MEGABYTE) as u64, "{sent}");
-    // Of a piece whose end was not heard of another server may have been sent it too.
+    // Of three pieces there were, one may have been sent again: whose end was not heard of, another server is sent it too.
+    assert!(sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64, "{sent}");
     assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{said:?}");
 
     // One for good: the others get what it had.

@@ -17,12 +17,16 @@ const CONTEXT: usize = 24;
 #[derive(Clone, Debug, Error)]
 pub enum Violation {
     /// Calls on one object that fit no order.
-    #[error("object {name} is not linearizable: no place for `{call}`, where the best attempt has {state:?}\n{around}")]
+    #[error(
+        "object {name} (at {place:016x} of its table) is not linearizable: no place for `{call}`, where the best attempt has {state:?}\n{around}"
+    )]
     Object {
         /// The object.
         name: Name,
         /// The call without a place.
         call: String,
+        /// Where the object is in its table.
+        place: u64,
         /// What it met.
         state: model::State,
         /// The object's calls around it, in order, a line each.
@@ -87,7 +91,13 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
                 let mark = |call: &Operation| if call.number == number { "=> " } else { "   " };
                 let around: Vec<String> = lines.map(|call| format!("{}{call}", mark(call))).collect();
                 let call = calls[number].to_string();
-                return Err(Box::new(Violation::Object { name, call, state, around: around.join("\n") }));
+                return Err(Box::new(Violation::Object {
+                    name,
+                    call,
+                    place: scan::place(hash_seed, name),
+                    state,
+                    around: around.join("\n"),
+                }));
             }
         }
     }
