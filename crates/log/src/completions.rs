@@ -60,12 +60,19 @@ impl Log {
         self.write_completion(entry.table, entry.key, entry.version, &completion)
     }
 
-    /// Keeps of an operation that it changed nothing, and why.
+    /// Keeps of an operation on a key that it changed nothing, and why.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
-    pub fn complete_alone(&mut self, table: u32, id: &OperationId, status: Status, number: u64) -> Result<(), Full> {
-        let completion = Completion { joined: false, status, version: number, result: &[] };
+    pub fn complete_alone(
+        &mut self,
+        (table, key): (u32, &[u8]),
+        id: &OperationId,
+        status: Status,
+        number: u64,
+    ) -> Result<(), Full> {
+        let position = self.hash(table, key).reverse_bits().to_le_bytes();
+        let completion = Completion::of_none(status, number, &position);
         self.write_completion(table | COMPLETIONS, &id.key(), id.sequence, &completion).map(drop)
     }
 

@@ -345,7 +345,7 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
     let id = operation(1, 5).id;
-    log.complete_alone(1, &id, Status::Conflict, 3).unwrap();
+    log.complete_alone((1, b"k"), &id, Status::Conflict, 3).unwrap();
     disk.settle(&mut log);
     let mut log = disk.restore(config.clone(), Some(&[1]));
     assert!(log.completion(1, &id).is_some());

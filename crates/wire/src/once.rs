@@ -139,11 +139,42 @@ pub struct Completion<'a> {
     pub status: Status,
     /// Version of the object that was written or removed, or what else the answer's number is.
     pub version: u64,
-    /// What else was answered, up to [`MAX_RESULT`] bytes.
+    /// What else was answered, up to [`MAX_RESULT`] bytes; see [`of_none`](Self::of_none).
     pub result: &'a [u8],
 }
 
 impl<'a> Completion<'a> {
+    /// Of an operation that nobody awaits any more, as a later one of its lane was begun; of that one it says nothing.
+    pub const OVER: Completion<'static> =
+        Completion { joined: false, status: Status::Refused, version: 0, result: &[] };
+
+    /// Whether it is one of those.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        *self == Completion::OVER
+    }
+
+    /// Of an operation that changed nothing, and why: where its object would have been in its table goes with it, as the entry behind
+    /// others tells it.
+    #[must_use]
+    pub fn of_none(status: Status, number: u64, position: &'a [u8; MAX_RESULT]) -> Self {
+        assert_ne!(status, Status::Ok, "what changes nothing is refused");
+        Self { joined: false, status, version: number, result: position }
+    }
+
+    /// Where the object of an operation that changed nothing would have been. `None` of others.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        let bytes = self.result.try_into().ok().filter(|_| self.status != Status::Ok)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// What was answered beside status and number.
+    #[must_use]
+    pub fn answer(&self) -> &'a [u8] {
+        if self.status == Status::Ok { self.result } else { &[] }
+    }
+
     /// Writes it as an object's value; returns the bytes written.
     ///
     /// # Panics

@@ -215,12 +215,12 @@ impl<D: Disk> Master<D> {
             return None;
         }
         self.counts.repeated += 1;
-        if entry.version > operation.sequence {
+        let completion = Completion::of(&entry).expect("as the log wrote it");
+        if entry.version > operation.sequence || completion.is_over() {
             let reason = "a later operation of its lane was done: nobody can await this one";
             return Some(answer_text(&mut self.held.made, Status::Refused, reason));
         }
-        let Completion { status, version, result, .. } = Completion::of(&entry).expect("as the log wrote it");
-        let reply = short_answer(status, version, result);
+        let reply = short_answer(completion.status, completion.version, completion.answer());
         // Also what it wrote, which stands behind it in the log, has to be durable.
         Some(self.wait_for(self.log.position(), id, reply))
     }
@@ -257,7 +257,7 @@ impl<D: Disk> Master<D> {
             return self.tell(asked.id, found, reply);
         };
         let kept = self.seal_if_short(MAX_ALONE);
-        match kept.and_then(|()| self.log.complete_alone(asked.table, operation, status, number)) {
+        match kept.and_then(|()| self.log.complete_alone((asked.table, key), operation, status, number)) {
             Ok(()) => {
                 self.changed(asked, key);
                 self.acknowledge(asked.id, reply)
@@ -292,6 +292,9 @@ impl<D: Disk> Master<D> {
         if !id.who().serves() {
             return denied();
         }
+        if self.waiting.is_full() {
+            return Outcome::Retry(BUSY_MICROS);
+        }
         let Self { leaving, log, held, .. } = self;
         let mut given = None;
         let Some(body) = held.made.make(|out| given = leaving.give(log, what, out)) else {
@@ -299,8 +302,9 @@ impl<D: Disk> Master<D> {
         };
         match given {
             Some(Given { number, more }) => {
-                let told = answer(Status::Ok, more, 0, number, Repeat::Retain);
-                Outcome::Reply(told.with_body(Body::Made(body)))
+                let told = answer(Status::Ok, more, 0, number, Repeat::Retain).with_body(Body::Made(body));
+                // Completions are of other tablets too, which stay: should those be lost, so must not be what is known of them.
+                self.acknowledge(id, told)
             }
             None => {
                 held.made.release(body);

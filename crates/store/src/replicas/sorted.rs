@@ -4,10 +4,11 @@
 
 use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
-use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion};
+use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::position;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes of the segment taken at a time.
@@ -38,6 +39,17 @@ struct Place {
     position: u64,
 }
 
+/// The last completion of a lane.
+#[derive(Clone)]
+struct Last {
+    sequence: u64,
+    place: Place,
+    /// Where its object is, or would have been, if what is here may not be in other replicas: see [`Sorted::told`].
+    owner: Option<u64>,
+    /// An entry in `Sorted::over` that says of it no more than that those before it are over.
+    over: Range<usize>,
+}
+
 /// A segment sorted, or being sorted.
 pub(super) struct Sorted {
     seed: u64,
@@ -47,8 +59,9 @@ pub(super) struct Sorted {
     header: Option<(usize, SegmentHeader)>,
     /// The entry looked at last, if it is a completion: when nothing follows, it may not count.
     last: Option<Place>,
-    /// The last completion of each lane and its sequence number, by table and key: older ones do not count, and each write has left one.
-    completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), (u64, Place)>,
+    /// The last completion of each lane, by table and key: older ones do not count, and each write has left one.
+    completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Last>,
+    over: Vec<u8>,
     buckets: Vec<Vec<Place>>,
     is_done: bool,
     /// Selections that were given to their ends.
@@ -61,8 +74,8 @@ impl Sorted {
         bytes.clear();
         bytes.reserve(contents.len());
         let buckets = vec![Vec::new(); 1 << BUCKET_BITS];
-        let (header, last, completions) = (None, None, BTreeMap::new());
-        Self { seed, bytes, at: 0, header, last, completions, buckets, is_done: false, ended: 0 }
+        let (header, last, completions, over) = (None, None, BTreeMap::new(), Vec::new());
+        Self { seed, bytes, at: 0, header, last, completions, over, buckets, is_done: false, ended: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -101,7 +114,7 @@ impl Sorted {
             let position = if is_completion { 0 } else { position(self.seed, table, key) };
             let place = Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
             if let Some(before) = self.last.take() {
-                self.complete(before);
+                self.complete(before, Some(position));
             }
             match is_completion {
                 true => self.last = Some(place),
@@ -110,8 +123,9 @@ impl Sorted {
         }
         if !more {
             if let Some(last) = self.last.take().filter(|&last| !self.is_cut(last)) {
-                self.complete(last);
+                self.complete(last, None);
             }
+            self.make_over();
             self.is_done = true;
         }
         Ok(())
@@ -121,20 +135,57 @@ impl Sorted {
         Entry::parse(&self.bytes[place.at as usize..]).expect("checked")
     }
 
-    fn is_cut(&self, last: Place) -> bool {
+    /// Like what the cleaner writes, a copy has only what counts.
+    fn role(&self) -> Role {
         let header = self.header.as_ref().map(|(_, header)| header).expect("it comes first");
-        // Like what the cleaner writes, a copy has only what counts.
-        let role = if header.is_copy() { Role::Survivor } else { header.role };
-        Completion::is_cut(&self.entry(last), role)
+        if header.is_copy() { Role::Survivor } else { header.role }
     }
 
-    fn complete(&mut self, place: Place) {
+    fn is_cut(&self, last: Place) -> bool {
+        Completion::is_cut(&self.entry(last), self.role())
+    }
+
+    /// Takes a completion in; `behind` is where the entry behind it belongs.
+    fn complete(&mut self, place: Place, behind: Option<u64>) {
         let entry = self.entry(place);
-        let Ok(key) = entry.key.try_into() else { return };
-        let this = (entry.version, place);
-        let last = self.completions.entry((place.table, key)).or_insert(this);
-        if last.0 < this.0 {
-            *last = this;
+        let (Ok(key), sequence) = (entry.key.try_into(), entry.version) else { return };
+        let owner = match (self.role(), Completion::of(&entry)) {
+            (Role::Head, Some(completion)) if completion.joined => behind,
+            (Role::Head, Some(completion)) => completion.position(),
+            _ => None,
+        };
+        let last = Last { sequence, place, owner, over: 0..0 };
+        let known = self.completions.entry((place.table, key)).or_insert(last.clone());
+        if known.sequence < sequence {
+            *known = last;
+        }
+    }
+
+    /// Makes what others are given of those that have an owner.
+    fn make_over(&mut self) {
+        let Self { completions, over, .. } = self;
+        for ((table, key), last) in completions {
+            if last.owner.is_none() || last.sequence < 2 {
+                continue;
+            }
+            let mut value = [0; MAX_COMPLETION];
+            let len = Completion::OVER.encode(&mut value);
+            let (table, version, value) = (table | COMPLETIONS, last.sequence - 1, &value[..len]);
+            let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value };
+            let begin = over.len();
+            over.resize(begin + entry.encoded_len(), 0);
+            entry.encode(&mut over[begin..]);
+            last.over = begin..over.len();
+        }
+    }
+
+    /// What is told of a completion to whoever is given a selection. The end of a log may be in some replicas and not in others,
+    /// and what is brought back later comes from others: only with its object does a completion say what was done.
+    fn told(&self, selection: Selection<'_>, last: &Last) -> &[u8] {
+        let Place { at, len, table, .. } = last.place;
+        match last.owner {
+            Some(position) if !selection.wants(table, position) => &self.over[last.over.clone()],
+            _ => &self.bytes[at as usize..][..len as usize],
         }
     }
 
@@ -148,10 +199,10 @@ impl Sorted {
         });
         let objects = buckets.flat_map(|number| &self.buckets[number]);
         let objects = objects.filter(move |place| selection.wants(place.table, place.position));
-        let completions = self.completions.values().map(|(_, place)| place);
-        let completions = completions.filter(move |place| selection.wants_of(place.table));
-        let entries = completions.chain(objects).map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
-        std::iter::once(&self.bytes[..header]).chain(entries)
+        let objects = objects.map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
+        let completions = self.completions.values().filter(move |last| selection.wants_of(last.place.table));
+        let completions = completions.map(move |last| self.told(selection, last));
+        std::iter::once(&self.bytes[..header]).chain(completions).chain(objects)
     }
 
     /// Appends what is selected from byte `offset` of it on, `most` bytes at most; returns how many there are in all.

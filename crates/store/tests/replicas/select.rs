@@ -32,8 +32,12 @@ fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
 }
 
 fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64, joined: bool) {
+    push_this(bytes, (table, lane, sequence), &Completion { joined, status: Status::Ok, version: 1, result: &[] });
+}
+
+fn push_this(bytes: &mut Vec<u8>, (table, lane, sequence): (u32, u16, u64), completion: &Completion<'_>) {
     let mut value = [0; MAX_COMPLETION];
-    let len = Completion { joined, status: Status::Ok, version: 1, result: &[] }.encode(&mut value);
+    let len = completion.encode(&mut value);
     let key = OperationId { client: 1, lane, sequence, again: false }.key();
     let (table, value) = (table | COMPLETIONS, &value[..len]);
     push(bytes, &Entry { kind: Kind::Object, successor: false, table, version: sequence, key: &key, value });
@@ -163,6 +167,42 @@ fn of_a_lanes_completions_only_the_last_is_given() {
     let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
     let sequences = entries(&given).1.into_iter().map(|bytes| Entry::parse(bytes).unwrap().version);
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
+}
+
+/// The end of a head may be in one replica and not in the next. Whoever recovers another part than the object's must not know more of
+/// the operation than that those before it are over: should the object's part come from the other replica, it was not done.
+#[test]
+fn a_completion_in_a_head_is_its_objects() {
+    let (key, refused) = (&b"key"[..], &b"another"[..]);
+    let halves = Range::ALL.parts(2);
+    let half_of = |key| usize::from(!halves[0].contains(position(SEED, 1, key)));
+    assert_ne!(half_of(key), half_of(refused), "chosen so");
+    for (role, digest, is_end) in [(Role::Head, &[7][..], true), (Role::Head, &[], false), (Role::Survivor, &[], false)]
+    {
+        let mut bytes = header(role, digest);
+        push_completion_of(&mut bytes, 1, 1, 3, true);
+        push(&mut bytes, &Entry { kind: Kind::Tombstone, successor: false, table: 1, version: 1, key, value: &[0; 8] });
+        // Refused, of a key of the other half; and taken over from another log, whole by then.
+        let at = position(SEED, 1, refused).to_le_bytes();
+        push_this(&mut bytes, (1, 2, 5), &Completion::of_none(Status::Conflict, 1, &at));
+        push_completion_of(&mut bytes, 1, 3, 7, false);
+        // The first of a lane.
+        push_completion_of(&mut bytes, 1, 4, 1, true);
+        push(&mut bytes, &Entry { kind: Kind::Tombstone, successor: false, table: 1, version: 1, key, value: &[0; 8] });
+        let (mut world, replica) = keeps(&bytes);
+        for (half, &range) in halves.iter().enumerate() {
+            let given = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();
+            let given = entries(&given).1.into_iter().map(|bytes| Entry::parse_checked(bytes).unwrap());
+            let told = given.filter_map(|entry| Completion::of(&entry).map(|told| (entry.version, told.is_over())));
+            let whole = [(3, false), (5, false), (7, false), (1, false)];
+            let wanted = match (is_end, half == half_of(key)) {
+                (true, true) => vec![(3, false), (4, true), (7, false), (1, false)],
+                (true, false) => vec![(2, true), (5, false), (7, false)],
+                (false, _) => whole.to_vec(),
+            };
+            assert_eq!(told.collect::<Vec<_>>(), wanted, "{role:?} {digest:?} half {half}");
+        }
+    }
 }
 
 /// What is cut off shows nothing of the operations before it.
