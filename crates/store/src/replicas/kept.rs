@@ -107,6 +107,11 @@ impl Kept {
         self.written == self.len && self.seal_written == self.sealed
     }
 
+    /// Whether it is all of its segment, on disk, and counts.
+    pub(super) fn is_whole(&self) -> bool {
+        self.damage().is_none() && self.seal_written && self.is_written() && !self.unsure && (self.counts || !self.head)
+    }
+
     /// How it lies on disk.
     pub(super) fn stored(&self, replica: ReplicaId) -> Stored {
         let Self { incarnation, framed, sealed, unsure, .. } = *self;

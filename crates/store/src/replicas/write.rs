@@ -84,6 +84,10 @@ impl<D: Disk> Replicas<D> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let word = replica.word();
+        if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
+            // Of a life before, of which the master knows nothing. To give it up for what may never be whole could lose the last one.
+            return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
+        }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
         if there.is_some_and(|kept| edition < kept.edition) {
             // Late: bytes of one telling do not fit into another.

@@ -218,13 +218,13 @@ impl Replicator {
         jobs.push(job);
     }
 
-    /// A backup has taken a piece of a copy, or has not.
-    pub(super) fn copied(&mut self, now: Nanos, job: (u64, u32, u8), sealed: bool, taken: bool, log: &mut Log) {
+    /// A backup has taken a piece of a copy, or has not; with this one it is `whole`.
+    pub(super) fn copied(&mut self, now: Nanos, job: (u64, u32, u8), whole: bool, taken: bool, log: &mut Log) {
         let (segment, server, _) = job;
         if !taken {
             self.peers.shun(server, now);
         }
-        if taken && !sealed {
+        if taken && !whole {
             let jobs = &mut self.healer.jobs;
             if let Some(found) = jobs.iter_mut().find(|found| (found.segment, found.server, found.edition) == job) {
                 found.under_way = false;

@@ -305,9 +305,11 @@ impl Replicator {
         match purpose {
             Purpose::Free => self.freeing -= 1,
             Purpose::Heal { job, sealed } => {
-                let status = result.ok().and_then(Answer::parse).map(|answer| answer.status);
-                self.fenced |= status == Some(Status::Fenced);
-                self.copied(now, job, sealed, status == Some(Status::Ok), log);
+                let answer = result.ok().and_then(Answer::parse).map(|answer| (answer.status, answer.more));
+                self.fenced |= matches!(answer, Some((Status::Fenced, _)));
+                // It may have a whole one, of a life before.
+                let whole = sealed || matches!(answer, Some((Status::Ok, true)));
+                self.copied(now, job, whole, matches!(answer, Some((Status::Ok, _))), log);
             }
             Purpose::Write { segment, server, up_to, sealed } => {
                 let answer = result.ok().and_then(Answer::parse);

@@ -257,3 +257,27 @@ fn an_edition_takes_the_place_of_the_one_before() {
     assert!(records[0].sealed && records[0].len == 2500 && records[0].head, "{records:?}");
     assert_eq!(world.read(a).unwrap(), other[..2500]);
 }
+
+/// A master that makes a replica anew does not know what its backup's disk has of a life before. Were a whole one given up for that,
+/// and the copy never ended, the last one could be gone.
+#[test]
+fn a_whole_replica_stays_where_it_would_be_made_anew() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    let (a, part, other) = (id(3, 1), id(3, 4), bytes_of(id(3, 2), 3000));
+    world.put(a, 0..2000, true);
+    world.put(part, 0..2000, false);
+    let again = |world: &mut World<_>, replica, edition| {
+        let (bytes, sealed) = (&other[..1000], false);
+        let told = world.ask(BackupRequest::Write { replica, offset: 0, sealed, anew: true, edition, bytes });
+        (told.status, told.more)
+    };
+    assert_eq!(again(&mut world, a, 1), (Status::Ok, true));
+    assert_eq!(again(&mut world, part, 1), (Status::Ok, false), "a part is none");
+    drop(world);
+    control.crash();
+    let (mut world, _) = open(&control, Durability::Sync);
+    assert_eq!(again(&mut world, a, 1), (Status::Ok, true));
+    assert_eq!(world.read(a).unwrap(), bytes_of(a, 2000));
+    assert_eq!(again(&mut world, part, 2), (Status::Ok, false));
+}
