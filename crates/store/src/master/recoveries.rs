@@ -80,14 +80,14 @@ impl Recoveries {
                 counted: false,
             });
         }
-        for task in before {
+        for mut task in before {
             let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, askers: 0, ..order.clone() };
             if let Some(same) = self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order)) {
                 // If it was told, that did not reach this coordinator, or one before it, which gave the order another number: it is
                 // told again. What has been written is there, for nothing else was ordered in between.
                 *same = Task { told: false, order: same.order.clone(), ..task };
             } else {
-                self.left.extend(task.recovery.into_iter().flat_map(Recovery::into_sessions));
+                self.left.extend(task.recovery.iter_mut().flat_map(Recovery::take_sessions));
             }
         }
         self.members = members.to_vec();
@@ -162,11 +162,13 @@ impl Recoveries {
                         totals.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     }
                     task.told = true;
+                    left.extend(recovery.take_sessions()); // the coordinator may take its time
                     inbox.recovered(Recovered { order, since, failure: String::new() });
                 }
                 Err(failure) => {
                     let failure = tell(failure);
-                    left.extend(task.recovery.take().into_iter().flat_map(Recovery::into_sessions));
+                    left.extend(recovery.take_sessions());
+                    task.recovery = None;
                     task.retry_at = now + RETRY;
                     inbox.recovered(Recovered { order, since, failure });
                 }

@@ -146,9 +146,9 @@ impl Recovery {
         matches!(self.stage, Stage::Ended).then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
-    /// The sessions that it had with backups: whoever drops it has to close them.
-    pub fn into_sessions(self) -> impl Iterator<Item = SessionId> {
-        self.backups.into_values().filter_map(|(_, session)| session)
+    /// The sessions that it has with backups, to be closed when it has ended or is about to be dropped.
+    pub fn take_sessions(&mut self) -> impl Iterator<Item = SessionId> {
+        self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
     /// How far it is: a word for what it is at, the segments read and replayed, and those left as far as is known.
