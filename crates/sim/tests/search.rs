@@ -3,12 +3,15 @@
 use sprat_net::Nanos;
 use sprat_sim::check::linear::{self, Verdict};
 use sprat_sim::check::model::State;
-use sprat_sim::history::{Action, Name, OPEN, Operation, Told, Value};
+use sprat_sim::history::{Action, Name, OPEN, Operation, SETTLED, Told, Value};
 use sprat_sim::random::Random;
 use sprat_wire::op::Condition;
 
 /// Histories.
 const HISTORIES: u64 = 40_000;
+
+/// Nanoseconds of a step of time: what is never told settles within a few calls.
+const TICK: u64 = 100_000_000;
 
 /// Most calls of one; the plain search tries all orders.
 const CALLS: u64 = 8;
@@ -20,11 +23,24 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
     if rest().all(|index| calls[index].returned == OPEN) {
         return true;
     }
-    let soonest = rest().map(|index| calls[index].returned).min().unwrap();
-    rest().filter(|&index| calls[index].invoked < soonest).any(|index| {
+    let first = rest().map(|index| (calls[index].returned, calls[index].invoked)).min().unwrap();
+    // When all those told before the first had been asked: what had settled by then took place before, or never.
+    let before = calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
+    let begun = before.max().unwrap_or(Nanos(0));
+    let may = |call: &Operation| {
+        let lasts = call.returned != OPEN || was_read(calls, call) || call.ended + SETTLED >= begun;
+        call.invoked < first.0 && lasts
+    };
+    rest().filter(|&index| may(&calls[index])).any(|index| {
         let after = state.after(calls[index].action, calls[index].told);
         after.is_some_and(|after| fits(calls, done | 1 << index, after))
     })
+}
+
+/// Whether somebody read the text that this call wrote: then that tells when it took place, and not when it had to settle.
+fn was_read(calls: &[Operation], call: &Operation) -> bool {
+    let Action::Write { value: text @ Value::Text { .. }, .. } = call.action else { return false };
+    calls.iter().any(|other| matches!(other.told, Told::Found { value, .. } if value == text))
 }
 
 fn condition(random: &mut Random) -> Condition {
@@ -78,7 +94,7 @@ impl Object {
 fn history(random: &mut Random) -> Vec<Operation> {
     let count = random.between(2, CALLS);
     let mut object = Object::default();
-    let mut calls = Vec::new();
+    let (mut calls, mut moment) = (Vec::new(), 100);
     for number in 0..count {
         let value = match random.below(3) {
             0 => Value::Number(i64::try_from(random.below(3)).unwrap()),
@@ -91,7 +107,7 @@ fn history(random: &mut Random) -> Vec<Operation> {
             _ => Action::Increment { delta: 1 + i64::try_from(random.below(2)).unwrap() },
         };
         // It takes place at its own moment; it is asked before that, and told after.
-        let moment = number * 20 + 100;
+        moment += if random.chance(1, 4) { 200 } else { 20 };
         let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
         let lost = random.chance(1, 4);
         let told = if lost && random.chance(1, 2) { Told::Unknown } else { object.tell(random, action) };
@@ -104,8 +120,8 @@ fn history(random: &mut Random) -> Vec<Operation> {
             action,
             invoked: invoked * 100 + number as u64,
             returned: if returned == OPEN { OPEN } else { returned * 100 + number as u64 },
-            began: Nanos(0),
-            ended: Nanos(0),
+            began: Nanos(invoked * TICK),
+            ended: Nanos(returned.min(moment + 1) * TICK),
             told,
         });
     }

@@ -81,11 +81,12 @@ impl Attempt {
         let mut next = Vec::new();
         for place in told {
             let Some(after) = calls.after(place, *state) else { continue };
-            // What changes nothing, not even what is known, may as well come now.
-            if after == *state {
-                return vec![self.with(calls, place, after)];
+            let attempt = self.with(calls, place, after);
+            // What changes nothing, not even what is known, may as well come now, if nothing can come only before it.
+            if after == *state && !self.is_last_chance(calls, attempt.first) {
+                return vec![attempt];
             }
-            next.push(self.with(calls, place, after));
+            next.push(attempt);
         }
         for place in calls.never_told(*first, *state).filter(|place| taken.binary_search(place).is_err()) {
             let twin = calls.twin(place, *first, *state);
@@ -98,6 +99,13 @@ impl Attempt {
         }
         next.reverse();
         next
+    }
+
+    /// Whether one of those never told may come now, and not any more when all before `first` are done.
+    fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
+        let Self { taken, state, .. } = self;
+        let mut may = calls.never_told(self.first, *state).filter(|place| taken.binary_search(place).is_err());
+        first < calls.told() && may.any(|place| calls.is_spent(place, first, *state))
     }
 
     /// Whether calls still to be told are of older versions: they never go back.
