@@ -236,14 +236,16 @@ impl Replicator {
         log.end_copy(ended.copy);
         self.peers.release(server);
         let closed = self.closed.get_mut(&segment).expect("what is copied stays");
-        if taken {
+        // Who answered may have been declared dead since, and what it has counts for nobody.
+        let is_member = self.peers.contains(server);
+        if taken && is_member {
             self.counts.healed += 1;
             closed.given_up.retain(|&other| other != server);
             closed.servers.push(server);
             if closed.servers.len() >= self.copies {
                 self.healer.short.remove(&segment);
             }
-        } else if !closed.given_up.contains(&server) {
+        } else if is_member && !closed.given_up.contains(&server) {
             closed.given_up.push(server);
         }
         self.healer.begin_at = now;
