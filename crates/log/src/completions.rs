@@ -48,16 +48,34 @@ impl Log {
         self.clients.has_room() || self.clients.knows(client)
     }
 
-    /// Takes in an entry that is a completion in another log, unless one as new is here; returns whether it was written.
+    /// Takes in what another log has of an operation, by table of completions, key and sequence number, unless as much is known here;
+    /// returns whether it was written.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
+    pub fn adopt_completion(
+        &mut self,
+        (table, key, sequence): (u32, &[u8], u64),
+        what: &Completion<'_>,
+    ) -> Result<bool, Full> {
+        let known = self
+            .known(table, key)
+            .is_some_and(|(known, is_begun)| known > sequence || known == sequence && (!is_begun || what.is_begun()));
+        if known {
+            return Ok(false);
+        }
+        self.write_completion((table, key, sequence), what).map(|()| true)
+    }
+
+    /// What came of an operation was [adopted](Self::adopt_completion), and turns out not to count: of it nothing is known again.
     ///
-    /// # Panics
-    /// When it is none: see [`Completion::of`].
-    pub fn adopt_completion(&mut self, entry: &Entry<'_>) -> Result<bool, Full> {
-        let completion = Completion::of(entry).expect("callers look");
-        self.write_completion(entry.table, entry.key, entry.version, &completion)
+    /// # Errors
+    /// [`Full`]; nothing was changed then.
+    pub fn forget_completion(&mut self, (table, key, sequence): (u32, &[u8], u64)) -> Result<(), Full> {
+        if self.tables.is_dropped(table) || self.known(table, key) != Some((sequence, false)) {
+            return Ok(());
+        }
+        self.write_completion((table, key, sequence), &Completion::BEGUN)
     }
 
     /// Keeps of an operation on a key that it changed nothing, and why.
@@ -71,18 +89,28 @@ impl Log {
         status: Status,
         number: u64,
     ) -> Result<(), Full> {
-        let position = self.hash(table, key).reverse_bits().to_le_bytes();
-        let completion = Completion::of_none(status, number, &position);
-        self.write_completion(table | COMPLETIONS, &id.key(), id.sequence, &completion).map(drop)
+        let position = Some(self.hash(table, key).reverse_bits());
+        let completion = Completion { joined: false, status, version: number, position, result: &[] };
+        self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
+    }
+
+    /// The last operation of a lane that is known of, and whether no more is known of it than that it was begun.
+    fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
+        let known = self.entry(self.find(table, key)?);
+        Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))
     }
 
     /// Writes a completion with nothing behind it that it would need.
-    fn write_completion(&mut self, table: u32, key: &[u8], sequence: u64, what: &Completion<'_>) -> Result<bool, Full> {
+    fn write_completion(
+        &mut self,
+        (table, key, sequence): (u32, &[u8], u64),
+        what: &Completion<'_>,
+    ) -> Result<(), Full> {
         let mut value = [0; MAX_COMPLETION];
         let len = Completion { joined: false, ..*what }.encode(&mut value);
-        let written = self.adopt(table, key, &value[..len], sequence)?;
+        self.write(table, key, &value[..len], Some(sequence), None)?;
         self.clients.hear(OperationId::client_of(key));
-        Ok(written)
+        Ok(())
     }
 
     /// Forgets the clients that were not heard of since this was last called; [`Log::clean`] frees their completions by and by.
@@ -97,7 +125,7 @@ impl Log {
         let Operation { id, result } = operation;
         let (table, key) = (table | COMPLETIONS, &id.key()[..]);
         let mut value = [0; MAX_COMPLETION];
-        let completion = Completion { joined: true, status: Status::Ok, version, result };
+        let completion = Completion { joined: true, status: Status::Ok, version, position: None, result };
         let len = completion.encode(&mut value);
         let value = &value[..len];
         let entry = Entry { kind: Kind::Object, successor: false, table, version: id.sequence, key, value };
@@ -105,7 +133,10 @@ impl Log {
         let hash = self.hash(table, key);
         match self.lookup(hash, table, key) {
             Some((place, old)) => {
-                assert!(self.entry(old).version < id.sequence, "an operation is done once");
+                let known = self.entry(old);
+                let is_begun = || Completion::of(&known).is_some_and(|known| known.is_begun());
+                let is_new = known.version < id.sequence || known.version == id.sequence && is_begun();
+                assert!(is_new, "an operation is done once");
                 self.table.set(place, hash, address);
                 self.memory.owner_mut(old.address).live -= old.len;
                 self.account_removed(table, old.len);

@@ -271,7 +271,7 @@ impl Log {
         self.safe_version
     }
 
-    fn write(
+    pub(crate) fn write(
         &mut self,
         table: u32,
         key: &[u8],

@@ -6,7 +6,7 @@ mod common;
 use common::{Chance, Disk};
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
-use sprat_wire::once::{COMPLETIONS, OperationId};
+use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::tablet::{Range, Tablet, position};
 use std::collections::{BTreeMap, BTreeSet};
@@ -353,11 +353,38 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
     let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
     let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
-    assert_eq!(other.adopt_completion(&joined), Ok(true));
-    assert_eq!(other.adopt_completion(&joined), Ok(false), "it is there already");
+    let (named, told) = ((joined.table, joined.key, joined.version), Completion::of(&joined).unwrap());
+    assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(true));
+    assert_eq!(other.adopt_completion(named, &told), Ok(true), "it says more than that it was begun");
+    assert_eq!(other.adopt_completion(named, &told), Ok(false), "it is there already");
+    assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(false), "it says less");
     elsewhere.settle(&mut other);
     let other = elsewhere.restore(config, Some(&[1]));
     assert!(other.completion(1, &operation(2, 0).id).is_some());
+}
+
+#[test]
+fn a_completion_that_turns_out_not_to_count_is_forgotten_and_what_was_before_is_over() {
+    let config = Config::new(MIN_MEMORY, Durability::Tracked);
+    let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
+    let id = operation(1, 5).id;
+    let (key, table) = (id.key(), 1 | COMPLETIONS);
+    let told = Completion { joined: false, status: Status::Ok, version: 7, position: Some(3), result: b"result" };
+    assert_eq!(log.adopt_completion((table, &key, id.sequence), &told), Ok(true));
+    log.forget_completion((table, &key, id.sequence - 1)).unwrap();
+    let known = |log: &Log| {
+        let entry = log.entry(log.completion(1, &id).unwrap());
+        (entry.version, Completion::of(&entry).unwrap().is_begun())
+    };
+    assert_eq!(known(&log), (id.sequence, false), "that was another");
+    log.forget_completion((table, &key, id.sequence)).unwrap();
+    assert_eq!(known(&log), (id.sequence, true));
+    disk.settle(&mut log);
+    // It may be done now, and is known then.
+    log.put_once(1, b"key", b"value", &operation(1, 5)).unwrap();
+    assert_eq!(known(&log), (id.sequence, false));
+    let log = disk.restore(config, Some(&[1]));
+    assert_eq!(log.entry(log.completion(1, &id).unwrap()).version, id.sequence);
 }
 
 #[test]

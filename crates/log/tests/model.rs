@@ -156,7 +156,10 @@ fn record(model: &mut Model, log: &Log, key: Key, object: Option<Object>, versio
         model.record(name, Some((id.sequence, completion)), log.position());
         let found = log.completion(key.0, &id).map(|found| log.entry(found));
         let found = found.and_then(|entry| Completion::of(&entry));
-        assert_eq!(found, Some(Completion { joined: true, status: Status::Ok, version, result: RESULT }));
+        assert_eq!(
+            found,
+            Some(Completion { joined: true, status: Status::Ok, version, position: None, result: RESULT })
+        );
     }
     model.record(key, object, log.position());
 }

@@ -50,7 +50,7 @@ pub const KEPT_FOR: Duration = Duration::from_secs(120);
 const _: () = assert!(KEPT_FOR.as_secs() >= 60 + 2 * RETRIED_FOR.as_secs());
 
 /// Longest completion as an object's value, bytes.
-pub const MAX_COMPLETION: usize = 7 + MAX_RESULT;
+pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;
 
 /// An operation of a client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -130,6 +130,9 @@ impl OperationId {
     }
 }
 
+/// Bit of a completion's first byte: it tells where its object is.
+const PLACED: u8 = 1 << 7;
+
 /// What came of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion<'a> {
@@ -139,40 +142,22 @@ pub struct Completion<'a> {
     pub status: Status,
     /// Version of the object that was written or removed, or what else the answer's number is.
     pub version: u64,
-    /// What else was answered, up to [`MAX_RESULT`] bytes; see [`of_none`](Self::of_none).
+    /// Of one that may yet turn out not to count: where its object is in its table, or would be. Only who has that part of the table is told
+    /// more than [`BEGUN`](Self::BEGUN). One that is joined stands right before its object.
+    pub position: Option<u64>,
+    /// What else was answered, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],
 }
 
 impl<'a> Completion<'a> {
-    /// Of an operation that nobody awaits any more, as a later one of its lane was begun; of that one it says nothing.
-    pub const OVER: Completion<'static> =
-        Completion { joined: false, status: Status::Refused, version: 0, result: &[] };
+    /// Of an operation of which nothing is known but that it was begun: those of its lane before it are over, as nobody awaits them any more.
+    pub const BEGUN: Completion<'static> =
+        Completion { joined: false, status: Status::Refused, version: 0, position: None, result: &[] };
 
     /// Whether it is one of those.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        *self == Completion::OVER
-    }
-
-    /// Of an operation that changed nothing, and why: where its object would have been in its table goes with it, as the entry behind
-    /// others tells it.
-    #[must_use]
-    pub fn of_none(status: Status, number: u64, position: &'a [u8; MAX_RESULT]) -> Self {
-        assert_ne!(status, Status::Ok, "what changes nothing is refused");
-        Self { joined: false, status, version: number, result: position }
-    }
-
-    /// Where the object of an operation that changed nothing would have been. `None` of others.
-    #[must_use]
-    pub fn position(&self) -> Option<u64> {
-        let bytes = self.result.try_into().ok().filter(|_| self.status != Status::Ok)?;
-        Some(u64::from_le_bytes(bytes))
-    }
-
-    /// What was answered beside status and number.
-    #[must_use]
-    pub fn answer(&self) -> &'a [u8] {
-        if self.status == Status::Ok { self.result } else { &[] }
+    pub fn is_begun(&self) -> bool {
+        *self == Completion::BEGUN
     }
 
     /// Writes it as an object's value; returns the bytes written.
@@ -181,11 +166,13 @@ impl<'a> Completion<'a> {
     /// When the version or the result is over its limit, or `out` is too short.
     #[inline]
     pub fn encode(&self, out: &mut [u8]) -> usize {
-        let len = 7 + self.result.len();
+        let placed = if self.position.is_some() { 8 } else { 0 };
+        let len = 7 + placed + self.result.len();
         assert!(len <= MAX_COMPLETION);
-        out[0] = u8::from(self.joined) | (self.status as u8) << 1;
+        out[0] = u8::from(self.joined) | (self.status as u8) << 1 | if placed > 0 { PLACED } else { 0 };
         out[1..7].copy_from_slice(&six(self.version));
-        out[7..len].copy_from_slice(self.result);
+        out[7..7 + placed].copy_from_slice(&self.position.unwrap_or(0).to_le_bytes()[..placed]);
+        out[7 + placed..len].copy_from_slice(self.result);
         len
     }
 
@@ -193,9 +180,13 @@ impl<'a> Completion<'a> {
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (&how, rest) = value.split_first()?;
-        let (version, result) = rest.split_first_chunk::<6>()?;
-        let status = Status::try_from(how >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
-        Some(Self { joined: how & 1 == 1, status, version: of_six(version), result })
+        let (version, rest) = rest.split_first_chunk::<6>()?;
+        let (position, result) = match how & PLACED {
+            0 => (None, rest),
+            _ => rest.split_first_chunk::<8>().map(|(at, rest)| (Some(u64::from_le_bytes(*at)), rest))?,
+        };
+        let status = Status::try_from((how & !PLACED) >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
+        Some(Self { joined: how & 1 == 1, status, version: of_six(version), position, result })
     }
 
     /// The completion that an entry is; `None` for other entries.

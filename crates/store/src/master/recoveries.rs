@@ -2,12 +2,13 @@
 
 use super::inbox::{Inbox, Recovered};
 use crate::node::Caller;
-use crate::recovery::{Failure, Recovery};
+use crate::recovery::{Failure, Named, Recovery};
 use crate::replication::Member;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
 use sprat_net::{Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, SessionId};
+use sprat_wire::once::COMPLETIONS;
 use sprat_wire::op::RecoveryOrder;
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
@@ -31,11 +32,26 @@ struct Task {
     counted: bool,
 }
 
+impl Task {
+    fn new(order: RecoveryOrder) -> Self {
+        let (begun, retry_at) = (Nanos(0), Nanos(0));
+        Self { order, recovery: None, since: 0, begun, retry_at, told: false, counted: false }
+    }
+
+    fn tablets(&self) -> impl Iterator<Item = Tablet> {
+        self.order.tablets.iter().map(|&(tablet, _)| tablet)
+    }
+}
+
 /// All that are under way.
 #[derive(Default)]
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
     members: Vec<Member>,
+    /// The head in which tablets were dropped last: what counts of one that is brought back begins behind it.
+    dropped_in: u64,
+    /// Completions that attempts have written that came to nothing, to be forgotten before anything else begins.
+    forget: Vec<Named>,
     /// Sessions of attempts that are over, to be closed.
     left: Vec<SessionId>,
     totals: Totals,
@@ -63,23 +79,17 @@ fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 }
 
 impl Recoveries {
-    /// These are to be under way, with these backups.
-    pub(super) fn assign(&mut self, orders: Vec<RecoveryOrder>, members: &[Member]) {
+    /// These are to be under way, with these backups. Returns the tablets of those that have ended: of what is not served here now, what came
+    /// has to go, as do completions of what `is_served` says is not.
+    pub(super) fn assign(
+        &mut self,
+        orders: Vec<RecoveryOrder>,
+        members: &[Member],
+        is_served: impl Fn(u32, u64) -> bool,
+    ) -> Vec<Tablet> {
         let before = std::mem::take(&mut self.tasks);
-        for order in orders {
-            let same = |task: &&Task| task.order.master == order.master && overlap(&task.order, &order);
-            // What an earlier attempt has written is not written again, and lies where that began.
-            let since = before.iter().filter(same).map(|task| task.since).filter(|&since| since > 0).min().unwrap_or(0);
-            self.tasks.push(Task {
-                order,
-                recovery: None,
-                since,
-                begun: Nanos(0),
-                retry_at: Nanos(0),
-                told: false,
-                counted: false,
-            });
-        }
+        self.tasks.extend(orders.into_iter().map(Task::new));
+        let mut ended = Vec::new();
         for mut task in before {
             let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, askers: 0, ..order.clone() };
             if let Some(same) = self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order)) {
@@ -88,9 +98,23 @@ impl Recoveries {
                 *same = Task { told: false, order: same.order.clone(), ..task };
             } else {
                 self.left.extend(task.recovery.iter_mut().flat_map(Recovery::take_sessions));
+                let completed = task.recovery.iter_mut().flat_map(Recovery::take_completed);
+                self.forget.extend(completed.filter(|named| !is_served(named.table & !COMPLETIONS, named.position)));
+                ended.extend(task.tablets());
             }
         }
         self.members = members.to_vec();
+        ended
+    }
+
+    /// Whether what is not here any more is forgotten.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.forget.is_empty()
+    }
+
+    /// Tablets were dropped when this segment was the head.
+    pub(super) fn dropped(&mut self, segment: u64) {
+        self.dropped_in = segment;
     }
 
     /// What came of those that are done.
@@ -102,7 +126,7 @@ impl Recoveries {
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
             let stands = task.recovery.as_ref().map_or("between attempts".to_owned(), Recovery::describe);
-            let tablets: Vec<_> = task.order.tablets.iter().map(|(tablet, _)| tablet.to_string()).collect();
+            let tablets: Vec<_> = task.tablets().map(|tablet| tablet.to_string()).collect();
             format!("server {}'s {}: {stands}", task.order.master, tablets.join(", "))
         };
         self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
@@ -122,21 +146,28 @@ impl Recoveries {
 
     /// The tablets that are being brought back.
     pub(super) fn tablets(&self) -> impl Iterator<Item = Tablet> {
-        self.tasks.iter().flat_map(|task| task.order.tablets.iter().map(|&(tablet, _)| tablet))
+        self.tasks.iter().flat_map(Task::tablets)
     }
 
-    /// Goes on with what is under way; returns whether there was anything to do. Tablets were last dropped in segment `dropped_in`.
-    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox, dropped_in: u64) -> bool {
+    /// Goes on with what is under way; returns whether there was anything to do.
+    pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
-        let Self { tasks, members, left, totals } = self;
+        let Self { tasks, members, dropped_in, forget, left, totals } = self;
+        while let Some(Named { table, key, sequence, .. }) = forget.last() {
+            if log.forget_completion((*table, key, *sequence)).is_err() {
+                return false;
+            }
+            forget.pop();
+            worked = true;
+        }
         for task in tasks {
             let Some(recovery) = &mut task.recovery else {
                 // What was here of a tablet long ago has to be gone first.
-                let is_free = task.order.tablets.iter().all(|&(tablet, _)| !log.is_dropping(tablet));
+                let is_free = task.tablets().all(|tablet| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
                         // Nor may it count, whoever brings back this log.
-                        if log.head_pending().0 <= dropped_in && !log.roll_head() {
+                        if log.head_pending().0 <= *dropped_in && !log.roll_head() {
                             continue;
                         }
                         task.since = log.head_pending().0;
@@ -168,6 +199,12 @@ impl Recoveries {
                 Err(failure) => {
                     let failure = tell(failure);
                     left.extend(recovery.take_sessions());
+                    if recovery.has_written() {
+                        // The next one may read the end of that log from another replica, which has less: nothing of this one may stay.
+                        forget.extend(recovery.take_completed());
+                        task.tablets().for_each(|tablet| log.drop_tablet(tablet));
+                        (*dropped_in, task.since) = (log.head_pending().0, 0);
+                    }
                     task.recovery = None;
                     task.retry_at = now + RETRY;
                     inbox.recovered(Recovered { order, since, failure });
@@ -192,12 +229,6 @@ impl Recoveries {
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         self.tasks.iter().filter(|task| task.recovery.is_none()).map(|task| task.retry_at).min()
     }
-}
-
-/// Whether both are about the same objects.
-fn overlap(one: &RecoveryOrder, other: &RecoveryOrder) -> bool {
-    let meet = |one: &Tablet, other: &Tablet| one.table == other.table && one.range.overlap(other.range).is_some();
-    one.tablets.iter().any(|(one, _)| other.tablets.iter().any(|(other, _)| meet(one, other)))
 }
 
 /// A failure in words that fit into a request.

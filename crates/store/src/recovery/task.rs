@@ -1,6 +1,7 @@
 //! Recovering what a server had, by one that lives: it fences the dead one's log at every backup, finds its segments, reads
 //! them, and writes what counts into its own log.
 
+use super::completions::{Completions, Named};
 use super::plan::{Inventory, Lost, Source};
 use super::segment::{BadReplica, Loading};
 use crate::expected::Expected;
@@ -13,6 +14,7 @@ use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::op::{Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Selection, Status};
+use sprat_wire::tablet::Tablet;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
@@ -81,6 +83,8 @@ enum Stage {
     Header(Source),
     /// Segments are being read and replayed.
     Replaying,
+    /// All objects are here: now what was told of them.
+    Completing,
     /// Everything is written; it has to become durable, up to this position.
     Settling(u64),
     Ended,
@@ -109,6 +113,9 @@ pub struct Recovery {
     expected: Expected<NEARER>,
     /// Versions up to which objects were removed, by table and key.
     graves: HashMap<(u32, Box<[u8]>), u64>,
+    completions: Completions,
+    /// Those that were written.
+    completed: Vec<Named>,
     report: Report,
     failure: Option<Failure>,
 }
@@ -135,6 +142,8 @@ impl Recovery {
             calls: HashMap::new(),
             expected: Expected::default(),
             graves: HashMap::new(),
+            completions: Completions::default(),
+            completed: Vec::new(),
             report: Report::default(),
             failure: None,
         }
@@ -158,6 +167,7 @@ impl Recovery {
             Stage::Fencing => "fencing",
             Stage::Header(_) => "searching",
             Stage::Replaying => "replaying",
+            Stage::Completing => "completing",
             Stage::Settling(_) => "settling",
             Stage::Ended => "ended",
         };
@@ -171,6 +181,7 @@ impl Recovery {
             Stage::Fencing => "fencing".to_owned(),
             Stage::Header(source) => format!("reading the header of {source:?}"),
             Stage::Replaying => format!("replaying, {} to be read", self.waiting.len() + self.loading.len()),
+            Stage::Completing => format!("{} completions to be written", self.completions.len()),
             Stage::Settling(position) => format!("until position {position} is durable"),
             Stage::Ended => format!("ended, {:?}", self.failure),
         };
@@ -182,6 +193,18 @@ impl Recovery {
         self.loading.clear();
         self.spare.clear();
         self.graves.clear();
+        self.completions = Completions::default();
+    }
+
+    /// The completions that it has written of which none may stay if it is given up.
+    pub fn take_completed(&mut self) -> Vec<Named> {
+        std::mem::take(&mut self.completed)
+    }
+
+    /// Whether it has left something in the log here.
+    #[must_use]
+    pub fn has_written(&self) -> bool {
+        self.report.objects > 0 || !self.completed.is_empty()
     }
 
     fn lose(&mut self, lost: Lost) {
@@ -192,6 +215,7 @@ impl Recovery {
     pub fn work(&mut self, log: &mut Log) -> bool {
         match self.stage {
             Stage::Replaying => self.replay(log),
+            Stage::Completing => self.complete(log),
             Stage::Settling(position) if log.durable_position() >= position => {
                 self.stage = Stage::Ended;
                 true
@@ -238,7 +262,7 @@ impl Recovery {
                     self.selection = selection;
                 }
             }
-            Stage::Header(_) | Stage::Settling(_) | Stage::Ended => {}
+            Stage::Header(_) | Stage::Completing | Stage::Settling(_) | Stage::Ended => {}
         }
     }
 
@@ -360,33 +384,37 @@ impl Recovery {
         }
     }
 
-    /// Whether an entry of a segment is for one of the tablets that are brought back. Completions are for each of a table's, as
-    /// nobody knows for which.
-    fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
-        let table = entry.table & !COMPLETIONS;
+    /// The tablets of a table that are brought back and of which entries in a segment count.
+    fn ours(&self, table: u32, segment: u64) -> impl Iterator<Item = Tablet> + Clone {
         let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
-        let mut ours = self.order.tablets[from..].iter().take_while(|(tablet, _)| tablet.table == table);
-        let Some((first, since)) = ours.clone().next() else { return false };
-        if first.range.is_all() {
-            return *since <= segment;
-        }
-        if entry.table != table {
-            return ours.any(|&(_, since)| since <= segment);
-        }
-        let position = log.hash(table, entry.key).reverse_bits();
-        ours.any(|&(tablet, since)| since <= segment && tablet.range.contains(position))
+        let ours = self.order.tablets[from..].iter().take_while(move |(tablet, _)| tablet.table == table);
+        ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
+    }
+
+    /// Whether an object, or its removal, is of one of the tablets that are brought back.
+    fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
+        let mut ours = self.ours(entry.table, segment);
+        let Some(first) = ours.clone().next() else { return false };
+        let position = || log.hash(entry.table, entry.key).reverse_bits();
+        first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
+    }
+
+    /// What counts here of a completion in a segment: if it is of another tablet, or from before this one was there, that it was begun.
+    fn wanted<'a>(&self, entry: &Entry<'a>, segment: u64) -> Option<Completion<'a>> {
+        let completion = Completion::of(entry)?;
+        let mut ours = self.ours(entry.table & !COMPLETIONS, segment).peekable();
+        ours.peek()?;
+        let is_ours = completion.position.is_none_or(|position| ours.any(|tablet| tablet.range.contains(position)));
+        Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
     /// Replays some entries of a segment that is whole: newest segments first, so that most versions need not be written twice.
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
             if self.loading.is_empty() && self.waiting.is_empty() {
-                // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
-                if !log.raise_version(self.safe_version) && !log.roll_head() {
-                    return false;
-                }
                 (self.graves, self.spare) = (HashMap::new(), Vec::new());
-                self.stage = Stage::Settling(log.position());
+                self.stage = Stage::Completing;
+                return true;
             }
             return false;
         };
@@ -398,7 +426,12 @@ impl Recovery {
                 return true;
             };
             let len = entry.encoded_len();
-            if self.wants(log, &entry, loading.source.segment) {
+            let segment = loading.source.segment;
+            if entry.table & COMPLETIONS != 0 {
+                if let Some(completion) = self.wanted(&entry, segment) {
+                    self.completions.hold((entry.table, entry.key, entry.version), &completion);
+                }
+            } else if self.wants(log, &entry, segment) {
                 match adopt(log, &mut self.graves, &entry) {
                     Ok(written) => self.report.objects += u64::from(written),
                     Err(Full::Replication) => return false,
@@ -416,6 +449,30 @@ impl Recovery {
         }
         true
     }
+
+    /// Writes some of the completions. They come last: were they here when an attempt fails, and the next one read the end of the log from
+    /// another replica, which has less, they would tell of what is not here.
+    fn complete(&mut self, log: &mut Log) -> bool {
+        for _ in 0..SLICE_ENTRIES {
+            match self.completions.write_one(log, &mut self.completed) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
+                    if !log.raise_version(self.safe_version) && !log.roll_head() {
+                        return false;
+                    }
+                    self.stage = Stage::Settling(log.position());
+                    return true;
+                }
+                Err(Full::Replication) => return false,
+                Err(Full::Memory) => {
+                    self.fail(Failure::Full(self.order.master));
+                    return true;
+                }
+            }
+        }
+        true
+    }
 }
 
 /// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that many.
@@ -430,9 +487,6 @@ fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading)
 /// Takes an entry into `log`, unless it is of the past; returns whether an object was written.
 fn adopt(log: &mut Log, graves: &mut HashMap<(u32, Box<[u8]>), u64>, entry: &Entry<'_>) -> Result<bool, Full> {
     let Entry { table, key, version, .. } = *entry;
-    if table & COMPLETIONS != 0 {
-        return if Completion::of(entry).is_some() { log.adopt_completion(entry) } else { Ok(false) };
-    }
     if entry.kind == Kind::Object {
         // Most logs have few removals, and a key is copied to be looked for.
         let last = if graves.is_empty() { None } else { graves.get(&(table, Box::from(key))) };

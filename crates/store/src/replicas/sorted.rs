@@ -44,10 +44,11 @@ struct Place {
 struct Last {
     sequence: u64,
     place: Place,
-    /// Where its object is, or would have been, if what is here may not be in other replicas: see [`Sorted::told`].
+    /// Where its object is, or would have been, if what is here may not be in other replicas, or not count: see [`Sorted::told`].
     owner: Option<u64>,
-    /// An entry in `Sorted::over` that says of it no more than that those before it are over.
-    over: Range<usize>,
+    /// Entries in `Sorted::made`: that it was begun, and, if it says so only by what stands behind it, the same with its object's position.
+    begun: Range<usize>,
+    placed: Range<usize>,
 }
 
 /// A segment sorted, or being sorted.
@@ -61,7 +62,7 @@ pub(super) struct Sorted {
     last: Option<Place>,
     /// The last completion of each lane, by table and key: older ones do not count, and each write has left one.
     completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Last>,
-    over: Vec<u8>,
+    made: Vec<u8>,
     buckets: Vec<Vec<Place>>,
     is_done: bool,
     /// Selections that were given to their ends.
@@ -74,8 +75,8 @@ impl Sorted {
         bytes.clear();
         bytes.reserve(contents.len());
         let buckets = vec![Vec::new(); 1 << BUCKET_BITS];
-        let (header, last, completions, over) = (None, None, BTreeMap::new(), Vec::new());
-        Self { seed, bytes, at: 0, header, last, completions, over, buckets, is_done: false, ended: 0 }
+        let (header, last, completions, made) = (None, None, BTreeMap::new(), Vec::new());
+        Self { seed, bytes, at: 0, header, last, completions, made, buckets, is_done: false, ended: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -125,7 +126,7 @@ impl Sorted {
             if let Some(last) = self.last.take().filter(|&last| !self.is_cut(last)) {
                 self.complete(last, None);
             }
-            self.make_over();
+            self.make();
             self.is_done = true;
         }
         Ok(())
@@ -149,33 +150,43 @@ impl Sorted {
     fn complete(&mut self, place: Place, behind: Option<u64>) {
         let entry = self.entry(place);
         let (Ok(key), sequence) = (entry.key.try_into(), entry.version) else { return };
-        let owner = match (self.role(), Completion::of(&entry)) {
+        let completion = Completion::of(&entry);
+        let owner = match (self.role(), completion) {
             (Role::Head, Some(completion)) if completion.joined => behind,
-            (Role::Head, Some(completion)) => completion.position(),
-            _ => None,
+            (_, completion) => completion.and_then(|completion| completion.position),
         };
-        let last = Last { sequence, place, owner, over: 0..0 };
-        let known = self.completions.entry((place.table, key)).or_insert(last.clone());
-        if known.sequence < sequence {
-            *known = last;
+        let is_begun = |place| Completion::of(&self.entry(place)).is_some_and(|completion| completion.is_begun());
+        let known = self.completions.get(&(place.table, key));
+        let is_last =
+            known.is_none_or(|known| known.sequence < sequence || known.sequence == sequence && is_begun(known.place));
+        if is_last {
+            let last = Last { sequence, place, owner, begun: 0..0, placed: 0..0 };
+            self.completions.insert((place.table, key), last);
         }
     }
 
-    /// Makes what others are given of those that have an owner.
-    fn make_over(&mut self) {
-        let Self { completions, over, .. } = self;
+    /// Makes what is given in place of those that have an owner.
+    fn make(&mut self) {
+        let Self { completions, bytes, made, .. } = self;
         for ((table, key), last) in completions {
-            if last.owner.is_none() || last.sequence < 2 {
+            let mut make = |completion: Completion<'_>| {
+                let mut value = [0; MAX_COMPLETION];
+                let len = completion.encode(&mut value);
+                let (table, version, value) = (*table | COMPLETIONS, last.sequence, &value[..len]);
+                let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value };
+                let begin = made.len();
+                made.resize(begin + entry.encoded_len(), 0);
+                entry.encode(&mut made[begin..]);
+                begin..made.len()
+            };
+            if last.owner.is_none() {
                 continue;
             }
-            let mut value = [0; MAX_COMPLETION];
-            let len = Completion::OVER.encode(&mut value);
-            let (table, version, value) = (table | COMPLETIONS, last.sequence - 1, &value[..len]);
-            let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value };
-            let begin = over.len();
-            over.resize(begin + entry.encoded_len(), 0);
-            entry.encode(&mut over[begin..]);
-            last.over = begin..over.len();
+            last.begun = make(Completion::BEGUN);
+            let entry = Entry::parse(&bytes[last.place.at as usize..]).expect("checked");
+            if let Some(joined) = Completion::of(&entry).filter(|completion| completion.joined) {
+                last.placed = make(Completion { joined: false, position: last.owner, ..joined });
+            }
         }
     }
 
@@ -184,7 +195,8 @@ impl Sorted {
     fn told(&self, selection: Selection<'_>, last: &Last) -> &[u8] {
         let Place { at, len, table, .. } = last.place;
         match last.owner {
-            Some(position) if !selection.wants(table, position) => &self.over[last.over.clone()],
+            Some(position) if !selection.wants(table, position) => &self.made[last.begun.clone()],
+            Some(_) if !last.placed.is_empty() => &self.made[last.placed.clone()],
             _ => &self.bytes[at as usize..][..len as usize],
         }
     }

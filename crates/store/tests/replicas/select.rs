@@ -32,7 +32,11 @@ fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
 }
 
 fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64, joined: bool) {
-    push_this(bytes, (table, lane, sequence), &Completion { joined, status: Status::Ok, version: 1, result: &[] });
+    push_this(
+        bytes,
+        (table, lane, sequence),
+        &Completion { joined, status: Status::Ok, version: 1, position: None, result: &[] },
+    );
 }
 
 fn push_this(bytes: &mut Vec<u8>, (table, lane, sequence): (u32, u16, u64), completion: &Completion<'_>) {
@@ -183,8 +187,10 @@ fn a_completion_in_a_head_is_its_objects() {
         push_completion_of(&mut bytes, 1, 1, 3, true);
         push(&mut bytes, &Entry { kind: Kind::Tombstone, successor: false, table: 1, version: 1, key, value: &[0; 8] });
         // Refused, of a key of the other half; and taken over from another log, whole by then.
-        let at = position(SEED, 1, refused).to_le_bytes();
-        push_this(&mut bytes, (1, 2, 5), &Completion::of_none(Status::Conflict, 1, &at));
+        let refusal =
+            |position| Completion { joined: false, status: Status::Conflict, version: 1, position, result: &[] };
+        let at = position(SEED, 1, refused);
+        push_this(&mut bytes, (1, 2, 5), &refusal(Some(at)));
         push_completion_of(&mut bytes, 1, 3, 7, false);
         // The first of a lane.
         push_completion_of(&mut bytes, 1, 4, 1, true);
@@ -193,13 +199,19 @@ fn a_completion_in_a_head_is_its_objects() {
         for (half, &range) in halves.iter().enumerate() {
             let given = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();
             let given = entries(&given).1.into_iter().map(|bytes| Entry::parse_checked(bytes).unwrap());
-            let told = given.filter_map(|entry| Completion::of(&entry).map(|told| (entry.version, told.is_over())));
-            let whole = [(3, false), (5, false), (7, false), (1, false)];
-            let wanted = match (is_end, half == half_of(key)) {
-                (true, true) => vec![(3, false), (4, true), (7, false), (1, false)],
-                (true, false) => vec![(2, true), (5, false), (7, false)],
-                (false, _) => whole.to_vec(),
+            let told = given.filter_map(|entry| {
+                let told = Completion::of(&entry)?;
+                Some((entry.version, told.is_begun(), told.position))
+            });
+            let (begun, known) = (|number| (number, true, None), |number| (number, false, None));
+            let is_keys = half == half_of(key);
+            let (removed, first) = match (is_end, is_keys) {
+                (true, true) => [3, 1].map(|number| (number, false, Some(position(SEED, 1, key)))).into(),
+                (true, false) => (begun(3), begun(1)),
+                (false, _) => (known(3), known(1)),
             };
+            let refused = if is_keys { begun(5) } else { (5, false, Some(at)) };
+            let wanted = [removed, refused, known(7), first];
             assert_eq!(told.collect::<Vec<_>>(), wanted, "{role:?} {digest:?} half {half}");
         }
     }

@@ -1,0 +1,69 @@
+//! A log in which everything was removed is brought back twice: what it leaves are versions, and these never go back.
+
+use crate::segment::{GONE, Segment};
+use crate::world::{TABLE, World};
+use sprat_wire::entry::Kind;
+use sprat_wire::op::{Condition, RecoveryOrder, Request};
+use sprat_wire::tablet::Tablet;
+
+impl World {
+    /// Asks a server for a change that it makes; its version.
+    fn change(&mut self, server: u32, request: &Request<'_>) -> u64 {
+        self.ask(server, request, None).expect("it is made").0
+    }
+
+    /// A server is gone, and another brings back what it had from segment `since` on; returns from where on that lies there.
+    fn bring_back(&mut self, gone: u32, since: u64, by: u32) -> u64 {
+        let min_open = self.stop(gone);
+        let tablets = vec![(Tablet::whole(TABLE), since)];
+        let order = RecoveryOrder { id: u64::from(gone), master: gone, min_open, askers: 1, tablets };
+        self.assign(by, &[], &[order]);
+        let since = self.recovered(by).expect("all is there");
+        self.assign(by, &[Tablet::whole(TABLE)], &[]);
+        since
+    }
+}
+
+#[test]
+fn versions_of_what_was_removed_survive_two_servers() {
+    // Of some seeds, who brings it back keeps its log on a server that stays, and opens no other head for another reason.
+    for seed in 1..=12 {
+        let mut world = World::new(4, 1, seed * 7919);
+        world.assign(1, &[Tablet::whole(TABLE)], &[]);
+        let condition = Condition::None;
+        let write = Request::Write { table: TABLE, key: b"key", value: b"value", condition };
+        for _ in 0..10 {
+            world.change(1, &write);
+        }
+        let removed = world.change(1, &Request::Remove { table: TABLE, key: b"key", condition });
+        assert!(removed >= 10, "{removed}");
+        let since = world.bring_back(1, 0, 2);
+        world.bring_back(2, since, 3);
+        let anew = world.change(3, &write);
+        assert!(anew > removed, "seed {seed}: version {anew} comes after {removed}");
+    }
+}
+
+/// Who brings back a log in which the removal is in a later segment than the object writes nothing of either.
+#[test]
+fn versions_of_what_is_not_written_again_survive_too() {
+    for seed in 1..=12 {
+        let mut world = World::new(4, 1, seed * 7919);
+        world.assign(2, &[], &[]);
+        let mut first = Segment::begin(1);
+        first.push((Kind::Object, TABLE, 10), b"key", b"value");
+        first.keep(&mut world, 4, 1, true);
+        let mut head = Segment::begin(2);
+        head.push((Kind::Tombstone, TABLE, 10), b"key", &1_u64.to_le_bytes());
+        head.keep(&mut world, 4, 2, false);
+        let whole = Tablet::whole(TABLE);
+        let order = RecoveryOrder { id: 1, master: GONE, min_open: 2, askers: 1, tablets: vec![(whole, 0)] };
+        world.assign(2, &[], &[order]);
+        let since = world.recovered(2).expect("all is there");
+        world.assign(2, &[whole], &[]);
+        world.bring_back(2, since, 3);
+        let write = Request::Write { table: TABLE, key: b"key", value: b"value", condition: Condition::None };
+        let anew = world.change(3, &write);
+        assert!(anew > 10, "seed {seed}: version {anew} comes after 10");
+    }
+}

@@ -1,0 +1,170 @@
+//! Servers that keep replicas for each other, and somebody who asks them and orders what a coordinator would.
+
+use crate::ended::Ended;
+use sprat_disk::{MemControl, MemDisk};
+use sprat_log::{Config, Durability, Log};
+use sprat_net::{AnyDriver, Driver as _, Fate, Hub, HubOptions, Mem, Nanos};
+use sprat_rpc::{Config as RpcConfig, Endpoint, SessionId};
+use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::member::Member as Both;
+use sprat_store::node::{Node, Service as _};
+use sprat_store::replicas::{Options, Replicas};
+use sprat_store::replication::{Member, Replicator};
+use sprat_wire::once::OperationId;
+use sprat_wire::op::{Answer, RecoveryOrder, Request, Status};
+use sprat_wire::tablet::{Tablet, position};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use zerocopy::IntoBytes as _;
+
+pub(crate) const TABLE: u32 = 1;
+
+const STEP: Duration = Duration::from_micros(20);
+const MANY_TURNS: usize = 1_000_000;
+
+struct Server {
+    node: Node<AnyDriver, Both<MemDisk, Replicas<MemDisk>>>,
+    outbox: Outbox,
+    min_open: u64,
+    session: SessionId,
+}
+
+pub(crate) struct World {
+    now: Nanos,
+    hub: Hub,
+    servers: BTreeMap<u32, Server>,
+    /// Those that nobody reaches.
+    cut: Rc<RefCell<BTreeSet<SocketAddr>>>,
+    driver: Mem,
+    endpoint: Endpoint<()>,
+    ended: Ended,
+    version: u64,
+    next_server: u32,
+}
+
+fn address(server: u32) -> SocketAddr {
+    ([10, 0, 0, 1], 1000 + u16::try_from(server).unwrap()).into()
+}
+
+fn of_log() -> Config {
+    Config::new(sprat_log::MIN_MEMORY, Durability::Tracked)
+}
+
+/// Where a key is in the table.
+pub(crate) fn place(key: &[u8]) -> u64 {
+    position(of_log().seed, TABLE, key)
+}
+
+impl World {
+    /// Servers 1 to `count`, each of whose logs so many others keep.
+    pub(crate) fn new(count: u32, copies: usize, seed: u64) -> Self {
+        let hub = Hub::new(HubOptions { mtu: 9000, ..HubOptions::default() });
+        let cut: Rc<RefCell<BTreeSet<SocketAddr>>> = Rc::default();
+        let known = Rc::clone(&cut);
+        hub.set_policy(move |flight| {
+            let is_cut = [flight.from, flight.to].iter().any(|end| known.borrow().contains(end));
+            if is_cut { Fate::Drop } else { Fate::Deliver(Duration::from_micros(2)) }
+        });
+        let (now, config) = (Nanos(0), RpcConfig::default());
+        let mut driver = hub.port(address(100)).unwrap();
+        let mut endpoint = Endpoint::new(&config, 2);
+        let mut start = |id: u32| {
+            let disk = MemControl::new(id.into()).open().unwrap();
+            let (replicas, _) = Replicas::open(disk, &Options::new([1; 16], 1, 1000)).unwrap();
+            let of_log = of_log();
+            let replicator = Replicator::new(id, copies, of_log.segment_bytes, seed);
+            let (outbox, commands) = inbox();
+            let master = Master::replicated(Log::new(of_log).unwrap(), replicator, commands);
+            let port = AnyDriver::from(hub.port(address(id)).unwrap());
+            let node = Node::new(port, Both::new(master, replicas), &config, 1);
+            let session = endpoint.connect(now, address(id), driver.tx()).expect("there is room");
+            (id, Server { node, outbox, min_open: 0, session })
+        };
+        let servers = (1..=count).map(&mut start).collect();
+        let (ended, next_server) = (Ended::default(), count + 1);
+        Self { now, hub, servers, cut, driver, endpoint, ended, version: 0, next_server }
+    }
+
+    /// `server` serves these tablets, and is to bring back those; the others have nothing.
+    pub(crate) fn assign(&mut self, server: u32, tablets: &[Tablet], orders: &[RecoveryOrder]) {
+        self.version += 1;
+        let is_member = |server: &&u32| !self.cut.borrow().contains(&address(**server));
+        let member = |&server: &u32| Member { server, address: address(server), rack: server };
+        let members: Vec<_> = self.servers.keys().filter(is_member).map(member).collect();
+        for (&id, node) in &self.servers {
+            let (tablets, orders) = if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
+            let (version, members, next_server) = (self.version, members.clone(), self.next_server);
+            let masters = (1..next_server).collect();
+            let assigned = Assigned { version, tablets, members, masters, next_server, orders, ..Assigned::default() };
+            assert!(node.outbox.send(Command::Assign(Box::new(assigned))));
+        }
+    }
+
+    /// Nobody reaches a server any more, or everybody does again.
+    pub(crate) fn cut(&mut self, server: u32, is_cut: bool) {
+        let mut cut = self.cut.borrow_mut();
+        let changed = if is_cut { cut.insert(address(server)) } else { cut.remove(&address(server)) };
+        assert!(changed, "server {server} was so before");
+    }
+
+    /// A server is gone; the least segment of which an open replica counts.
+    pub(crate) fn stop(&mut self, server: u32) -> u64 {
+        self.servers.remove(&server).expect("it lives").min_open
+    }
+
+    /// Goes on until something is there.
+    #[track_caller]
+    fn until<T>(&mut self, mut what: impl FnMut(&mut Self) -> Option<T>) -> T {
+        for _ in 0..MANY_TURNS {
+            self.now = self.now + STEP;
+            let now = self.now;
+            self.hub.deliver_until(now);
+            for server in self.servers.values_mut() {
+                server.node.turn(now).unwrap();
+                server.node.service_mut().work_idle();
+                if server.outbox.min_open() > server.min_open {
+                    server.min_open = server.outbox.min_open();
+                    assert!(server.outbox.send(Command::Voided(server.min_open)));
+                }
+            }
+            let Self { driver, endpoint, ended, .. } = self;
+            driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+            endpoint.poll(now, ended, driver.tx());
+            endpoint.flush(driver.tx());
+            if let Some(what) = what(self) {
+                return what;
+            }
+        }
+        panic!("it never comes");
+    }
+
+    /// Asks a server: number and body of its answer, or what else it says.
+    #[track_caller]
+    pub(crate) fn ask(
+        &mut self,
+        server: u32,
+        request: &Request<'_>,
+        id: Option<OperationId>,
+    ) -> Result<(u64, Vec<u8>), Status> {
+        let (header, key, value) = request.parts();
+        let header = if id.is_some() { header.with_id() } else { header };
+        let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();
+        let parts = [header.as_bytes(), &id, key, value];
+        let deadline = self.now + Duration::from_secs(3600);
+        let session = self.servers[&server].session;
+        let call = self.endpoint.call(self.now, session, &parts, deadline, self.driver.tx()).expect("one at a time");
+        let bytes = self.until(|world| world.ended.results.remove(&call)).expect("both live");
+        let answer = Answer::parse(&bytes).expect("an answer");
+        if answer.status == Status::Ok { Ok((answer.number, answer.body.to_vec())) } else { Err(answer.status) }
+    }
+
+    /// What comes of the next attempt of a server to bring something back: from which segment on it lies there, or why it does not.
+    #[track_caller]
+    pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
+        let recovered = self.until(|world| world.servers[&by].outbox.take_recovered());
+        if recovered.failure.is_empty() { Ok(recovered.since) } else { Err(recovered.failure) }
+    }
+}
