@@ -4,6 +4,8 @@
 mod support;
 
 use sprat_client::{Client, Error, Options, Table};
+use sprat_wire::op::TableRecord;
+use sprat_wire::tablet::position;
 use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
@@ -281,9 +283,13 @@ fn told(coordinator: &str, args: &[&str]) -> serde_json::Value {
 }
 
 /// Ids of the servers that have something of a table, by its tablets.
-fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
+fn record_of(client: &mut Client, table: &str) -> TableRecord {
     let tables = client.list_tables().expect("a coordinator");
-    let record = tables.into_iter().find(|record| record.name == table).expect("it is there");
+    tables.into_iter().find(|record| record.name == table).expect("it is there")
+}
+
+fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
+    let record = record_of(client, table);
     record.tablets.iter().map(|tablet| tablet.server).collect()
 }
 
@@ -349,5 +355,37 @@ fn tablets_move_while_they_are_used() {
     for key in KEYS..4 * KEYS {
         let found = client.get(tables[0], &key.to_le_bytes()).expect("an answer").expect("it moved along");
         assert!(found.value == vec![7; 20_000], "key {key}");
+    }
+}
+
+/// A server that is asked far more often than the others gives half of what is asked for away, and nobody notices.
+#[test]
+fn what_many_ask_for_is_divided() {
+    let cluster = Cluster::start("buffered");
+    let mut client = cluster.client();
+    let table = client.create_table("table 0").expect("servers are there");
+    let record = record_of(&mut client, "table 0");
+    let before = record.tablets.len();
+    let (first, _) = record.ranges().next().expect("there are tablets");
+    let in_first = |key: &[u8; 8]| first.contains(position(record.seed, record.id, key));
+    let keys: Vec<[u8; 8]> = (0_u64..).map(u64::to_le_bytes).filter(in_first).take(100).collect();
+    for key in &keys {
+        client.put(table, key, b"value").expect("written");
+    }
+    let begun = Instant::now();
+    let mut reads = 0;
+    while record_of(&mut client, "table 0").tablets.len() == before {
+        assert!(begun.elapsed() < PATIENCE, "it is still in {before} after {reads} reads");
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            for key in &keys {
+                assert_eq!(client.get(table, key).expect("an answer").expect("it is there").value, b"value");
+                reads += 1;
+            }
+        }
+    }
+    eprintln!("divided after {:?} and {reads} reads", begun.elapsed());
+    for key in &keys {
+        assert_eq!(client.get(table, key).expect("an answer").expect("it moved along").value, b"value");
     }
 }

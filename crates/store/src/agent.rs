@@ -6,7 +6,7 @@ use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, BroughtBack, Records, Request, Status};
+use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
@@ -49,6 +49,7 @@ enum Asked {
     Assignments,
     Void(u64),
     Recovered,
+    Loads,
 }
 
 /// The agent of a node.
@@ -72,6 +73,9 @@ pub struct Agent {
     report: Option<crate::master::Recovered>,
     /// The same as it is told.
     brought: BroughtBack,
+    /// What the master's tablets are to it, to be told behind an answer to the question that renews the lease, which must not wait.
+    loads: Option<(u64, Vec<Load>)>,
+    may_tell_loads: bool,
 }
 
 impl Agent {
@@ -92,6 +96,8 @@ impl Agent {
             voided: 0,
             report: None,
             brought: BroughtBack { order: 0.into(), since: 0.into() },
+            loads: None,
+            may_tell_loads: false,
         }
     }
 
@@ -170,6 +176,13 @@ impl Agent {
             self.brought = BroughtBack { order: report.order.into(), since: report.since.into() };
             return Request::Recovered { server, what: &self.brought, failure: &report.failure };
         }
+        self.loads = outbox.take_loads().or(self.loads.take());
+        if self.may_tell_loads
+            && let Some((capacity, loads)) = &self.loads
+        {
+            self.asked = Asked::Loads;
+            return Request::Loads { server, capacity: *capacity, loads };
+        }
         self.asked = Asked::Assignments;
         // What the master has not taken yet is not known to be served.
         Request::Assignments { server, known: outbox.applied().min(self.given) }
@@ -180,6 +193,7 @@ impl Agent {
     /// # Errors
     /// [`Gone`].
     pub fn answered(&mut self, answer: Option<&Answer<'_>>, outbox: &Outbox) -> Result<bool, Gone> {
+        self.may_tell_loads = self.asked == Asked::Assignments && answer.is_some();
         let Some(answer) = answer else { return Ok(false) };
         let server = self.enlisted.server;
         let told_version = match (self.asked, answer.status) {
@@ -211,6 +225,10 @@ impl Agent {
                 Ok(false)
             }
             (Asked::Assignments, Status::NotFound) | (_, Status::Fenced) => Err(Gone::Dead(server)),
+            (Asked::Loads, Status::Ok) => {
+                self.loads = None;
+                Ok(false)
+            }
             (Asked::Void(segment), Status::Ok) => {
                 self.voided = segment;
                 Ok(outbox.send(Command::Voided(segment)))

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sprat_store::coordinator::{
-    Catalog, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned, Refusal,
+    Catalog, Loads, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned, Refusal,
 };
 use sprat_wire::op::{TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
@@ -292,7 +292,9 @@ fn a_move_ends_with_either_server_or_its_table() {
 /// Has done what is next, until nothing is.
 fn settle(catalog: &mut Catalog<Shared>, alive: &[u32]) -> usize {
     for moves in 0..100 {
-        let next = catalog.next_drained(alive).or_else(|| catalog.next_balanced(alive));
+        let loads = Loads::default();
+        let balanced = || catalog.next_balanced(alive, &loads).map(|(tablet, to, _)| (tablet, to));
+        let next = catalog.next_drained(alive).or_else(balanced);
         let Some((tablet, to)) = next else { return moves };
         let id = catalog.begin_move(tablet, to).unwrap();
         catalog.hand_over(id, 1).unwrap();

@@ -133,6 +133,7 @@ fn a_coordinator_asks_who_wants_what() {
         (Request::Assignments { server: 1, known: 0 }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
         (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
+        (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),
         (Request::Backup(replica), SERVER),
     ];
     for (at, who) in EVERYBODY.into_iter().enumerate() {

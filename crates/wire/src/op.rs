@@ -265,6 +265,15 @@ pub enum Request<'a> {
         /// From where on.
         from: &'a Collected,
     },
+    /// Server to coordinator: what my tablets hold, and how much is asked of them. Those beyond [`MAX_LOADS`] are left out.
+    Loads {
+        /// Who says so.
+        server: u32,
+        /// Bytes of objects that its log takes.
+        capacity: u64,
+        /// Of each tablet.
+        loads: &'a [Load],
+    },
     /// To a backup.
     Backup(BackupRequest<'a>),
 }
@@ -277,6 +286,25 @@ pub struct BroughtBack {
     pub order: U64,
     /// The segment of the log here from which on entries of it count.
     pub since: U64,
+}
+
+/// Most tablets of which a server tells the load.
+pub const MAX_LOADS: usize = 1024;
+
+/// What a tablet is to who serves it: see [`Request::Loads`].
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Load {
+    /// Table id.
+    pub table: U32,
+    /// Requests a second.
+    pub requests: U32,
+    /// Of those, to the second half of its objects.
+    pub second_half: U32,
+    /// Bytes of its objects in the log, keys and headers included.
+    pub bytes: U64,
+    /// Which of the table's objects.
+    pub range: Stretch,
 }
 
 /// Why bytes are not a request.
@@ -352,6 +380,7 @@ const LOCATE_TABLE: u8 = 41;
 const WHO_LEADS: u8 = 42;
 const MOVE_TABLET: u8 = 43;
 const DRAIN: u8 = 44;
+const LOADS: u8 = 45;
 
 /// Bit in `op` of a request whose operation has an id.
 const WITH_ID: u8 = 0x80;
@@ -398,6 +427,7 @@ impl<'a> Request<'a> {
             Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
             Self::Recovered { server, what, failure } => (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes()),
+            Self::Loads { server, capacity, loads } => (LOADS, 0, server, capacity, NOTHING, loads.as_bytes()),
             Self::MoveTablet { table, to, range } => (MOVE_TABLET, 0, table, to.into(), range.as_bytes(), NOTHING),
             Self::Drain { server, drain } => (DRAIN, drain.into(), server, 0, NOTHING, NOTHING),
             Self::Collect { order, stage, from } => (COLLECT, stage.code(), 0, order, from.as_bytes(), NOTHING),
@@ -463,7 +493,7 @@ impl<'a> Request<'a> {
         if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0 {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST) && !value.is_empty() {
+        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS) && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -511,6 +541,11 @@ impl<'a> Request<'a> {
                 let to = u32::try_from(argument).map_err(|_| Malformed::Server(u32::MAX))?;
                 range.range().ok_or(Malformed::Stretch)?;
                 Ok(Self::MoveTablet { table, to, range })
+            }
+            LOADS => {
+                let loads = <[Load]>::ref_from_bytes(value).ok().filter(|loads| loads.len() <= MAX_LOADS);
+                let loads = loads.filter(|loads| loads.iter().all(|load| load.range.range().is_some()));
+                keyless(Self::Loads { server: table, capacity: argument, loads: loads.ok_or(Malformed::Stretch)? })
             }
             DRAIN if header.condition > 1 => Err(Malformed::Condition(header.condition)),
             DRAIN => keyless(Self::Drain { server: table, drain: header.condition == 1 }),

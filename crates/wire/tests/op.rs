@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Malformed, MoveOrder, Records,
-    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Stage, Status, Stretch, TableRecord,
-    TabletRecord, encode_answer, fits_record, push_counter, push_replica, push_server, push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Load, Malformed, MoveOrder,
+    Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Stage, Status, Stretch,
+    TableRecord, TabletRecord, encode_answer, fits_record, push_counter, push_replica, push_server, push_table,
+    write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
@@ -39,6 +40,7 @@ proptest! {
         let (key, value, name) = (&key[..], &value[..], &name[..]);
         let brought = BroughtBack { order: number.into(), since: client.into() };
         let stretch = Stretch::from(Range { first: number.min(client), last: number.max(client) });
+        let load = Load { table: table.into(), requests: table.into(), second_half: 1.into(), bytes: client.into(), range: stretch };
         let collected = Collected { after: client.into(), batch: sequence.into() };
         for request in [
             Request::Read { table, key },
@@ -64,6 +66,8 @@ proptest! {
             Request::Void { server: table, segment: number },
             Request::Recovered { server: table, what: &brought, failure: "" },
             Request::Recovered { server: table, what: &brought, failure: name },
+            Request::Loads { server: table, capacity: number, loads: &[] },
+            Request::Loads { server: table, capacity: number, loads: &[load, load] },
             Request::MoveTablet { table, to: lane.into(), range: &stretch },
             Request::Drain { server: table, drain: again },
             Request::Collect { order: number, stage: Stage::Rest, from: &collected },
@@ -144,10 +148,10 @@ proptest! {
 proptest! {
     #[test]
     fn completions_round_trip(
-        joined: bool, version in 0..=MAX_VERSION, result in prop::collection::vec(any::<u8>(), 0..=MAX_RESULT),
+        joined: bool, version in 0..=MAX_VERSION, position: Option<u64>, result in prop::collection::vec(any::<u8>(), 0..=MAX_RESULT),
         client: u64, lane in 0..MAX_LANES,
     ) {
-        let completion = Completion { joined, status: Status::Conflict, version, result: &result };
+        let completion = Completion { joined, status: Status::Conflict, version, position, result: &result };
         let mut value = [0; MAX_COMPLETION];
         let len = completion.encode(&mut value);
         prop_assert_eq!(Completion::parse(&value[..len]), Some(completion));

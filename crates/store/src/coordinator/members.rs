@@ -4,10 +4,12 @@
 //! clock, and is taken for gone when that is over by the coordinator's, counted from the answer. [`DRIFT`] is what clocks
 //! may run apart.
 
+use super::balance::Sake;
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
+use super::loads::Loads;
 use super::metadata::Metadata;
 use sprat_net::Nanos;
-use sprat_wire::op::{Assignment, MoveOrder, RecoveryOrder, ServerRecord};
+use sprat_wire::op::{Assignment, Load, MoveOrder, RecoveryOrder, ServerRecord};
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +45,9 @@ const SETTLED: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether a tablet is to move: that goes through all tablets there are, and this room is entered at each request.
 const LOOK_FOR_MOVES: Duration = Duration::from_millis(20);
+
+/// From a move to the next for the sake of others, for servers to tell what it has changed.
+const TOLD_ANEW: Duration = Duration::from_secs(3);
 
 /// When a tablet is moved again after one could not be.
 const NEXT_MOVE: Duration = Duration::from_secs(30);
@@ -84,8 +89,12 @@ pub(super) struct Members {
     ordered: u64,
     /// Tablets that a server took over in a version of the map that it has yet to hear of.
     moved: Vec<(Tablet, u32, u64)>,
+    /// What servers tell of their tablets.
+    loads: Loads,
     /// When it is looked next whether a tablet is to move.
     move_from: Nanos,
+    /// When something is to move next for the sake of memory or requests: what servers tell is of before the last such move.
+    balance_from: Nanos,
     /// The version with which this leader began, and until when another may have granted leases to who does not know of it;
     /// zero of a coordinator that is alone.
     begun: u64,
@@ -129,6 +138,13 @@ impl Members {
             None => return false,
         }
         leased || catalog.server(server).is_some_and(|known| known.copies == 0)
+    }
+
+    /// A server tells what its tablets are to it.
+    pub(super) fn told(&mut self, server: u32, capacity: u64, loads: &[Load]) {
+        if self.heard.contains_key(&server) {
+            self.loads.told(server, capacity, loads);
+        }
     }
 
     /// Whether a server serves this version, or a later one.
@@ -243,6 +259,7 @@ impl Members {
             }
         }
         let lives = |id: u32| catalog.server(id).is_some_and(|known| !known.dead);
+        self.loads.keep(lives);
         self.tasks.retain(|task| lives(task.by) && catalog.server(task.gone).is_some());
         let heard = &self.heard;
         let applied = |server: u32| heard.get(&server).map_or(0, |heard| heard.applied);
@@ -274,7 +291,15 @@ impl Members {
         self.move_from = now + LOOK_FOR_MOVES;
         let settled = |id: &u32| self.heard.get(id).is_some_and(|heard| heard.first + SETTLED <= now);
         let settled: Vec<u32> = candidates.iter().copied().filter(settled).collect();
-        let next = catalog.next_drained(candidates).or_else(|| catalog.next_balanced(&settled));
+        let next = catalog.next_drained(candidates).or_else(|| {
+            let is_due = now >= self.balance_from && self.loads.are_known(&settled);
+            let (tablet, to, sake) = catalog.next_balanced(&settled, &self.loads).filter(|_| is_due)?;
+            if sake != Sake::Number {
+                tracing::info!("{tablet} is to move to server {to}, which has more left of {sake:?}");
+                self.balance_from = now + TOLD_ANEW;
+            }
+            Some((tablet, to))
+        });
         if let Some((tablet, to)) = next
             && let Err(refusal) = catalog.begin_move(tablet, to)
         {

@@ -7,9 +7,11 @@
 //! There may be several, with their metadata in etcd. One leads; the others stand by, and take its place within a lease
 //! when it is silent: [`election`] says who, [`Office`] tells the service.
 
+pub mod balance;
 mod catalog;
 pub mod election;
 pub mod etcd;
+mod loads;
 mod members;
 mod metadata;
 mod moves;
@@ -18,6 +20,7 @@ mod rows;
 mod service;
 
 pub use catalog::{Catalog, Known, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
+pub use loads::Loads;
 pub use members::{ALIVE, DRIFT, FIRST_QUESTION, LEASE, RENEWAL};
 pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};
 pub use office::{Envoy, Office, Reign, Valid};

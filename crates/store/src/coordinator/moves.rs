@@ -1,7 +1,9 @@
 //! Tablets that are to move while they are served: what is written down of them, and which are to.
 
 use super::Known;
+use super::balance::{self, Sake};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Part, Refusal};
+use super::loads::Loads;
 use super::metadata::Metadata;
 use super::rows::{move_key, move_row, server_row, table_row};
 use sprat_wire::op::MoveOrder;
@@ -123,21 +125,19 @@ impl<M: Metadata> Catalog<M> {
         drained.filter_map(|id| self.tablets_of(id).first().map(|owned| owned.tablet)).next().map(|tablet| (tablet, to))
     }
 
-    /// What to move next so that all of `candidates`, servers that live, serve about as many tablets, and to whom: one of whoever serves
-    /// most, if that is two more than who serves fewest; half of one if that serves none at all, and the table is in parts already.
-    pub fn next_balanced(&self, candidates: &[u32]) -> Option<(Tablet, u32)> {
-        let to = self.least(candidates)?;
-        let gives = self.givers(candidates, to).filter(|&id| !self.drains(id));
-        let from = gives.max_by_key(|&id| (self.tablets_of(id).len(), id))?;
-        let (tablets, few) = (self.tablets_of(from), self.tablets_of(to).len());
-        let tablet = tablets.first()?.tablet;
-        match (tablets.len(), few) {
-            (many, few) if many >= few + 2 => Some((tablet, to)),
-            (1, 0) if self.tablets_in(tablet.table) > 1 => {
-                tablet.range.parts(2).get(1).map(|&range| (Tablet { range, ..tablet }, to))
-            }
-            _ => None,
+    /// What to move next so that all of `candidates`, servers that live, share memory, requests and tablets, and to whom: see
+    /// [`balance`](super::balance). At each time one from a server, and one to it.
+    pub fn next_balanced(&self, candidates: &[u32], loads: &Loads) -> Option<(Tablet, u32, Sake)> {
+        if self.moves.len() >= MAX_MOVES {
+            return None;
         }
+        balance::next(&self.burdens(candidates, loads))
+    }
+
+    /// Whether something may move from a server for the sake of others, and whether something may move to it.
+    pub(super) fn may_move(&self, id: u32) -> (bool, bool) {
+        let may = self.is_kept(id) && !self.drains(id);
+        (may && self.moves().all(|order| order.from != id), may && self.moves().all(|order| order.to != id))
     }
 
     pub(super) fn drains(&self, id: u32) -> bool {
@@ -150,7 +150,7 @@ impl<M: Metadata> Catalog<M> {
 
     /// Who serves fewest tablets of those that may be given one.
     fn least(&self, candidates: &[u32]) -> Option<u32> {
-        let may = |&id: &u32| self.is_kept(id) && !self.drains(id) && self.moves().all(|order| order.to != id);
+        let may = |&id: &u32| self.may_move(id).1;
         let free = candidates.iter().copied().filter(may);
         free.min_by_key(|&id| (self.tablets_of(id).len(), id)).filter(|_| self.moves.len() < MAX_MOVES)
     }

@@ -226,8 +226,13 @@ impl<M: Metadata> Coordinator<M> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // One question a server: a newer one shows that the answer to the older is not awaited.
-        self.questions.retain(|question| question.server != server);
+        // One question a server: a newer one shows that the answer to the older is not awaited. It is given one all the same: without, the
+        // place that it has in its session would be lost to the server for ever.
+        if let Some(at) = self.questions.iter().position(|question| question.server == server) {
+            let Question { id, known, .. } = self.questions.swap_remove(at);
+            let outcome = self.assignments(now, server, known);
+            self.ready.push_back((id, outcome));
+        }
         // Who brings something back, or gives something away, has something to tell as soon as it may.
         let patience = match (leased, self.members.is_busy(server, &self.catalog)) {
             (true, true) => HASTE,
@@ -388,6 +393,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Assignments { .. }
             | Request::Void { .. }
             | Request::Recovered { .. }
+            | Request::Loads { .. }
             | Request::Backup(_) => who.serves(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
             // Anybody may ask; of tables each sees its own. The others are not for a coordinator.
@@ -451,6 +457,10 @@ impl<M: Metadata> Coordinator<M> {
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
             Request::Recovered { server, what, failure } => self.recovered(now, server, what, failure),
+            Request::Loads { server, capacity, loads } => {
+                self.members.told(server, capacity, loads);
+                Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute))
+            }
             Request::ServerStats => {
                 let (tables, servers) = (self.catalog.count() as u64, self.catalog.servers().count() as u64);
                 let tablets = self.catalog.tablets() as u64;

@@ -2,7 +2,7 @@
 
 use crate::replication::Member;
 use sprat_net::{Figure, Nanos};
-use sprat_wire::op::{MoveOrder, RecoveryOrder};
+use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +72,8 @@ struct Shared {
     /// Until when tables may be served, by the node's clock.
     lease: AtomicU64,
     recovered: Mutex<VecDeque<Recovered>>,
+    /// Bytes of objects that the log takes, and what tablets are to it.
+    loads: Mutex<Option<(u64, Vec<Load>)>>,
 }
 
 /// The control thread's end.
@@ -96,6 +98,7 @@ pub fn inbox() -> (Outbox, Inbox) {
         min_open: AtomicU64::new(0),
         lease: AtomicU64::new(Nanos::NEVER.0),
         recovered: Mutex::default(),
+        loads: Mutex::default(),
     });
     (Outbox { commands: sender, shared: Arc::clone(&shared) }, Inbox { commands: receiver, shared })
 }
@@ -124,6 +127,12 @@ impl Outbox {
         self.shared.lease.store(until.0, Ordering::Release);
     }
 
+    /// What the tablets are to the master, and the bytes of objects that it takes, if that was told since.
+    #[must_use]
+    pub fn take_loads(&self) -> Option<(u64, Vec<Load>)> {
+        self.shared.loads.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// What has come of a recovery that the coordinator was not told of yet.
     #[must_use]
     pub fn take_recovered(&self) -> Option<Recovered> {
@@ -148,6 +157,10 @@ impl Inbox {
     #[inline]
     pub(super) fn lease(&self) -> Nanos {
         Nanos(self.shared.lease.load(Ordering::Acquire))
+    }
+
+    pub(super) fn loads(&self, capacity: u64, loads: Vec<Load>) {
+        *self.shared.loads.lock().unwrap_or_else(PoisonError::into_inner) = Some((capacity, loads));
     }
 
     pub(crate) fn recovered(&self, what: Recovered) {

@@ -3,6 +3,7 @@
 mod body;
 mod durable;
 mod inbox;
+mod loads;
 mod operations;
 mod pace;
 mod recoveries;
@@ -24,6 +25,7 @@ use crate::node::{Caller, Service};
 use crate::replication::Replicator;
 use body::Held;
 use durable::Durable;
+use loads::{Asks, Loads};
 use pace::Pace;
 use recoveries::Recoveries;
 use sprat_disk::Disk;
@@ -49,23 +51,26 @@ const IDLE_SLICES: usize = 4;
 struct Serves {
     /// The tablets it serves, ascending; `None` until the coordinator has been heard.
     tablets: Option<Vec<Tablet>>,
+    /// Requests to each of them since that was last told.
+    asked: Vec<Asks>,
     /// All tablets of which there may be objects in the log: those it serves, and those that it brings back.
     held: Option<Vec<Tablet>>,
     version: u64,
 }
 
 impl Serves {
-    /// The tablet of a table that has a position. What that is, is asked only if the table is in parts.
+    /// Which of some tablets, ascending, has a position of a table, and that; it is asked for only if the table is in parts, and else zero.
     #[inline]
-    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce() -> u64) -> Option<Tablet> {
+    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce() -> u64) -> Option<(usize, u64)> {
         let from = tablets.partition_point(|tablet| tablet.table < table);
         let first = tablets.get(from).filter(|first| first.table == table)?;
         if first.range.is_all() {
-            return Some(*first);
+            return Some((from, 0));
         }
         let position = position();
         let at = tablets.partition_point(|tablet| (tablet.table, tablet.range.last) < (table, position));
-        tablets.get(at).copied().filter(|tablet| tablet.table == table && tablet.range.contains(position))
+        let found = tablets.get(at).filter(|tablet| tablet.table == table && tablet.range.contains(position));
+        found.map(|_| (at, position))
     }
 }
 
@@ -89,8 +94,7 @@ pub struct Master<D: Disk> {
     recoveries: Recoveries,
     arrivals: Arrivals,
     leaving: Leaving,
-    /// The head in which tablets were dropped last: what counts of a tablet that is brought back begins behind it.
-    dropped_in: u64,
+    loads: Loads,
     needed: Option<Needed>,
     inbox: Inbox,
     waiting: Waiting,
@@ -136,7 +140,7 @@ impl<D: Disk> Master<D> {
             recoveries: Recoveries::default(),
             arrivals: Arrivals::default(),
             leaving: Leaving::default(),
-            dropped_in: 0,
+            loads: Loads::default(),
             needed: None,
             inbox,
             waiting: Waiting::default(),
@@ -263,9 +267,10 @@ impl<D: Disk> Master<D> {
         self.guests.name_tables(names);
         tablets.sort_unstable();
         masters.sort_unstable();
-        self.recoveries.assign(orders, &members);
+        let is_served = |table, position| Serves::find(&tablets, table, || position).is_some();
+        let mut ended = self.recoveries.assign(orders, &members, is_served);
         self.leaving.assign(&leaving);
-        let ended = self.arrivals.assign(&arriving, &members);
+        ended.extend(self.arrivals.assign(&arriving, &members));
         let held: Vec<Tablet> =
             tablets.iter().copied().chain(self.recoveries.tablets()).chain(self.arrivals.tablets()).collect();
         let of = |tablets: &[Tablet], table: u32| -> Vec<Range> {
@@ -279,10 +284,10 @@ impl<D: Disk> Master<D> {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // What is not here any more goes. So does what was served here, or did not move here after all, though it is to come here again:
+        // What is not here any more goes. So does what was served here, or did not come here after all, though it is to come here again:
         // what is left of it has too much, and lies where it will not count.
         let left = |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
-        let left = left(held_before, &held).chain(left(served_before, &tablets)).chain(left(ended, &tablets));
+        let left = left(held_before, &held).chain(left(served_before.clone(), &tablets)).chain(left(ended, &tablets));
         for (Tablet { table, range }, now) in left.filter(|(tablet, _)| !of(&held, tablet.table).is_empty()) {
             for range in range.without(of(now, table)) {
                 dropped += 1;
@@ -290,12 +295,14 @@ impl<D: Disk> Master<D> {
             }
         }
         if dropped > 0 {
-            self.dropped_in = self.log.head_pending().0;
+            self.recoveries.dropped(self.log.head_pending().0);
         }
         if let Durable::Servers(replicator) = &mut self.durable {
             replicator.set_members(&members);
         }
-        self.serves = Serves { tablets: Some(tablets), held: Some(held), version };
+        let before = |tablet| served_before.binary_search(tablet).ok().map(|at| self.serves.asked[at]);
+        let asked = tablets.iter().map(|tablet| before(tablet).unwrap_or_else(|| Asks::to(*tablet)));
+        self.serves = Serves { asked: asked.collect(), tablets: Some(tablets), held: Some(held), version };
         self.needed = Some(Needed { masters, below: next_server });
         self.inbox.applied(version);
     }
@@ -395,8 +402,14 @@ impl<D: Disk> Service for Master<D> {
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        worked |= self.recoveries.poll(now, &mut self.log, &self.inbox, self.dropped_in);
-        worked | self.arrivals.poll(&mut self.log, &self.inbox)
+        // Nobody is told by one who has no coordinator, or none now.
+        if now >= self.loads.due() && self.inbox.lease() != Nanos::NEVER {
+            let Serves { tablets, asked, .. } = &mut self.serves;
+            let loads = self.loads.tell(now, &self.log, tablets.as_deref().unwrap_or_default(), asked);
+            self.inbox.loads(self.log.capacity() as u64, loads);
+        }
+        worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
+        worked | (self.recoveries.has_forgotten() && self.arrivals.poll(&mut self.log, &self.inbox))
     }
 
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
@@ -426,7 +439,9 @@ impl<D: Disk> Service for Master<D> {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        let deadlines = [self.durable.deadline(), self.recoveries.next_deadline(), self.arrivals.next_deadline()];
+        let loads = Some(self.loads.due()).filter(|_| self.inbox.lease() != Nanos::NEVER);
+        let deadlines =
+            [self.durable.deadline(), self.recoveries.next_deadline(), self.arrivals.next_deadline(), loads];
         deadlines.into_iter().flatten().min()
     }
 

@@ -76,10 +76,12 @@ impl<D: Disk> Master<D> {
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
         let Some(tablets) = &self.serves.tablets else { return Outcome::Retry(BUSY_MICROS) };
-        let Some(tablet) = Serves::find(tablets, table, || request.position(self.log.config().seed)) else {
+        let Some((at, position)) = Serves::find(tablets, table, || request.position(self.log.config().seed)) else {
             // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
+        let tablet = tablets[at];
+        self.serves.asked[at].count(position);
         if !self.leaving.is_empty() {
             let position = request.position(self.log.config().seed);
             if self.leaving.holds_back(request, tablet, position) {
@@ -214,13 +216,16 @@ impl<D: Disk> Master<D> {
         if entry.version < operation.sequence {
             return None;
         }
-        self.counts.repeated += 1;
         let completion = Completion::of(&entry).expect("as the log wrote it");
-        if entry.version > operation.sequence || completion.is_over() {
+        if entry.version == operation.sequence && completion.is_begun() {
+            return None;
+        }
+        self.counts.repeated += 1;
+        if entry.version > operation.sequence {
             let reason = "a later operation of its lane was done: nobody can await this one";
             return Some(answer_text(&mut self.held.made, Status::Refused, reason));
         }
-        let reply = short_answer(completion.status, completion.version, completion.answer());
+        let reply = short_answer(completion.status, completion.version, completion.result);
         // Also what it wrote, which stands behind it in the log, has to be durable.
         Some(self.wait_for(self.log.position(), id, reply))
     }

@@ -310,10 +310,10 @@ fn is_of(table: u32, mut entries: &[u8]) -> bool {
 /// Takes an entry into the log, unless it is there.
 fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
     let Entry { table, key, value, version, .. } = *entry;
-    match (table & COMPLETIONS != 0, entry.kind) {
-        (true, _) if Completion::of(entry).is_some() => log.adopt_completion(entry).map(drop),
-        (true, _) => Ok(()),
-        (false, Kind::Object) => log.adopt(table, key, value, version).map(drop),
-        (false, _) => log.remove(table, key).map(drop),
+    match (Completion::of(entry), entry.kind) {
+        (Some(completion), _) => log.adopt_completion((table, key, version), &completion).map(drop),
+        (None, _) if table & COMPLETIONS != 0 => Ok(()),
+        (None, Kind::Object) => log.adopt(table, key, value, version).map(drop),
+        (None, _) => log.remove(table, key).map(drop),
     }
 }

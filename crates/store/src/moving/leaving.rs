@@ -2,7 +2,7 @@
 
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
-use sprat_wire::once::{COMPLETIONS, OperationId};
+use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
 use sprat_wire::tablet::Tablet;
 use std::collections::BTreeSet;
@@ -133,8 +133,20 @@ impl Departure {
         let after = if after == Collected::FROM_START { before } else { Some(after) };
         found.clear();
         let next = log.scan(table, (after, last), GIVE_BYTES, GIVE_ENTRIES, found);
-        found.iter().for_each(|&found| push(out, &log.entry(found)));
+        found.iter().for_each(|&found| self.push_known(log, found, out));
         Given { number: next.unwrap_or(0), more: next.is_some() }
+    }
+
+    /// An object, or a completion: of one that may yet turn out not to count, if it is of another tablet, no more than that it was begun.
+    fn push_known(&self, log: &Log, found: Ref, out: &mut Vec<u8>) {
+        let entry = log.entry(found);
+        let position = Completion::of(&entry).and_then(|completion| completion.position);
+        if position.is_none_or(|position| self.order.tablet.range.contains(position)) {
+            return push(out, &entry);
+        }
+        let mut value = [0; MAX_COMPLETION];
+        let len = Completion::BEGUN.encode(&mut value);
+        push(out, &Entry { value: &value[..len], ..entry });
     }
 
     /// The next changes, or those that may not have arrived again.
@@ -155,7 +167,7 @@ impl Departure {
             let (is_completion, key) = &changed;
             let table = self.order.tablet.table | if *is_completion { COMPLETIONS } else { 0 };
             match log.find(table, key) {
-                Some(found) => push(out, &log.entry(found)),
+                Some(found) => self.push_known(log, found, out),
                 // Of a completion that its log has forgotten nobody will ask any more.
                 None if *is_completion => {}
                 None => {

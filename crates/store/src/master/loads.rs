@@ -1,0 +1,84 @@
+//! What the tablets of a master are to it, for the coordinator to know.
+
+use sprat_log::Log;
+use sprat_net::Nanos;
+use sprat_wire::op::{Load, MAX_LOADS};
+use sprat_wire::tablet::Tablet;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often it is told.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Of how many periods the last makes up one part of what is told.
+const MEMORY: u64 = 8;
+
+/// Requests to a tablet, by the half of it that they are to.
+#[derive(Clone, Copy)]
+pub(super) struct Asks {
+    /// Where its second half begins.
+    second: u64,
+    halves: [u64; 2],
+}
+
+impl Asks {
+    pub(super) fn to(tablet: Tablet) -> Self {
+        let second = tablet.range.parts(2).get(1).map_or(u64::MAX, |range| range.first);
+        Self { second, halves: [0; 2] }
+    }
+
+    /// One more, to this position.
+    #[inline]
+    pub(super) fn count(&mut self, position: u64) {
+        self.halves[usize::from(position >= self.second)] += 1;
+    }
+}
+
+/// Requests a second to each tablet, by halves.
+#[derive(Default)]
+pub(super) struct Loads {
+    rates: BTreeMap<Tablet, [u64; 2]>,
+    since: Nanos,
+}
+
+impl Loads {
+    /// When they are to be told next.
+    pub(super) fn due(&self) -> Nanos {
+        self.since + PERIOD
+    }
+
+    /// Tells what tablets, ascending, are: `asked` has the requests to each since this was last called, and begins anew.
+    pub(super) fn tell(&mut self, now: Nanos, log: &Log, tablets: &[Tablet], asked: &mut [Asks]) -> Vec<Load> {
+        assert_eq!(tablets.len(), asked.len());
+        let elapsed = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX).max(1);
+        self.since = now;
+        let before = std::mem::take(&mut self.rates);
+        let mut loads = Vec::with_capacity(tablets.len().min(MAX_LOADS));
+        for of_table in tablets.chunk_by(|one, other| one.table == other.table) {
+            let table = of_table[0].table;
+            let bytes = u128::from(log.table_stats(table).bytes);
+            let all: u128 = of_table.iter().map(width).sum();
+            for tablet in of_table {
+                let asks = std::mem::take(&mut asked[self.rates.len()].halves);
+                let last = asks.map(|asks| asks.saturating_mul(1000) / elapsed);
+                let before = before.get(tablet).copied().unwrap_or(last);
+                let rate = [0, 1].map(|half| (before[half] * (MEMORY - 1) + last[half]) / MEMORY);
+                self.rates.insert(*tablet, rate);
+                if loads.len() < MAX_LOADS {
+                    // Positions are hashes: what is in a part of a table is as its width.
+                    let bytes = u64::try_from(bytes * width(tablet) / all).expect("a part of the whole");
+                    let rate = [rate[0] + rate[1], rate[1]];
+                    let [requests, second_half] = rate.map(|rate| u32::try_from(rate).unwrap_or(u32::MAX).into());
+                    let (table, bytes, range) = (table.into(), bytes.into(), tablet.range.into());
+                    loads.push(Load { table, requests, second_half, bytes, range });
+                }
+            }
+        }
+        loads
+    }
+}
+
+/// How many positions a tablet has, in units that leave room for all of them and bytes.
+fn width(tablet: &Tablet) -> u128 {
+    u128::from((tablet.range.last - tablet.range.first) >> 8) + 1
+}

@@ -1,0 +1,64 @@
+//! A server asks its coordinator again before it has an answer.
+
+use sprat_net::{Driver as _, Hub, HubOptions, Nanos};
+use sprat_rpc::{Config, Endpoint};
+use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
+use sprat_store::node::Node;
+use sprat_wire::op::{Answer, Request, Status};
+use std::net::SocketAddr;
+use std::time::Duration;
+use zerocopy::IntoBytes as _;
+
+#[path = "common/ended.rs"]
+mod ended;
+
+use ended::Ended;
+
+const STEP: Duration = Duration::from_micros(50);
+
+/// Questions that are each asked while the one before is not answered: many more than a session has places.
+const QUESTIONS: usize = 100;
+
+/// Each is answered, also those that nobody awaits any more: else its place in the session would be lost for ever, and after some pauses
+/// of the coordinator its servers could ask nothing more.
+#[test]
+fn a_question_that_a_newer_one_replaces_is_answered() {
+    let hub = Hub::new(HubOptions::default());
+    let address = |last: u8| SocketAddr::from(([10, 0, 0, last], 1));
+    let config = Config::default();
+    let coordinator = Coordinator::new(Catalog::open(MetadataMemory::default(), 1).unwrap());
+    let mut node = Node::new(hub.port(address(1)).unwrap(), coordinator, &config, 1);
+    let mut endpoint = Endpoint::new(&config, 2);
+    let mut driver = hub.port(address(2)).unwrap();
+    let mut now = Nanos(0);
+    let session = endpoint.connect(now, address(1), driver.tx()).unwrap();
+    let mut ended = Ended::default();
+    let enlist = Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "here", rack: "" };
+    let mut calls = Vec::new();
+    let mut answered = 0;
+    for turn in 0..100_000 {
+        now = now + STEP;
+        hub.deliver_until(now);
+        node.turn(now).unwrap();
+        hub.deliver_until(now);
+        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut ended, tx)).unwrap();
+        endpoint.poll(now, &mut ended, driver.tx());
+        if turn % 100 == 0 && calls.len() <= QUESTIONS {
+            // It knows all, and is answered after a while.
+            let question = Request::Assignments { server: 1, known: node.service().catalog().version() };
+            let (header, key, value) = if calls.is_empty() { &enlist } else { &question }.parts();
+            let parts = [header.as_bytes(), key, value];
+            calls.extend(endpoint.call(now, session, &parts, now + Duration::from_secs(100), driver.tx()));
+        }
+        endpoint.flush(driver.tx());
+        for (_, result) in ended.results.drain() {
+            let bytes = result.expect("an answer");
+            assert_eq!(Answer::parse(&bytes).unwrap().status, Status::Ok);
+            answered += 1;
+        }
+        if answered > QUESTIONS {
+            return;
+        }
+    }
+    panic!("of {} questions {answered} were answered", calls.len());
+}
