@@ -221,8 +221,9 @@ impl Replicator {
     /// A backup has taken a piece of a copy, or has not; with this one it is `whole`.
     pub(super) fn copied(&mut self, now: Nanos, job: (u64, u32, u8), whole: bool, taken: bool, log: &mut Log) {
         let (segment, server, _) = job;
-        if !taken {
-            self.peers.shun(server, now);
+        match taken {
+            true => self.peers.trust(server),
+            false => self.peers.shun(server, now),
         }
         if taken && !whole {
             let jobs = &mut self.healer.jobs;

@@ -30,7 +30,7 @@ pub const MAX_COPIES: usize = 7;
 /// How long a backup may take for a write before another takes its place.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a backup that has failed is passed over.
+/// How long a backup that has failed is passed over; longer when it fails again.
 pub const SHUN: Duration = Duration::from_secs(2);
 
 /// Replicas that wait to be freed; what is beyond, backups find out by themselves.
@@ -315,6 +315,7 @@ impl Replicator {
                 let answer = result.ok().and_then(Answer::parse);
                 match answer {
                     Some(Answer { status: Status::Ok, number, .. }) => {
+                        self.peers.trust(server);
                         self.written(segment, server, (up_to, sealed), usize::try_from(number).unwrap_or(0));
                         self.tell(log);
                     }

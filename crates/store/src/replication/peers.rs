@@ -36,6 +36,9 @@ impl Site {
     }
 }
 
+/// So often the time for which a member is shunned is doubled: up to 16 s.
+const MAX_DOUBLINGS: u32 = 3;
+
 /// What is known of a member.
 struct Peer {
     address: SocketAddr,
@@ -43,6 +46,8 @@ struct Peer {
     session: Option<SessionId>,
     /// Until when nothing new is given to it: it has failed.
     shunned_until: Nanos,
+    /// How often it was shunned since it last took something.
+    failures: u32,
     /// Open replicas that it was chosen for.
     load: usize,
 }
@@ -74,7 +79,7 @@ impl Peers {
                 *here = Some(Site::of(address, rack));
                 continue;
             }
-            let new = Peer { address, rack, session: None, shunned_until: Nanos(0), load: 0 };
+            let new = Peer { address, rack, session: None, shunned_until: Nanos(0), failures: 0, load: 0 };
             peers.entry(server).or_insert(new).rack = rack;
         }
     }
@@ -105,10 +110,21 @@ impl Peers {
         peer.session
     }
 
-    /// A member has failed: for a while it is chosen only if there is nobody else.
+    /// A member has failed: for a while it is chosen only if there is nobody else. Each time that it fails again before it has taken
+    /// anything this is twice as long: one whose disk does not answer any more would hold up everybody every few seconds.
     pub(super) fn shun(&mut self, server: u32, now: Nanos) {
+        if let Some(peer) = self.peers.get_mut(&server)
+            && peer.shunned_until <= now
+        {
+            peer.shunned_until = now + SHUN * (1 << peer.failures.min(MAX_DOUBLINGS));
+            peer.failures += 1;
+        }
+    }
+
+    /// A member has taken something.
+    pub(super) fn trust(&mut self, server: u32) {
         if let Some(peer) = self.peers.get_mut(&server) {
-            peer.shunned_until = now + SHUN;
+            peer.failures = 0;
         }
     }
 
@@ -167,13 +183,35 @@ fn count(racks: impl Iterator<Item = u32>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Member, Peers, count};
+    use super::{Member, Peers, SHUN, count};
     use proptest::prelude::*;
     use sprat_net::Nanos;
     use std::collections::BTreeSet;
     use std::net::SocketAddr;
 
     const COPIES: usize = 3;
+
+    #[test]
+    fn who_fails_again_and_again_is_shunned_for_longer() {
+        let members = [1, 2, 3].map(|server| Member { server, address: ([10, 0, 0, 1], 1).into(), rack: 0 });
+        let mut peers = Peers::default();
+        peers.set(&members, 1);
+        let mut now = Nanos(1);
+        let mut shunned_for = |peers: &mut Peers| {
+            let begun = now;
+            peers.shun(2, now);
+            peers.shun(2, now); // of another replica there, which fails with the first
+            while peers.choose_willing(now, &[3], |_| 0).is_none() {
+                assert_eq!(peers.choose(now, &[3], |_| 0), Some(2), "where there is nobody else");
+                now = now + SHUN;
+            }
+            now.since(begun).as_secs()
+        };
+        let times: Vec<u64> = (0..6).map(|_| shunned_for(&mut peers)).collect();
+        assert_eq!(times, [2, 4, 8, 16, 16, 16]);
+        peers.trust(2);
+        assert_eq!(shunned_for(&mut peers), 2);
+    }
 
     /// Members by rack and host; the first is the master's own. Its replicas, as they are chosen one after another.
     fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<Member>, Vec<u32>) {

@@ -9,7 +9,9 @@ use zerocopy::IntoBytes;
 
 /// What a replica of a head can hold: less than a segment, as when many small writes fill a frame. What the cleaner writes
 /// comes in large pieces.
-pub(crate) const ROOM: usize = 400_000;
+pub(crate) fn room(segment_bytes: usize) -> usize {
+    segment_bytes / 4 * 3
+}
 
 /// One replica.
 #[derive(Clone, Default)]
@@ -25,12 +27,23 @@ pub(crate) struct Kept {
 }
 
 /// What a backup keeps, through its lives.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Backup {
     pub(crate) kept: BTreeMap<u64, Kept>,
+    segment_bytes: usize,
 }
 
 impl Backup {
+    pub(crate) fn new(segment_bytes: usize) -> Self {
+        Self { kept: BTreeMap::new(), segment_bytes }
+    }
+
+    /// The newest head that it has, and bytes of it.
+    pub(crate) fn newest_head(&self) -> (u64, usize) {
+        let head = self.kept.iter().rev().find(|(_, kept)| crate::world::is_head(&kept.bytes));
+        head.map_or((0, 0), |(&segment, kept)| (segment, kept.bytes.len()))
+    }
+
     /// It has restarted: nothing is appended to any more.
     pub(crate) fn restart(mut self) -> Self {
         self.kept.values_mut().for_each(|kept| kept.appendable = false);
@@ -62,7 +75,7 @@ impl Backup {
         assert!(!kept.sealed || known == bytes.len(), "nothing follows a seal");
         kept.bytes.extend_from_slice(&bytes[known..]);
         kept.sealed |= sealed;
-        let room = if crate::world::is_head(&kept.bytes) { ROOM } else { crate::world::SEGMENT_BYTES };
+        let room = if crate::world::is_head(&kept.bytes) { room(self.segment_bytes) } else { self.segment_bytes };
         assert!(kept.bytes.len() <= room, "more than was offered");
         (Status::Ok, (room - kept.bytes.len()) as u64)
     }

@@ -9,7 +9,8 @@ mod world;
 
 use proptest::prelude::*;
 use sprat_store::recovery::{Inventory, Lost};
-use sprat_wire::op::ReplicaRecord;
+use sprat_wire::op::{REPLICA_BYTES, ReplicaRecord};
+use std::time::Duration;
 use world::{Verdict, World};
 
 proptest! {
@@ -96,6 +97,39 @@ fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
         replaced += world.replaced();
     }
     assert!(replaced > 20, "replicas were made anew: {replaced}");
+}
+
+/// Longer than what one request carries: a replica that is made anew has a part of it for a while.
+const LONG_SEGMENT: usize = 6 << 20;
+
+/// The only replica is made anew elsewhere: whichever of the two is left, at every moment, it is known whether it is enough.
+#[test]
+fn between_two_backups_nothing_is_taken_for_all() {
+    for seed in 0..4 {
+        let mut world = World::with_segments(seed, 1, 2, LONG_SEGMENT);
+        world.spare();
+        while world.keeps_head().1 < 2 * REPLICA_BYTES - (REPLICA_BYTES >> 1) {
+            world.run(1);
+        }
+        let (old, _) = world.keeps_head();
+        world.restart(old);
+        let before = world.acknowledged();
+        let (mut only_new, mut only_old) = ([false; 2], [false; 2]);
+        for _ in 0..4000 {
+            world.run_for(Duration::from_micros(25));
+            for (left, seen) in [(1 - old, &mut only_new), (old, &mut only_old)] {
+                match world.recover(&[left]) {
+                    Verdict::Found => seen[0] = true,
+                    Verdict::Known(_) => seen[1] = true,
+                    Verdict::Missing(what) => panic!("seed {seed}, only backup {left} is left: {what}"),
+                }
+            }
+            if world.acknowledged() > before + 10 {
+                break;
+            }
+        }
+        assert_eq!((only_new, only_old), ([true; 2], [true; 2]), "seed {seed}: enough here first, then there");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A master, its backups and a client on a network in memory, in virtual time.
 
-use crate::backup::{Backup, ROOM};
+use crate::backup::{Backup, room};
 use crate::client::{Client, removes, value};
 use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
@@ -18,8 +18,11 @@ use std::time::Duration;
 /// What a turn takes at least.
 const STEP: Duration = Duration::from_micros(5);
 
-/// Bytes of a segment.
-pub(crate) const SEGMENT_BYTES: usize = 512 << 10;
+/// Bytes of a segment, where nothing else is said.
+const SEGMENT_BYTES: usize = 512 << 10;
+
+/// Longest that the coordinator takes to note something.
+const NOTING_MICROS: u64 = 20_000;
 
 /// Server id of the master.
 const MASTER: u32 = 100;
@@ -55,6 +58,7 @@ pub(crate) struct World {
     min_open: u64,
     noting: Option<(u64, Nanos)>,
     faults: bool,
+    segment_bytes: usize,
 }
 
 fn address(host: usize) -> SocketAddr {
@@ -81,14 +85,18 @@ pub(crate) fn is_head(bytes: &[u8]) -> bool {
 
 impl World {
     pub(crate) fn new(seed: u64, copies: usize, backups: usize) -> Self {
+        Self::with_segments(seed, copies, backups, SEGMENT_BYTES)
+    }
+
+    pub(crate) fn with_segments(seed: u64, copies: usize, backups: usize, segment_bytes: usize) -> Self {
         let hub = Hub::new(HubOptions::default());
         let mut weather = seed | 1;
         hub.set_policy(move |_| {
             let draw = draw(&mut weather, 1000);
             if draw < 3 { Fate::Drop } else { Fate::Deliver(Duration::from_nanos(2_000 + draw * 10)) }
         });
-        let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::new(sprat_log::MIN_MEMORY, Durability::Tracked) };
-        let mut replicator = Replicator::new(MASTER, copies, ROOM, seed);
+        let config = Config { segment_bytes, ..Config::new(32 * segment_bytes, Durability::Tracked) };
+        let mut replicator = Replicator::new(MASTER, copies, room(segment_bytes), seed);
         let members = members(0..backups);
         replicator.set_members(&members);
         let (outbox, commands) = inbox();
@@ -98,15 +106,21 @@ impl World {
         let master = Node::new(node(MASTER as usize), master, &RpcConfig::default(), seed);
         let client = Client::new(address(MASTER as usize), seed);
         let client = Node::new(node(200), client, &RpcConfig::default(), seed + 1);
-        let up = |at| Life::Up(Box::new(Node::new(node(at), Backup::default(), &RpcConfig::default(), seed + 2)));
+        let up =
+            |at| Life::Up(Box::new(Node::new(node(at), Backup::new(segment_bytes), &RpcConfig::default(), seed + 2)));
         let backups = (0..backups).map(up).collect();
         let (now, random) = (Nanos(0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        Self { random, hub, now, master, outbox, version: 1, client, backups, min_open: 0, noting: None, faults: true }
+        let (version, min_open, noting, faults) = (1, 0, None, true);
+        Self { random, hub, now, master, outbox, version, client, backups, min_open, noting, faults, segment_bytes }
     }
 
     /// Goes on for so many milliseconds.
     pub(crate) fn run(&mut self, millis: u64) {
-        let until = self.now + Duration::from_millis(millis);
+        self.run_for(Duration::from_millis(millis));
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
         while self.now < until {
             self.hub.deliver_until(self.now);
             if self.faults {
@@ -132,9 +146,14 @@ impl World {
         }
     }
 
+    /// No faults but those that are asked for.
+    pub(crate) fn spare(&mut self) {
+        self.faults = false;
+    }
+
     /// No more faults; everybody is up.
     pub(crate) fn calm(&mut self) {
-        self.faults = false;
+        self.spare();
         let until = self.now;
         self.backups.iter_mut().for_each(|backup| {
             if let Life::Down(_, up) = backup {
@@ -163,6 +182,24 @@ impl World {
         }
     }
 
+    /// The backup that keeps most of the head, and bytes of it.
+    pub(crate) fn keeps_head(&self) -> (usize, usize) {
+        let of = |at: usize| match &self.backups[at] {
+            Life::Up(node) => node.service().newest_head(),
+            Life::Down(..) | Life::Gone => (0, 0),
+        };
+        let at = (0..self.backups.len()).max_by_key(|&at| of(at)).expect("there are backups");
+        (at, of(at).1)
+    }
+
+    /// This backup goes down, and comes up at once.
+    pub(crate) fn restart(&mut self, at: usize) {
+        if let Life::Up(node) = &self.backups[at] {
+            self.backups[at] = Life::Down(node.service().clone(), self.now);
+        }
+        self.start(at);
+    }
+
     /// A backup goes down.
     pub(crate) fn crash_some(&mut self) {
         let at = usize::try_from(draw(&mut self.random, self.backups.len() as u64)).unwrap();
@@ -180,7 +217,7 @@ impl World {
             let at = left[usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap()];
             self.backups[at] = Life::Gone;
             let node = AnyDriver::from(self.hub.port(address(self.backups.len())).unwrap());
-            let node = Node::new(node, Backup::default(), &RpcConfig::default(), self.random);
+            let node = Node::new(node, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
             self.backups.push(Life::Up(Box::new(node)));
         }
         self.version += 1;
@@ -238,7 +275,7 @@ impl World {
             }
             Some(_) => {}
             None if self.outbox.min_open() > self.min_open => {
-                let takes = Duration::from_micros(draw(&mut self.random, 20_000));
+                let takes = Duration::from_micros(draw(&mut self.random, NOTING_MICROS));
                 self.noting = Some((self.outbox.min_open(), self.now + takes));
             }
             None => {}
@@ -260,6 +297,11 @@ impl World {
             let at = usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap();
             left.remove(at);
         }
+        self.recover(&left)
+    }
+
+    /// The master has died, and of these backups only is anything left.
+    pub(crate) fn recover(&self, left: &[usize]) -> Verdict {
         let kept: BTreeMap<u32, &Backup> = left
             .iter()
             .map(|&at| match &self.backups[at] {
