@@ -41,6 +41,8 @@ pub struct Summary {
     pub healed: u64,
     /// Tablets that moved while they were served.
     pub moved: u64,
+    /// Bits that were flipped in replicas on disk.
+    pub flips: u64,
     /// Racks that went for good at once, of more servers than a log has replicas.
     pub racks_lost: u64,
     /// Segments that the cleaner combined or compacted.
@@ -73,6 +75,7 @@ impl AddAssign for Summary {
         self.cleaned += other.cleaned;
         self.healed += other.healed;
         self.moved += other.moved;
+        self.flips += other.flips;
         self.racks_lost += other.racks_lost;
         self.recreated += other.recreated;
         self.undecided += other.undecided;
@@ -87,14 +90,14 @@ impl fmt::Display for Summary {
         let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
         let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } =
             self;
-        let (moved, racks) = (self.moved, self.racks_lost);
+        let (moved, racks, flips) = (self.moved, self.racks_lost, self.flips);
         writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;
         writeln!(f, "replays         {replays:>12}  {cuts} of a log with a torn end, which was cut")?;
-        writeln!(f, "disk faults     {disk_faults:>12}")?;
+        writeln!(f, "disk faults     {disk_faults:>12}  and {flips} bits flipped")?;
         writeln!(f, "frames          {frames:>12}  {frames_lost} lost")?;
         writeln!(f, "retransmissions {retransmissions:>12}")?;
         writeln!(f, "cleaned         {cleaned:>12}  segments")?;

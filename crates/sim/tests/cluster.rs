@@ -32,6 +32,7 @@ fn histories_of_clusters_can_be() {
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
     assert!(summary.stops > SEEDS / 4, "servers are declared dead and live: {summary}");
     assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
+    assert!(summary.disk_faults > SEEDS / 4 && summary.flips > 0, "disks fail, and lie: {summary}");
     assert!(summary.racks_lost > 0, "whole racks go: {summary}");
     eprintln!("{summary}");
 }

@@ -2,6 +2,7 @@
 
 use super::settings::Settings;
 use crate::random::Random;
+use sprat_disk::Latency;
 use sprat_net::Nanos;
 use std::time::Duration;
 
@@ -47,6 +48,23 @@ pub enum Fault {
         /// How long.
         lasts: Duration,
     },
+    /// A server's disk fails, at the operation so many away, until somebody has put in another and the process is begun anew, after so long.
+    FailDisk {
+        /// Which.
+        server: usize,
+        /// Operations that still work.
+        after: u64,
+        /// How it fails.
+        how: sprat_disk::Fault,
+        /// How long.
+        lasts: Duration,
+    },
+    /// A server's disk holds no more than is on it, for so long.
+    FillDisk(usize, Duration),
+    /// A server's disk takes so long from now on.
+    Latency(usize, Latency),
+    /// On the disk of one server, always the same, a bit of a replica is another than was written: which of them, and which bit, by chance.
+    Flip(u64),
     /// Somebody has a tablet, or half of one, moved to a server. No fault, but what has to go well while there are some.
     Move {
         /// Which of the tables, and which of its tablets; of as many as there are, the rest of a division.
@@ -56,6 +74,8 @@ pub enum Fault {
         /// Where to.
         to: usize,
     },
+    /// Somebody drops a table, by a number of which as many as there are leave a rest; another is made in its place.
+    Drop(usize),
     /// Somebody has a server drained, or has it no longer drained.
     Drain(usize, bool),
     /// The network is like this from now on.
@@ -95,8 +115,28 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     let several = settings.coordinators > 1;
     let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
-    match random.below(if several { 44 } else { 32 }) {
+    let kind = random.below(if several { 53 } else { 41 });
+    // One coordinator has nothing to be cut from.
+    let kind = if !several && kind >= 32 { kind + 12 } else { kind };
+    match kind {
         0..8 => crash(server, random),
+        44..47 => Fault::FailDisk {
+            server,
+            after: random.below(20),
+            how: *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]),
+            lasts: random.micros(1_000, 2_000_000),
+        },
+        47 => Fault::FillDisk(server, random.micros(1_000, 3_000_000)),
+        48 => Fault::Latency(
+            server,
+            Latency {
+                base: random.between(1_000, 2_000_000),
+                durable: random.between(1_000, 5_000_000),
+                jitter: random.between(1, 3_000_000),
+            },
+        ),
+        49..52 => Fault::Flip(random.draw()),
+        52 => Fault::Drop(few(random)),
         8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
         11..15 => Fault::Cut {
             from: (0..settings.servers).filter(|_| random.chance(1, 3)).collect(),

@@ -14,12 +14,16 @@ use sprat_store::member::Member;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
 use sprat_store::replication::Replicator;
+use sprat_wire::op::ReplicaId;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Time that a turn takes when there was something to do, and a piece of idle work.
 const TURN: Duration = Duration::from_micros(2);
 const IDLE_WORK: Duration = Duration::from_micros(20);
+
+/// When somebody tries again to start a server that could not open its disk.
+const RESTART: Duration = Duration::from_millis(50);
 
 type ServerNode = Node<AnyDriver, Member<MemDisk, Replicas<MemDisk>>>;
 
@@ -51,6 +55,8 @@ pub(super) struct Server {
     /// When it starts again, and until when it stands still, by the world's clock.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
+    /// Its disk is not as it should be until then.
+    pub(super) spoilt_until: Option<Nanos>,
     clock: Clock,
     seed: u64,
 }
@@ -83,6 +89,7 @@ impl Server {
             process: None,
             up_at: Nanos(0),
             paused_until: Nanos(0),
+            spoilt_until: None,
             clock,
             seed,
         }
@@ -127,6 +134,37 @@ impl Server {
     pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
         let records = self.node().map(|node| node.service().keeper().records(master));
         records.is_some_and(|records| records.iter().any(|record| record.segment == segment && record.sealed))
+    }
+
+    /// Its disk.
+    pub(super) fn disk(&self) -> &MemControl {
+        &self.disk
+    }
+
+    /// Its disk is as it should be again, and its process is begun anew: it may have given it up, or wait for ever.
+    pub(super) fn mend(&mut self, now: Nanos) {
+        self.spoilt_until = None;
+        self.disk.spare();
+        self.disk.set_capacity(u64::MAX);
+        if self.process.is_some() {
+            self.crash(now, true);
+        }
+    }
+
+    /// Flips a bit of a replica that is whole, and that it may; false when there is none.
+    pub(super) fn flip(&self, chance: u64, may: impl Fn(ReplicaId) -> bool) -> bool {
+        let Some(node) = self.node() else { return false };
+        let whole: Vec<_> = node.service().keeper().whole().filter(|&(replica, _)| may(replica)).collect();
+        let count = whole.len().max(1) as u64;
+        let Some((_, place)) = whole.get(usize::try_from(chance % count).expect("few")) else { return false };
+        let at = place.start + chance / count % (place.end - place.start);
+        self.disk.flip(at, u32::try_from(chance >> 61).expect("three bits"));
+        true
+    }
+
+    /// What it keeps of a server.
+    pub(super) fn describe_kept(&self, master: u32) -> String {
+        self.node().map_or("nothing now".to_owned(), |node| node.service().keeper().describe(master))
     }
 
     /// How it stands.
@@ -177,7 +215,7 @@ impl Server {
     }
 
     /// Its node begins: an empty log, and what its disk keeps for others.
-    fn begin(&mut self, settings: &Settings, server: u32) -> Box<ServerNode> {
+    fn begin(&mut self, settings: &Settings, server: u32) -> Option<Box<ServerNode>> {
         let config = Config {
             seed: HASH_SEED,
             segment_bytes: settings.segment_bytes,
@@ -190,10 +228,10 @@ impl Server {
         let master = Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
         let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
         let disk = self.disk.open().expect("whoever had it open is gone");
-        let (replicas, _) = Replicas::open(disk, &self.options).expect("a disk that only forgets what was not synced");
+        let (replicas, _) = Replicas::open(disk, &self.options).ok()?;
         let member = Member::new(master, replicas);
         self.process.as_mut().expect("it runs").outbox = outbox;
-        Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed))
+        Some(Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed)))
     }
 
     /// When it has something to do although nothing arrives.
@@ -228,7 +266,11 @@ impl Server {
         let enlisted = process.agent.enlisted();
         if process.node.is_none() && process.agent.has_enlisted() {
             self.enlisted = enlisted;
-            let node = self.begin(settings, enlisted.server);
+            let Some(node) = self.begin(settings, enlisted.server) else {
+                assert!(self.spoilt_until.is_some(), "a disk that only forgets what was not synced");
+                self.crash(now + RESTART, true);
+                return None;
+            };
             let process = self.process.as_mut().expect("it runs");
             (process.node, process.wake) = (Some(node), local);
         }

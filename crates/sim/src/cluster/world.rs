@@ -16,7 +16,7 @@ use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::coordinator::Coordinator;
-use sprat_wire::op::{MoveOrder, Request, TableRecord};
+use sprat_wire::op::{MoveOrder, ReplicaId, Request, TableRecord};
 use sprat_wire::tablet::{Range, Tablet};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -90,6 +90,8 @@ pub struct World {
     maker: sprat_client::Core,
     makes: usize,
     making: bool,
+    /// Names that were given to tables.
+    named: usize,
     /// Tables as clients know them, and when they look again.
     tables: Vec<TableRecord>,
     looks: u64,
@@ -119,6 +121,9 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
 pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
     of_seed(seed, true, Some(operations), |trace| World::new(seed, Some(operations), trace).finish())
 }
+
+/// Whose disk flips bits: the first's, in replicas that another has too, as logs survive the loss of one.
+const FLIPS: usize = 0;
 
 /// Racks, where servers are in some.
 const RACKS: usize = 2;
@@ -206,6 +211,7 @@ impl World {
             maker: maker.expect("the transport is there"),
             makes: 0,
             making: false,
+            named: 0,
             tables: Vec::new(),
             looks: 0,
             look_at: Nanos::NEVER,
@@ -217,6 +223,14 @@ impl World {
             lost: None,
             summary: Summary { histories: 1, ..Summary::default() },
         }
+    }
+
+    /// Notes what a server has done in a life that is about to end.
+    fn count(&mut self, index: usize) {
+        let Some(node) = self.servers[index].node() else { return };
+        let cleaner = node.service().master().log().stats().cleaner;
+        self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
+        self.summary.healed += self.servers[index].replicator().map_or(0, |replicator| replicator.counts().healed);
     }
 
     fn note(&self, what: std::fmt::Arguments<'_>) {
@@ -232,15 +246,13 @@ impl World {
         while !self.turn()? {
             self.advance()?;
         }
+        (0..self.servers.len()).for_each(|index| self.count(index));
         let checked =
             check::check(&self.history, HASH_SEED, self.settings.work.keys).map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
         let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
-        let replicators = self.servers.iter().filter_map(Server::replicator);
-        let healed = replicators.map(|replicator| replicator.counts().healed).sum();
         Ok(Summary {
-            healed,
             operations: self.history.operations.len() as u64,
             told: told as u64,
             pages: self.history.pages.len() as u64,
@@ -319,6 +331,7 @@ impl World {
             .copied()
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
+            .chain(self.servers.iter().filter_map(|server| server.spoilt_until))
             .fold(maker, Nanos::min);
         if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
@@ -338,6 +351,11 @@ impl World {
             service
                 .failures()
                 .for_each(|(id, why)| self.note(format_args!("server {id} cannot be brought back: {why}")));
+            for (gone, _) in catalog.servers().filter(|(_, known)| known.dead) {
+                for server in &self.servers {
+                    self.note(format_args!("of {gone}, {} keeps {}", server.id(), server.describe_kept(gone)));
+                }
+            }
         }
         for (index, server) in self.servers.iter().enumerate() {
             self.note(format_args!("server {index}: {}", server.describe(self.now)));
@@ -412,9 +430,18 @@ impl World {
             polled.expect("a port in memory does not fail");
         }
         let enlisted = self.servers.iter().all(|server| server.id() != 0);
-        if self.phase == Phase::Begin && enlisted && !self.making && self.makes < self.settings.work.tables {
-            let name = format!("table {}", self.makes);
-            self.order(&Request::CreateTable { name: &name, tablets: TABLETS[self.makes % TABLETS.len()] });
+        let wants = match self.phase {
+            Phase::Begin => enlisted && self.makes < self.settings.work.tables,
+            // In place of those that were dropped.
+            Phase::Work => {
+                self.leading().is_some_and(|leading| leading.catalog().tables().count() < self.settings.work.tables)
+            }
+            _ => false,
+        };
+        if wants && !self.making {
+            let name = format!("table {}", self.named);
+            self.named += 1;
+            self.order(&Request::CreateTable { name: &name, tablets: TABLETS[self.named % TABLETS.len()] });
         }
     }
 
@@ -434,6 +461,7 @@ impl World {
         self.note(format_args!("{fault:?}"));
         match fault {
             Fault::Crash { server, down, process } => {
+                self.count(server);
                 self.servers[server].crash(self.now + down, process);
                 self.summary.crashes += 1;
             }
@@ -485,11 +513,40 @@ impl World {
                 let to = self.servers[to].id();
                 self.order(&Request::MoveTablet { table, to, range: &range.into() });
             }
+            Fault::FailDisk { server, after, how, lasts } => {
+                self.servers[server].disk().fail(after, how);
+                self.spoil(server, lasts);
+            }
+            Fault::FillDisk(server, lasts) => {
+                let disk = self.servers[server].disk();
+                disk.set_capacity(disk.contents().len() as u64);
+                self.spoil(server, lasts);
+            }
+            Fault::Latency(server, latency) => self.servers[server].disk().set_latency(latency),
+            Fault::Flip(chance) => {
+                let (bad, others) = self.servers.split_at(FLIPS + 1);
+                let has_another =
+                    |replica: ReplicaId| others.iter().any(|server| server.keeps(replica.master, replica.segment));
+                self.summary.flips += u64::from(bad[FLIPS].flip(chance, has_another));
+            }
+            Fault::Drop(which) => {
+                let tables = self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
+                let tables = tables.unwrap_or_default();
+                let Some(table) = tables.get(which % tables.len().max(1)) else { return };
+                self.summary.recreated += u64::from(!self.making);
+                self.order(&Request::DropTable { name: &table.name });
+            }
             Fault::Drain(server, drain) => self.order(&Request::Drain { server: self.servers[server].id(), drain }),
             Fault::Weather { loss, twice, delay, jitter } => {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
             }
         }
+    }
+
+    fn spoil(&mut self, server: usize, lasts: Duration) {
+        let until = &mut self.servers[server].spoilt_until;
+        *until = Some(until.unwrap_or(self.now).max(self.now + lasts));
+        self.summary.disk_faults += 1;
     }
 
     /// A tablet by two numbers.
@@ -517,8 +574,15 @@ impl World {
         };
     }
 
-    /// Ends what was cut for a while.
+    /// Ends what was cut, or spoilt, for a while.
     fn mend(&mut self) {
+        for index in 0..self.servers.len() {
+            if self.servers[index].spoilt_until.is_some_and(|until| until <= self.now) {
+                self.count(index);
+                self.servers[index].mend(self.now);
+                self.wakes.servers[index] = self.now;
+            }
+        }
         let (now, before) = (self.now, self.cuts.len());
         self.cuts.retain(|&(until, _)| until > now);
         if self.cuts.len() < before {
@@ -549,6 +613,8 @@ impl World {
                 for server in &mut self.servers {
                     server.paused_until = server.paused_until.min(self.now);
                     server.up_at = server.up_at.min(self.now);
+                    server.disk().set_latency(self.settings.work.latency);
+                    server.spoilt_until = server.spoilt_until.map(|until| until.min(self.now));
                 }
                 for post in &mut self.coordinators {
                     post.paused_until = post.paused_until.min(self.now);
@@ -576,6 +642,7 @@ impl World {
                     self.summary.racks_lost += u64::from(gone.len() > usize::from(super::COPIES));
                     for gone in gone {
                         self.note(format_args!("server {gone} is gone for good"));
+                        self.count(gone);
                         self.servers[gone].crash(Nanos::NEVER, false);
                     }
                     self.lost = Some(lost);
@@ -613,7 +680,9 @@ impl World {
         let shares = |&other: &usize| other == server || self.servers[other].shares_rack(&self.servers[server]);
         let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
         let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
-        if spread && enough { rack } else { vec![server] }
+        // A rack may have had all replicas but one, and that one is damaged.
+        let sound = self.summary.flips == 0;
+        if spread && enough && sound { rack } else { vec![server] }
     }
 
     /// Whether each closed segment of each log that lives is on as many servers as it should be.

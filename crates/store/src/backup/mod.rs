@@ -280,6 +280,12 @@ impl<D: Disk> Backup<D> {
         self.frames.count(self.max_frames, waiting)
     }
 
+    /// Where in the file a segment's frame begins, if it has one.
+    #[must_use]
+    pub fn offset(&self, segment: u64) -> Option<u64> {
+        self.frames.of(segment).map(|place| self.header.frame_offset(place.frame))
+    }
+
     /// Segments that have a frame, ascending.
     pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.frames.live()

@@ -76,6 +76,12 @@ impl<D: Disk> Replicas<D> {
         self.kept.range(word(master)..=last).map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
     }
 
+    /// What there is of a master, in words.
+    pub fn describe(&self, master: u32) -> String {
+        let kept = self.of_master(master).map(|(segment, kept)| format!("{segment}: {}", kept.describe()));
+        kept.collect::<Vec<_>>().join("; ")
+    }
+
     /// What there is of a master, as it would be told.
     pub fn records(&self, master: u32) -> Vec<ReplicaRecord> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()

@@ -112,11 +112,26 @@ impl Kept {
         self.damage().is_none() && self.seal_written && self.is_written() && !self.unsure && (self.counts || !self.head)
     }
 
+    /// Bytes that it takes of its frame.
+    pub(super) fn framed(&self) -> u64 {
+        self.framed.into()
+    }
+
     /// How it lies on disk.
     pub(super) fn stored(&self, replica: ReplicaId) -> Stored {
         let Self { incarnation, framed, sealed, unsure, .. } = *self;
         let head = self.head && self.counts;
         Stored { replica, incarnation, len: self.written, head, framed, sealed, unsure }
+    }
+
+    /// How it stands, in words.
+    pub(super) fn describe(&self) -> String {
+        let Self { len, written, edition, .. } = self;
+        let sealed = if self.sealed { ", sealed" } else { "" };
+        let unsure = if self.unsure { ", unsure" } else { "" };
+        let damage = self.damage().map(|why| format!(", damaged: {why}")).unwrap_or_default();
+        let anew = if self.counts { "" } else { ", being made anew" };
+        format!("{written} B of {len} written, edition {edition}{sealed}{unsure}{anew}{damage}")
     }
 
     /// What is told of it; `None` when it is damaged.

@@ -52,6 +52,7 @@ use sprat_net::{Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use write::{Piece, Waiting};
@@ -130,6 +131,10 @@ impl<D: Disk> Replicas<D> {
                 replicas.put_back(replica, Kept::damaged(damage));
             }
         }
+        if let Some(first) = found.torn.first() {
+            let count = found.torn.len();
+            tracing::warn!("{count} replicas end, or never began, where a write was not finished; the first: {first}");
+        }
         replicas.drop_idle_fences();
         let report = OpenReport::new(found, &replicas);
         Ok((replicas, report))
@@ -157,6 +162,15 @@ impl<D: Disk> Replicas<D> {
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.backup.failure()
+    }
+
+    /// The replicas that are whole on disk, and where in the file the bytes of each lie.
+    pub fn whole(&self) -> impl Iterator<Item = (ReplicaId, Range<u64>)> + '_ {
+        let whole = self.kept.iter().filter(|(_, kept)| kept.is_whole());
+        whole.filter_map(|(&word, kept)| {
+            let begin = self.backup.offset(word)?;
+            Some((ReplicaId::of_word(word), begin..begin + kept.framed()))
+        })
     }
 
     /// Does what a request says.

@@ -166,7 +166,7 @@ impl MiniLog {
     pub(crate) fn append_completion(&mut self) {
         let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
         let mut value = [0; MAX_COMPLETION];
-        let completion = Completion { joined: true, status: Status::Ok, version: 1, result: &[] };
+        let completion = Completion { joined: true, status: Status::Ok, version: 1, position: None, result: &[] };
         let len = completion.encode(&mut value);
         let (kind, table, key, value) = (Kind::Object, 3 | COMPLETIONS, &id.key()[..], &value[..len]);
         let entry = Entry { kind, successor: false, table, version: id.sequence, key, value };
