@@ -11,6 +11,7 @@ use sprat_wire::frame::{Chunk, ChunkHeader, find_chunks};
 use sprat_wire::op::ReplicaId;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use thiserror::Error;
@@ -64,6 +65,16 @@ pub struct Torn {
     pub len: u32,
     /// What was found there.
     pub found: String,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.replica {
+            Some(replica) => write!(f, "{replica}")?,
+            None => f.write_str("an unknown replica")?,
+        }
+        write!(f, ", {} B of its log, then {} at offset {} of the file", self.len, self.found, self.offset)
+    }
 }
 
 /// What was found on opening a file of replicas.
