@@ -62,13 +62,16 @@ impl Cables {
         for interfaces in ["all", "default"] {
             let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
         }
-        let cable = |server, client| {
-            ip(&["link", "add", server, "type", "veth", "peer", "name", client])?;
+        // DPDK's packet sockets go by the process's id XOR the interface's number: of two processes those must not meet.
+        let cable = |[server, client]: [&'static str; 2], [near, far]: [&str; 2]| {
+            ip(&["link", "add", server, "index", near, "type", "veth", "peer", "name", client, "index", far])?;
             ip(&["link", "set", server, "up"])?;
             ip(&["link", "set", client, "up"])?;
             Ok::<_, String>(Cable { server, client })
         };
-        Ok(Self { packet: cable("packet-server", "packet-client")?, xdp: cable("xdp-server", "xdp-client")? })
+        let packet = cable(["packet-server", "packet-client"], ["100", "23040"])?;
+        let xdp = cable(["xdp-server", "xdp-client"], ["101", "23041"])?;
+        Ok(Self { packet, xdp })
     }
 }
 

@@ -22,7 +22,8 @@ use std::time::Instant;
 
 use load::{client, mixed};
 use middle::Middle;
-use net::{alone, cable};
+use net::{alone, cable, numbered_cable};
+use nix::net::if_::if_nametoindex;
 use sprat_client::{Client, Table};
 use support::{COORDINATOR, PATIENCE, ServerProcess, ip};
 use tempfile::TempDir;
@@ -177,6 +178,24 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
             }
         }
         until_nothing_is_in_use();
+        assert!(server.stop().success());
+    });
+}
+
+/// Packet sockets of two processes that go by the same number: who comes second is told what would help.
+#[test]
+fn packet_sockets_that_meet_are_explained() {
+    alone(|| {
+        cable("s0", "c0").expect("a cable");
+        let folder = tempfile::tempdir().expect("a folder");
+        let server = serve(folder.path(), "net_af_packet0,iface=s0", COORDINATOR);
+        let number = if_nametoindex("s0").expect("it is there");
+        let server_id = server.pid().as_raw_nonzero().get().cast_unsigned();
+        let meets = (server_id ^ number ^ std::process::id()) & 0xffff;
+        numbered_cable(["e0", "e1"], [meets, meets ^ 0x8000]).expect("a cable");
+        let mut client = client(&server.coordinator, &local("net_af_packet1,iface=e0"));
+        let why = client.create_table("t").err().expect("refused").to_string();
+        assert!(why.contains("start this one, or that, again"), "{why}");
         assert!(server.stop().success());
     });
 }

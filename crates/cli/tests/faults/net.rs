@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -49,9 +50,24 @@ pub(crate) fn alone(test: impl FnOnce() + Send) {
 
 /// Lays a virtual Ethernet cable, and switches both its ends on.
 pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
-    ip(&["link", "add", a, "type", "veth", "peer", "name", b])?;
+    numbered_cable([a, b], [a, b].map(number))
+}
+
+/// A cable between interfaces of these names and numbers.
+pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(), String> {
+    let [first, second] = numbers.map(|number| number.to_string());
+    ip(&["link", "add", a, "index", &first, "type", "veth", "peer", "name", b, "index", &second])?;
     ip(&["link", "set", a, "up"])?;
     ip(&["link", "set", b, "up"])
+}
+
+/// A number for an interface. DPDK's packet sockets go by the process's id XOR that, and those of two processes must not
+/// meet. Ids of ours are near one another; numbers of servers' and clients' ends differ in a way in which those cannot.
+fn number(name: &str) -> u32 {
+    const APART: u32 = 0x5a00;
+    static NEXT: AtomicU32 = AtomicU32::new(100);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    if name.starts_with('c') { number ^ APART } else { number }
 }
 
 /// One end of a cable, as raw frames.

@@ -214,6 +214,9 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server said: {}", self.heard());
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod sleep;
 mod sys;
 mod xdp;
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -284,7 +284,8 @@ impl Dpdk {
         self.look_below(now);
         if !self.device.is_started() && now >= self.restart {
             self.restart = now + RESTART;
-            self.trouble = self.device.start().err().map(|error| error.to_string());
+            let started = self.device.start();
+            self.note(started);
         }
         self.flush(counters);
         let up = self.device.is_up() && self.stands();
@@ -297,6 +298,20 @@ impl Dpdk {
         up
     }
 
+    /// Keeps what is wrong with the device, and says so when it is something else than before; whether nothing is.
+    fn note(&mut self, ended: io::Result<()>) -> bool {
+        let trouble = ended.err().map(|error| error.to_string());
+        if trouble != self.trouble {
+            let name = self.device.name();
+            match &trouble {
+                Some(why) => tracing::warn!("device {name}: {why}; trying again"),
+                None => tracing::info!("device {name}: taken up again"),
+            }
+            self.trouble = trouble;
+        }
+        self.trouble.is_none()
+    }
+
     /// Notes how the interface below fares, and opens the device anew when that is another (one that was removed and
     /// made again, by its name), or when a peer that it can only meet by that has gone.
     fn look_below(&mut self, now: Nanos) {
@@ -304,8 +319,8 @@ impl Dpdk {
         self.gone = matches!(standing, Some(Standing::Gone | Standing::Another));
         let replaced = standing == Some(Standing::Another) && !self.anchored;
         if (replaced || self.dials && !self.up) && now >= self.restart {
-            self.trouble = self.device.reopen(&self.pool).err().map(|error| error.to_string());
-            let opened = self.trouble.is_none();
+            let reopened = self.device.reopen(&self.pool);
+            let opened = self.note(reopened);
             self.sleep.wake(&self.device);
             self.restart = now + if opened { HANDSHAKE } else { RESTART };
             if let (true, Some(below)) = (opened, &mut self.below) {

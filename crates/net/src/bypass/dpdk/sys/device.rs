@@ -514,8 +514,19 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
     // SAFETY: strings ended by zeros, which are copied; `port` outlives the call. DPDK has been started.
     match unsafe { ffi::sprat_dpdk_attach(c_arguments.as_ptr(), c_name.as_ptr(), &raw mut port) } {
         0 => Ok((port, name.to_owned())),
-        code => Err(error(&format!("find device `{name}`"), code)),
+        code => Err(explained(error(&format!("find device `{name}`"), code))),
     }
+}
+
+/// Adds to an error what would mend it, where DPDK does not say.
+fn explained(error: io::Error) -> io::Error {
+    // A packet socket's group: the process's id XOR the interface's number, of which the kernel takes 16 bits.
+    if error.to_string().contains("could not set PACKET_FANOUT") {
+        let mend = "another process has packet sockets of the same number on another interface: start this one, or that, \
+                    again, so that it gets another id";
+        return io::Error::new(error.kind(), format!("{error}; {mend}"));
+    }
+    error
 }
 
 fn first(open: &BTreeSet<u16>) -> io::Result<(u16, String)> {

@@ -112,7 +112,7 @@ pub(super) fn error(what: &str, code: c_int) -> io::Error {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = match lines.as_slice() {
         [] => String::new(),
-        lines => format!(" (DPDK says: {})", lines[lines.len().saturating_sub(2)..].join("; ")),
+        lines => format!(" (DPDK says: {})", lines[lines.len().saturating_sub(3)..].join("; ")),
     };
     io::Error::new(system.kind(), format!("cannot {what}: {system}{said}"))
 }
