@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::network::{alone, cable};
 use common::{PATIENCE, at, echo, frame, send, take, until};
@@ -21,6 +21,9 @@ const NODES: usize = 3;
 /// Where the first node is; the others have the ports behind it.
 const FIRST: &str = "10.9.0.2:100";
 const CLIENT: &str = "10.9.0.1:7";
+
+/// What has not come back by then was lost, most likely.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// One test at a time: DPDK is one for the process.
 static ONE: Mutex<()> = Mutex::new(());
@@ -80,8 +83,31 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
             });
             assert!(back.iter().all(|(from, _)| *from == to), "node {number} answers itself");
             let same = frames.iter().all(|frame| back.iter().any(|(_, back)| back == frame));
-            assert!(same && back.len() == frames.len(), "node {number} got each once");
+            let lens = |frames: &mut dyn Iterator<Item = &Vec<u8>>| frames.map(Vec::len).collect::<Vec<_>>();
+            let (sent, back) = (lens(&mut frames.iter()), lens(&mut back.iter().map(|(_, frame)| frame)));
+            assert!(
+                same && back.len() == sent.len(),
+                "node {number} got each once, in round {round}: {back:?} of {sent:?}"
+            );
         }
+    }
+}
+
+/// Has a node answer something that it was not asked before: whatever else it answers has come by then, or never will.
+fn settle(client: &mut BypassDriver, to: SocketAddr) {
+    const LEN: usize = 48;
+    let begun = Instant::now();
+    for number in 0.. {
+        send(client.tx(), to, &frame(number, LEN));
+        client.tx().flush();
+        let sent = Instant::now();
+        while sent.elapsed() < AGAIN {
+            if take(client).iter().any(|(_, back)| *back == frame(number, LEN)) {
+                return;
+            }
+            thread::yield_now();
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until a node answers");
     }
 }
 
@@ -123,12 +149,7 @@ fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[W
     talk(client, 0..last);
     orders[last].stall.store(false, Ordering::SeqCst);
     wakers[last].ring();
-    let (mut quiet, mut rounds) = (0, 0);
-    until("the late one is done", || {
-        rounds += 1;
-        quiet = if take(client).is_empty() { quiet + 1 } else { 0 };
-        quiet > 100_000
-    });
+    settle(client, to);
     talk(client, 0..NODES);
     orders[last].end.store(true, Ordering::SeqCst);
     wakers[last].ring();
@@ -158,13 +179,7 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
         let bypass = Bypass { devices: vec![clients.to_owned()], ..Bypass::default() };
         let run = || {
             let mut client = BypassDriver::open(&bypass, Address::Own(at(CLIENT))).expect("it opens");
-            let to = at(FIRST);
-            until("both have met", || {
-                send(client.tx(), to, &frame(0, 64));
-                client.tx().flush();
-                !take(&mut client).is_empty()
-            });
-            until("it is quiet", || (0..10_000).all(|_| take(&mut client).is_empty()));
+            settle(&mut client, at(FIRST));
             use_them(&mut client);
             if one_queue {
                 do_without_the_last(&mut client, &orders, &wakers);
