@@ -30,6 +30,9 @@ const SEEK: Duration = Duration::from_millis(10);
 /// How often it is looked whether a table is found that an operation waits for.
 const HOLD: Duration = Duration::from_millis(2);
 
+/// Servers remembered that did not answer; of more, some are asked as if they had.
+const MAX_SILENT: usize = 64;
+
 /// Wait until the next coordinator is asked, when one does not lead.
 const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
 
@@ -124,6 +127,8 @@ pub(crate) struct Calls {
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
     /// Tables that may be elsewhere by now.
     doubts: Vec<u32>,
+    /// Servers that did not answer the last call that ended, and whether that is news.
+    silent: Vec<(Target, bool)>,
     /// A coordinator that does not lead, or does not answer, and whom it named instead.
     strayed: Option<(Target, String)>,
 }
@@ -137,6 +142,7 @@ impl Calls {
             spare: Vec::new(),
             due: BinaryHeap::new(),
             doubts: Vec::new(),
+            silent: Vec::new(),
             strayed: None,
         }
     }
@@ -236,6 +242,27 @@ impl Calls {
         !self.doubts.is_empty()
     }
 
+    /// A server that did not answer, and of which this was not said yet.
+    pub(crate) fn take_silent(&mut self) -> Option<Target> {
+        let (target, is_news) = self.silent.iter_mut().find(|(_, is_news)| *is_news)?;
+        *is_news = false;
+        Some(*target)
+    }
+
+    /// Whether a server did not answer the last call that ended.
+    #[inline]
+    pub(crate) fn is_silent(&self, server: Target) -> bool {
+        !self.silent.is_empty() && self.silent.iter().any(|&(target, _)| target == server)
+    }
+
+    fn was_silent(&mut self, server: Target) {
+        if let Some((_, is_news)) = self.silent.iter_mut().find(|(target, _)| *target == server) {
+            *is_news = true;
+        } else if self.silent.len() < MAX_SILENT {
+            self.silent.push((server, true));
+        }
+    }
+
     /// Doubts where the tables of operations are that have waited long for a server and cannot be tried with another.
     pub(crate) fn doubt_old(&mut self, now: Nanos) {
         let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
@@ -265,7 +292,7 @@ impl Calls {
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
         let attempt = match pending.tries {
-            0 => ATTEMPT,
+            0 if !self.is_silent(pending.target) => ATTEMPT,
             tries => ATTEMPT.min(NEXT_ATTEMPT * (1 << tries.min(8))),
         };
         let until = if pending.may_repeat(now) { pending.deadline.min(now + attempt) } else { pending.deadline };
@@ -288,6 +315,12 @@ impl Calls {
     pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
         self.doubts.push(table);
         self.begin_again_in(now, index, SEEK);
+    }
+
+    /// Has an operation wait until it has been asked whether its table is elsewhere by now.
+    pub(crate) fn ask_first(&mut self, now: Nanos, index: u32, table: u32) {
+        self.doubts.push(table);
+        self.hold(now, index);
     }
 
     /// Has an operation wait until its table is found.
@@ -337,6 +370,9 @@ impl Calls {
             Ok(response) => {
                 let answer = Answer::parse(&response);
                 let pending = *self.pending(index);
+                if !self.silent.is_empty() {
+                    self.silent.retain(|&(target, _)| target != pending.target);
+                }
                 let unknown = answer.is_some_and(|answer| answer.status == Status::UnknownTable);
                 if unknown
                     && let Some(table) = pending.table
@@ -371,6 +407,9 @@ impl Calls {
                 }
                 let pending = *pending;
                 self.doubts.extend(pending.table);
+                if pending.table.is_some() && is_silence(&failure) {
+                    self.was_silent(pending.target);
+                }
                 if pending.roams {
                     self.strayed.get_or_insert((pending.target, String::new()));
                 }
@@ -393,6 +432,14 @@ impl Calls {
 /// A request that was encoded here.
 fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
+}
+
+/// Whether nothing came back, rather than that there was no time or no room.
+fn is_silence(failure: &CallFailure) -> bool {
+    match failure {
+        CallFailure::Deadline { .. } | CallFailure::Unreachable { .. } | CallFailure::Lost { .. } => true,
+        CallFailure::Overloaded { .. } | CallFailure::Refused(_) => false,
+    }
 }
 
 fn maybe_executed(failure: &CallFailure) -> bool {

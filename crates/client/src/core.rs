@@ -53,6 +53,8 @@ pub struct Target {
 enum Aim {
     /// Whoever has the tablet of this table, which is this server as far as known.
     Table(u32, Target),
+    /// The same, but that server was silent, and it was not asked since who has the tablet.
+    Perhaps(u32, Target),
     /// The same, while nobody has it.
     Nobody(u32),
     /// This server.
@@ -206,7 +208,7 @@ impl Core {
         }
         let target = |text: &str| targets.get(text).copied();
         let tablets = table.tablets.iter().map(|tablet| (tablet.first, target(&tablet.locator))).collect();
-        self.tables.learn(table.id, Place { seed: table.seed, tablets });
+        self.tables.learn(table.id, Place { seed: table.seed, tablets, stale: false });
         Ok(())
     }
 
@@ -244,7 +246,11 @@ impl Core {
         let aim = match request.table() {
             Some(table) => {
                 let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
-                place.of(request).map_or(Aim::Nobody(table), |target| Aim::Table(table, target))
+                match place.of(request) {
+                    Some(target) if place.stale && self.calls.is_silent(target) => Aim::Perhaps(table, target),
+                    Some(target) => Aim::Table(table, target),
+                    None => Aim::Nobody(table),
+                }
             }
             None => Aim::Coordinator,
         };
@@ -270,7 +276,7 @@ impl Core {
         check(request)?;
         let repeats = Repeats::of(request);
         let (table, target) = match aim {
-            Aim::Table(table, target) => (Some(table), target),
+            Aim::Table(table, target) | Aim::Perhaps(table, target) => (Some(table), target),
             Aim::Nobody(table) => (Some(table), self.coordinator()),
             Aim::At(target) => (None, target),
             Aim::Coordinator => (None, self.coordinator()),
@@ -290,6 +296,7 @@ impl Core {
         let index = self.calls.add(pending, request)?;
         match aim {
             Aim::Nobody(table) => self.calls.seek(now, index, table),
+            Aim::Perhaps(table, _) => self.calls.ask_first(now, index, table),
             _ => self.ports[target.port].begin(now, index, &mut self.calls),
         }
         Ok(())
@@ -329,6 +336,9 @@ impl Core {
             && from == self.coordinator()
         {
             self.move_on(&named);
+        }
+        while let Some(silent) = self.calls.take_silent() {
+            self.tables.doubt(silent);
         }
         while let Some(index) = self.calls.take_due(now, sink) {
             if let Some(table) = self.calls.table(index) {
@@ -407,7 +417,10 @@ impl Core {
                 Ok(())
             }
             // Whoever asked tries again where it was, and then it is asked again.
-            Ok(_) | Err(_) => Ok(()),
+            Ok(_) | Err(_) => {
+                self.tables.keep(table);
+                Ok(())
+            }
         }
     }
 

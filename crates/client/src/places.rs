@@ -13,6 +13,8 @@ pub(crate) struct Place {
     pub(crate) seed: u64,
     /// First positions, ascending from zero, and who serves the tablet that begins there; nobody for now, for `None`.
     pub(crate) tablets: Vec<(u64, Option<Target>)>,
+    /// One of those has not answered since this was learned.
+    pub(crate) stale: bool,
 }
 
 impl Place {
@@ -65,6 +67,20 @@ impl Places {
             Ok(at) => self.known[at].1 = place,
             Err(_) if self.known.len() >= MAX_KNOWN_TABLES => self.known = vec![(table, place)],
             Err(at) => self.known.insert(at, (table, place)),
+        }
+    }
+
+    /// A server has not answered: what it had others may have by now.
+    pub(crate) fn doubt(&mut self, silent: Target) {
+        for (_, place) in &mut self.known {
+            place.stale |= place.tablets.iter().any(|&(_, target)| target == Some(silent));
+        }
+    }
+
+    /// It was asked where a table is, and nobody knew better.
+    pub(crate) fn keep(&mut self, table: u32) {
+        if let Ok(at) = self.known.binary_search_by_key(&table, |&(id, _)| id) {
+            self.known[at].1.stale = false;
         }
     }
 
