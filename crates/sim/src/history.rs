@@ -256,6 +256,21 @@ impl History {
         self.pages.clear();
     }
 
+    /// Of calls with lower numbers than `first`, what was merely seen says nothing: whoever told it may not have known what others had done
+    /// since. What was changed says as much as ever.
+    pub fn forgive(&mut self, first: usize) {
+        for operation in &mut self.operations[..first] {
+            match operation.told {
+                Told::Unknown | Told::NotDone | Told::Done { .. } | Told::Sum { .. } => {}
+                Told::Found { .. } | Told::Absent | Told::Conflict(_) | Told::NotANumber => {
+                    operation.told = Told::NotDone
+                }
+            }
+        }
+        let since = self.operations.get(first).map_or(u64::MAX, |operation| operation.invoked);
+        self.pages.retain(|page| page.invoked > since);
+    }
+
     /// A page of a scan is told.
     pub fn turn_page(&mut self, page: Page) {
         if page.invoked > self.lost {

@@ -66,6 +66,22 @@ fn a_read_gives_what_was_written_last() {
 }
 
 #[test]
+fn what_was_only_seen_is_forgiven_and_what_was_done_is_not() {
+    let forgiven = |calls: &[(Action, Told)], first| {
+        let mut history = in_turn(calls);
+        history.forgive(first);
+        history
+    };
+    let stale = [(write(1), done(1)), (write(2), done(2)), (Action::Read, found(1, 1)), (Action::Read, found(2, 2))];
+    lawless(&in_turn(&stale));
+    lawful(&forgiven(&stale, 3));
+    lawless(&forgiven(&stale, 2));
+    let lost = [(write(1), done(1)), (write(2), done(2)), (Action::Read, found(1, 1))];
+    lawless(&forgiven(&lost, 2));
+    lawless(&forgiven(&[(write(1), done(2)), (write(2), done(1)), (Action::Read, found(1, 2))], 2));
+}
+
+#[test]
 fn a_removed_object_stays_removed() {
     lawful(&in_turn(&[(write(1), done(1)), (REMOVE, done(1)), (Action::Read, Told::Absent)]));
     lawless(&in_turn(&[(write(1), done(1)), (REMOVE, done(1)), (Action::Read, found(1, 1))]));

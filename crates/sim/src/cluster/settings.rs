@@ -6,6 +6,10 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
+/// How far clocks may be ahead or behind for leases to mean what they say, and how far they are where that is not kept, parts in a million.
+const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
+const BEYOND: u64 = 300_000;
+
 /// The fixed parts of a history.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -35,6 +39,19 @@ impl Settings {
         Self { faults: times(self.faults).max(1), work: Work { operations, span, ..self.work }, ..self }
     }
 
+    /// The same, but in every eighth history clocks are further apart than is promised.
+    #[must_use]
+    pub fn with_clocks(self, seed: u64) -> Self {
+        if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
+    }
+
+    /// Whether clocks are further apart than leases allow for. Then a server may serve what others serve already, and what was read meanwhile
+    /// be old; but what was written is there, once, whatever clocks say.
+    #[must_use]
+    pub fn is_beyond(&self) -> bool {
+        self.drift >= WITHIN
+    }
+
     /// Those of a seed.
     pub fn draw(random: &mut Random) -> Self {
         let work = Work::draw(random);
@@ -45,7 +62,7 @@ impl Settings {
             coordinators: usize::try_from(random.between(1, 3)).expect("few"),
             memory: 4 << 20,
             segment_bytes: seglets * SEGLET_BYTES,
-            drift: random.below(1_000_000 / u64::from(sprat_store::coordinator::DRIFT)),
+            drift: random.below(WITHIN),
             faults: random.between(4, 12),
             work: Work {
                 ballast: 0,
