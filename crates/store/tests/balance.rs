@@ -1,7 +1,7 @@
 //! Servers share memory, requests and tablets.
 
 use proptest::prelude::*;
-use sprat_store::coordinator::balance::{Burden, Sake, UNEVEN_FILL, UNEVEN_REQUESTS, Weighed, next};
+use sprat_store::coordinator::balance::{Burden, LEAST_FILL, Sake, UNEVEN_FILL, UNEVEN_REQUESTS, Weighed, next};
 use sprat_wire::tablet::{Range, Tablet};
 
 const CAPACITY: u64 = 1000 << 20;
@@ -127,7 +127,7 @@ proptest! {
         let after = spread(&burdens, Burden::fill);
         prop_assert!(after <= before.0.max(UNEVEN_FILL), "{after} of {}", before.0);
         if divides {
-            prop_assert!(after <= UNEVEN_FILL + 1, "{after} of {}, {moves:?}", before.0);
+            prop_assert!(after <= UNEVEN_FILL + LEAST_FILL, "{after} of {}, {moves:?}", before.0);
         } else {
             prop_assert_eq!(burdens.iter().map(|burden| burden.tablets.len()).sum::<usize>(), number);
         }

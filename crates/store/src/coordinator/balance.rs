@@ -8,8 +8,8 @@ use sprat_wire::tablet::{Range, Tablet};
 /// So much of its memory, in thousandths, a server may use more than another.
 pub const UNEVEN_FILL: u64 = 100;
 
-/// What a move for the sake of memory must better, in thousandths of it.
-const LEAST_FILL: u64 = 10;
+/// What a move for the sake of memory must better, in thousandths of it: so much more than [`UNEVEN_FILL`] may stay.
+pub const LEAST_FILL: u64 = 10;
 
 /// So many requests a second a server may get more than another, beside half of what one gets on average.
 pub const UNEVEN_REQUESTS: u64 = 2000;
