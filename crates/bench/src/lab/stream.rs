@@ -189,6 +189,13 @@ impl Flowed {
         first.iter().zip(last).map(rate).collect()
     }
 
+    /// Streams of which anything arrived after they had begun, what does not count included: one that waits for a
+    /// retransmission is silent for longer than a short measurement lasts.
+    pub(crate) fn flowing(&self) -> usize {
+        let (Some((_, first)), Some((_, last))) = (self.samples.first(), self.samples.last()) else { return 0 };
+        first.iter().zip(last).filter(|(first, last)| first < last).count()
+    }
+
     /// Of all streams together.
     pub(crate) fn total_gbits(&self) -> f64 {
         self.gbits().iter().sum()
@@ -298,7 +305,13 @@ mod tests {
     fn rates_are_of_the_time_that_counts() {
         let samples = vec![(0.0, vec![0, 0]), (1.0, vec![7, 9]), (3.0, vec![250_000_007, 500_000_009])];
         let flowed = Flowed { samples, steady: 1 };
-        assert_eq!(flowed.gbits(), [1.0, 2.0]);
+        assert_eq!((flowed.gbits(), flowed.flowing()), (vec![1.0, 2.0], 2));
         assert!((flowed.total_gbits() - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_stream_flows_unless_it_stops_for_good() {
+        let samples = vec![(0.0, vec![1, 1, 1]), (2.0, vec![9, 1, 5]), (2.1, vec![9, 1, 7])];
+        assert_eq!(Flowed { samples, steady: 1 }.flowing(), 2);
     }
 }

@@ -107,7 +107,7 @@ fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let flowed = Streams::start(&net, &ways)?.measure(GROWTH, settings.lab.duration)?;
     let report = net.stop()?;
     let name = format!("{PORTS} ports of {rate} Gb/s, all to all");
-    let flowing = flowed.gbits().iter().filter(|gbits| **gbits > 0.0).count() as f64;
+    let flowing = flowed.flowing() as f64;
     findings.row(&format!("{name}: streams that flow"), Some(flowing), None, "", Goal::AtLeast(ways.len() as f64));
     let goal = PORTS as f64 * rate * payload_share(false) * SHARE;
     let goal = Goal::AtLeast((goal * 100.0).round() / 100.0);
