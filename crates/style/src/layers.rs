@@ -6,7 +6,7 @@ use toml::{Table, Value};
 /// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
 pub const ROWS: &[&[&str]] = &[
     &["wire"],
-    &["disk", "net", "pace", "key"],
+    &["disk", "net", "pace", "key", "plan"],
     &["rpc", "log"],
     &["client"],
     &["store", "lab", "flow"],

@@ -1,0 +1,150 @@
+//! What others say a rack has, held against what follows from its parts.
+
+use crate::capacity::Capacity;
+use crate::quantity::digits;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Prefixes of units, and what they multiply by when counted in thousands.
+const PREFIXES: [(&str, i32); 6] = [("", 0), ("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5)];
+
+/// What can be claimed, and in what unit.
+const KNOWN: &[(&str, &str)] = &[
+    ("chassis", ""),
+    ("servers", ""),
+    ("cores", ""),
+    ("memory", "B"),
+    ("disks", "B"),
+    ("ops", "op/s"),
+    ("flops", "op/s"),
+    ("memory-rate", "B/s"),
+    ("disk-rate", "B/s"),
+    ("power", "W"),
+    ("weight", "kg"),
+    ("height", "U"),
+    ("hops", ""),
+];
+
+/// A claim, and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// What is claimed.
+    pub key: String,
+    /// How much, in their words.
+    pub claimed: String,
+    /// How much there is, in the claim's unit.
+    pub found: String,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// Whether a claim follows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// To the last digit that was given.
+    Follows,
+    /// So it does where a prefix counts 1,024 and not 1,000.
+    FollowsInBinary,
+    /// It is so many times what is there.
+    Off(f64),
+    /// Nothing was told from which it could follow.
+    Unknown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Follows => write!(f, "follows"),
+            Self::FollowsInBinary => write!(f, "follows, in units of 1,024"),
+            Self::Off(ratio) => write!(f, "does NOT follow: {} times what is there", digits(*ratio)),
+            Self::Unknown => write!(f, "cannot be told: the servers' own is not given"),
+        }
+    }
+}
+
+/// A claim that means nothing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("claims.{key} = {claimed:?}: want {want}")]
+pub struct ClaimError {
+    key: String,
+    claimed: String,
+    want: String,
+}
+
+/// All claims, in the order of the things they are about.
+///
+/// # Errors
+/// One that means nothing.
+pub fn judge(claims: &BTreeMap<String, String>, has: &Capacity, hops: usize) -> Result<Vec<Claim>, ClaimError> {
+    if let Some((key, claimed)) = claims.iter().find(|(key, _)| !KNOWN.iter().any(|(known, _)| known == key)) {
+        let known: Vec<&str> = KNOWN.iter().map(|(key, _)| *key).collect();
+        let want = format!("a claim about one of {}", known.join(", "));
+        return Err(ClaimError { key: key.clone(), claimed: claimed.clone(), want });
+    }
+    let given = KNOWN.iter().filter_map(|(key, unit)| Some((key, unit, claims.get(*key)?)));
+    given.map(|(key, unit, claimed)| one(key, unit, claimed, found(key, has, hops))).collect()
+}
+
+fn found(key: &str, has: &Capacity, hops: usize) -> Option<f64> {
+    Some(match key {
+        "chassis" => has.chassis as f64,
+        "servers" => has.servers as f64,
+        "cores" => has.cores as f64,
+        "memory" => has.memory.0,
+        "disks" => has.disks.0,
+        "ops" => has.ops?.0,
+        "flops" => has.flops?.0,
+        "memory-rate" => has.memory_rate?.0,
+        "disk-rate" => has.disk_rate?.0,
+        "power" => has.power?.0,
+        "weight" => has.weight?.0,
+        "height" => has.height as f64,
+        "hops" => hops as f64,
+        _ => return None,
+    })
+}
+
+fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim, ClaimError> {
+    let parsed = parse(claimed, unit).ok_or_else(|| {
+        let want =
+            format!("a number{}, such as \"{}\"", if unit.is_empty() { "" } else { " with its unit" }, example(unit));
+        ClaimError { key: key.to_owned(), claimed: claimed.to_owned(), want }
+    })?;
+    let (number, place, power) = parsed;
+    // As close as the last digit given: whoever wrote it may have rounded, or left the rest away.
+    let close = |found: f64, scale: f64| (found / scale - number).abs() < place;
+    let (decimal, binary) = (1000_f64.powi(power), 1024_f64.powi(power));
+    let (verdict, scale) = match found {
+        None => (Verdict::Unknown, decimal),
+        Some(found) if close(found, decimal) => (Verdict::Follows, decimal),
+        Some(found) if unit == "B" && close(found, binary) => (Verdict::FollowsInBinary, binary),
+        Some(found) => (Verdict::Off(number * decimal / found), decimal),
+    };
+    let prefix = PREFIXES.iter().find(|(_, known)| *known == power).map_or("", |(prefix, _)| prefix);
+    let found = found.map_or("-".to_owned(), |found| {
+        let tell = format!("{} {prefix}{unit}", digits(found / scale));
+        tell.trim_end().to_owned()
+    });
+    Ok(Claim { key: key.to_owned(), claimed: claimed.to_owned(), found, verdict })
+}
+
+fn example(unit: &str) -> String {
+    match unit {
+        "" => "736".to_owned(),
+        "kg" | "U" => format!("6{unit}"),
+        _ => format!("23T{unit}"),
+    }
+}
+
+/// A number, what one in its last place is, and the power of its prefix.
+fn parse(text: &str, unit: &str) -> Option<(f64, f64, i32)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, rest) = (&text[..end], text[end..].trim());
+    let places = number.split_once('.').map_or(0, |(_, behind)| behind.len());
+    let prefix = rest.strip_suffix(unit)?;
+    let (_, power) = PREFIXES.iter().find(|(known, _)| *known == prefix)?;
+    let value = number.parse::<f64>().ok().filter(|value| *value < 1e15)?;
+    Some((value, 10_f64.powi(-i32::try_from(places).ok()?), *power))
+}

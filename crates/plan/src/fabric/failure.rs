@@ -1,0 +1,82 @@
+//! What is left of a fabric when one of its links or switches fails.
+
+use super::{Fabric, MAX_EXAMINED, MAX_STEPS, traffic};
+use crate::spec::Routes;
+
+/// What fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// All cables between two neighbours.
+    Link(usize),
+    /// A switch, and the servers at it.
+    Switch(usize),
+}
+
+/// The worst that a single failure does, of those of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Failures {
+    /// One that does it.
+    pub worst: Failure,
+    /// Chassis that the rest cannot reach, but for the one that failed.
+    pub cut_off: usize,
+    /// Most links between two chassis that still reach each other.
+    pub diameter: usize,
+    /// Flows in the fullest cable when each chassis sends to each other, against without a failure.
+    pub load: f64,
+}
+
+/// What the failures of links do, and those of switches; none where there are none of a kind, or too many to look at.
+#[must_use]
+pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
+    let whole = traffic(fabric, routes).all_to_all;
+    // Where all see the same, one link of each class stands for all of them, and one switch.
+    let (links, switches): (Vec<usize>, usize) = if fabric.symmetric {
+        let mut seen = Vec::new();
+        let first = |number: &usize| {
+            let class = fabric.links[*number].class;
+            let new = !seen.contains(&class);
+            if new {
+                seen.push(class);
+            }
+            new
+        };
+        ((0..fabric.links.len()).filter(first).collect(), 1)
+    } else {
+        ((0..fabric.links.len()).collect(), fabric.switches)
+    };
+    let step = fabric.stations.saturating_mul(fabric.switches + 2 * fabric.links.len());
+    if fabric.switches > MAX_EXAMINED || (links.len() + switches).saturating_mul(step) > MAX_STEPS {
+        return [None, None];
+    }
+    let links = links.into_iter().map(Failure::Link);
+    let switches = (0..switches).map(Failure::Switch).filter(|_| fabric.switches > 1);
+    let worst = |failures: &mut dyn Iterator<Item = Failure>| {
+        let found = failures.map(|failure| examine(fabric, routes, failure, whole));
+        found.reduce(|worst, one| if key(&one) > key(&worst) { one } else { worst })
+    };
+    [worst(&mut links.into_iter()), worst(&mut switches.into_iter())]
+}
+
+/// By what a failure is worse than another, whole parts per million of load last.
+fn key(failure: &Failures) -> (usize, usize, u64) {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of flows, not below zero")]
+    let load = (failure.load * 1e6) as u64;
+    (failure.cut_off, failure.diameter, load)
+}
+
+fn examine(fabric: &Fabric, routes: Routes, failure: Failure, whole: f64) -> Failures {
+    let left = fabric.without(failure);
+    let stays = |station: &usize| failure != Failure::Switch(*station);
+    // The largest part that hangs together is what is left; the others are cut off from it.
+    let mut unseen: Vec<usize> = (0..fabric.stations).filter(stays).collect();
+    let (all, mut largest) = (unseen.len(), 0);
+    while let Some(&first) = unseen.first() {
+        let hops = left.hops(first);
+        let before = unseen.len();
+        unseen.retain(|station| hops[*station] == super::UNREACHED);
+        largest = largest.max(before - unseen.len());
+    }
+    let found = traffic(&left, routes);
+    let load = if whole > 0.0 { found.all_to_all / whole } else { 1.0 };
+    Failures { worst: failure, cut_off: all - largest, diameter: found.diameter(), load }
+}

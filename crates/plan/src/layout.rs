@@ -1,0 +1,246 @@
+//! Where things stand, what they are called, and what leads where: places in racks, names, addresses, cables.
+
+use crate::capacity::RACK_UNITS;
+use crate::fabric::Fabric;
+use crate::spec::Spec;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses of a chassis that are no server's: the network's own, the switch's, and the last, which means all.
+const RESERVED: usize = 3;
+
+/// How things are laid out.
+#[derive(Clone, Debug)]
+pub struct Layout<'a> {
+    spec: &'a Spec,
+    fabric: &'a Fabric,
+    /// Addresses of each server: its own, and one for each instance.
+    per_server: usize,
+    /// Length of the IPv4 prefix of a chassis.
+    prefix: u8,
+}
+
+/// A place in a rack.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// The rack, from 1.
+    pub rack: usize,
+    /// The lowest unit, from 1 at the floor.
+    pub unit: usize,
+}
+
+/// A server, or an instance on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its chassis, by number.
+    pub chassis: usize,
+    /// Its server in the chassis, from 1.
+    pub slot: usize,
+    /// Its IPv4 address, with the length of its network's prefix.
+    pub v4: (Ipv4Addr, u8),
+    /// Its IPv6 address, in a /64.
+    pub v6: Ipv6Addr,
+    /// The switch's address, by which other chassis are reached.
+    pub gateway: IpAddr,
+}
+
+/// An end of a cable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct End {
+    /// What it is in: a server, a chassis, a switch.
+    pub name: String,
+    /// Its port: `2`, or `2/3` where that is the third part of a split one.
+    pub port: String,
+    /// Where that stands.
+    pub place: Option<Place>,
+}
+
+/// A cable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cable {
+    /// One end.
+    pub from: End,
+    /// The other.
+    pub to: End,
+    /// What it carries, b/s.
+    pub rate: f64,
+}
+
+/// A rack that cannot be laid out.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LayoutError {
+    /// Chassis have too few ports.
+    #[error(
+        "{name} needs {needed} uplinks, a chassis has {has}{}",
+        if *.split { ": `fabric.split = true` makes more of them of each" } else { "" }
+    )]
+    Uplinks {
+        /// One that has too few.
+        name: String,
+        /// What it needs.
+        needed: usize,
+        /// What there is.
+        has: usize,
+        /// Whether splitting would do.
+        split: bool,
+    },
+    /// There are too few addresses.
+    #[error(
+        "addresses.v4 = {v4}: {needed} chassis with a /{prefix} each do not fit into it; 10.0.0.0/8 is the largest private network"
+    )]
+    Addresses {
+        /// What was given.
+        v4: ipnet::Ipv4Net,
+        /// Chassis.
+        needed: usize,
+        /// What each needs.
+        prefix: u8,
+    },
+    /// There are too few networks.
+    #[error("addresses.v6 = {v6}: {needed} chassis with a /64 each do not fit into it")]
+    Networks {
+        /// What was given.
+        v6: ipnet::Ipv6Net,
+        /// Chassis.
+        needed: usize,
+    },
+}
+
+impl<'a> Layout<'a> {
+    /// Lays out.
+    ///
+    /// # Errors
+    /// Ports or addresses are too few.
+    pub fn new(spec: &'a Spec, fabric: &'a Fabric) -> Result<Self, LayoutError> {
+        let chassis = &spec.chassis;
+        let has = chassis.uplinks * if spec.fabric.split { chassis.split } else { 1 };
+        for station in 0..fabric.stations {
+            let needed = fabric.cables(station);
+            if needed > has {
+                let split = !spec.fabric.split && needed <= chassis.uplinks * chassis.split;
+                return Err(LayoutError::Uplinks { name: fabric.name(station), needed, has, split });
+            }
+        }
+        let per_server = 1 + spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        let addresses = (chassis.servers * per_server + RESERVED).next_power_of_two();
+        let prefix = 32 - u8::try_from(addresses.trailing_zeros()).unwrap_or(32);
+        let (v4, v6, needed) = (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
+        let room = |networks: u32| 1_u64.checked_shl(networks).unwrap_or(u64::MAX);
+        if prefix < v4.prefix_len() || room(u32::from(prefix - v4.prefix_len())) < needed as u64 {
+            return Err(LayoutError::Addresses { v4, needed, prefix });
+        }
+        if v6.prefix_len() > 64 || room(u32::from(64 - v6.prefix_len())) < needed as u64 {
+            return Err(LayoutError::Networks { v6, needed });
+        }
+        Ok(Self { spec, fabric, per_server, prefix })
+    }
+
+    /// Where a chassis stands: racks are filled from the floor. Switches without servers stand where there is room.
+    #[must_use]
+    pub fn place(&self, switch: usize) -> Option<Place> {
+        let height = self.spec.chassis.height;
+        let in_rack = RACK_UNITS / height;
+        (switch < self.fabric.stations && in_rack > 0)
+            .then(|| Place { rack: switch / in_rack + 1, unit: switch % in_rack * height + 1 })
+    }
+
+    /// A server, by its chassis and its number in it from 0.
+    #[must_use]
+    pub fn server(&self, chassis: usize, slot: usize) -> Host {
+        self.host(chassis, slot, 0)
+    }
+
+    /// An instance on a server, from 0.
+    #[must_use]
+    pub fn instance(&self, chassis: usize, slot: usize, instance: usize) -> Host {
+        assert!(instance + 1 < self.per_server, "an instance that there is");
+        self.host(chassis, slot, instance + 1)
+    }
+
+    fn host(&self, chassis: usize, slot: usize, part: usize) -> Host {
+        assert!(chassis < self.fabric.stations && slot < self.spec.chassis.servers, "a server that there is");
+        let name = match part {
+            0 => format!("c{chassis}-n{}", slot + 1),
+            part => format!("c{chassis}-n{}-i{part}", slot + 1),
+        };
+        let base = u32::from(self.spec.addresses.v4.trunc().addr());
+        let network = base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix));
+        let offset = u32::try_from(2 + slot * self.per_server + part).unwrap_or(u32::MAX);
+        let wide = u128::from(self.spec.addresses.v6.trunc().addr()) + ((chassis as u128) << 64);
+        Host {
+            name,
+            chassis,
+            slot: slot + 1,
+            v4: (Ipv4Addr::from(network + offset), self.prefix),
+            v6: Ipv6Addr::from(wide + u128::from(offset)),
+            gateway: IpAddr::V4(Ipv4Addr::from(network + 1)),
+        }
+    }
+
+    /// All servers, and after each its instances.
+    pub fn hosts(&self) -> impl Iterator<Item = Host> {
+        let servers = self.spec.chassis.servers;
+        let each = move |chassis| (0..servers).map(move |slot| (chassis, slot));
+        (0..self.fabric.stations)
+            .flat_map(each)
+            .flat_map(move |(chassis, slot)| (0..self.per_server).map(move |part| self.host(chassis, slot, part)))
+    }
+
+    /// All cables: between switches, and where there is no backplane from servers to their switch.
+    #[must_use]
+    pub fn cables(&self) -> Vec<Cable> {
+        let mut used = vec![0; self.fabric.switches];
+        let mut cables = Vec::new();
+        let rate = self.link_rate();
+        for link in &self.fabric.links {
+            for _ in 0..link.count {
+                let mut end = |switch: usize| {
+                    used[switch] += 1;
+                    let port = self.port(switch, used[switch] - 1);
+                    End { name: self.fabric.name(switch), port, place: self.place(switch) }
+                };
+                cables.push(Cable { from: end(link.a), to: end(link.b), rate });
+            }
+        }
+        if !self.spec.chassis.backplane {
+            for chassis in 0..self.fabric.stations {
+                let ports = self.spec.server.ports;
+                for (slot, port) in
+                    (0..self.spec.chassis.servers).flat_map(|slot| (0..ports).map(move |port| (slot, port)))
+                {
+                    let place = self.place(chassis);
+                    let name = self.server(chassis, slot).name;
+                    let from = End { name, port: (port + 1).to_string(), place };
+                    let down = format!("d{}", slot * ports + port + 1);
+                    let to = End { name: self.fabric.name(chassis), port: down, place };
+                    cables.push(Cable { from, to, rate: self.spec.server.port_rate.0 });
+                }
+            }
+        }
+        cables
+    }
+
+    /// What a cable between switches carries, b/s.
+    #[must_use]
+    pub fn link_rate(&self) -> f64 {
+        link_rate(self.spec)
+    }
+
+    /// A switch's port by how many come before it.
+    fn port(&self, switch: usize, number: usize) -> String {
+        let split = self.spec.chassis.split;
+        if self.spec.fabric.split && switch < self.fabric.stations {
+            format!("{}/{}", number / split + 1, number % split + 1)
+        } else {
+            (number + 1).to_string()
+        }
+    }
+}
+
+/// What a cable between switches carries, b/s: an uplink, or a part of it.
+#[must_use]
+pub fn link_rate(spec: &Spec) -> f64 {
+    let parts = if spec.fabric.split { spec.chassis.split } else { 1 };
+    spec.chassis.uplink_rate.0 / parts as f64
+}

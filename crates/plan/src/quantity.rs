@@ -1,0 +1,181 @@
+//! Numbers with units, as people write them in a plan and as they are told of it.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+
+/// Largest number of anything, in its base unit.
+const MAX: f64 = 1e21;
+
+/// What a kind of quantity is measured in: names of units, and how many base units each has; first the ones told.
+struct Units {
+    want: &'static str,
+    known: &'static [(&'static str, f64)],
+    /// Of `known`, those in which it is told, smallest first.
+    told: &'static [(&'static str, f64)],
+}
+
+impl Units {
+    fn parse(&self, text: &str) -> Option<f64> {
+        let text = text.trim();
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = (text[..end].parse::<f64>().ok()?, text[end..].trim_start());
+        let (_, scale) = self.known.iter().find(|(name, _)| *name == unit)?;
+        Some(number * scale).filter(|value| (0.0..=MAX).contains(value))
+    }
+
+    fn tell(&self, value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, scale) = self.told.iter().rfind(|(_, scale)| value >= *scale).unwrap_or(&self.told[0]);
+        write!(f, "{} {name}", digits(value / scale))
+    }
+}
+
+/// A number in as many digits as people read: four, and none behind the point from a hundred.
+#[must_use]
+pub fn digits(value: f64) -> String {
+    let places = match value.abs() {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        value if value >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $units:ident = $want:literal, [$($known:expr),+], told [$($told:expr),+]) => {
+        const $units: Units = Units { want: $want, known: &[$($known),+], told: &[$($told),+] };
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
+
+        impl $name {
+            /// From what people write: a number and a unit.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                $units.parse(text).map(Self)
+            }
+
+            /// As many of these.
+            #[must_use]
+            pub fn times(self, count: f64) -> Self {
+                Self(self.0 * count)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $units.tell(self.0, f)
+            }
+        }
+
+        impl std::ops::Add for $name {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+
+        impl std::iter::Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self::default(), |sum, one| sum + one)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                Self::parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?}: want {}", $units.want)))
+            }
+        }
+    };
+}
+
+quantity!(
+    /// Memory, or room on disks: bytes.
+    Bytes,
+    BYTES = "bytes, such as \"32GiB\" or \"3.84TB\"",
+    [
+        ("B", 1.0), ("kB", 1e3), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15), ("KiB", 1024.0),
+        ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0), ("PiB", 1_125_899_906_842_624.0)
+    ],
+    told [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15)]
+);
+
+quantity!(
+    /// What memory or a disk gives: bytes a second.
+    ByteRate,
+    BYTE_RATE = "bytes a second, such as \"550MB/s\"",
+    [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)],
+    told [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)]
+);
+
+quantity!(
+    /// What a link gives: bits a second.
+    BitRate,
+    BIT_RATE = "bits a second, such as \"2.5Gb/s\"",
+    [("b/s", 1.0), ("kb/s", 1e3), ("Mb/s", 1e6), ("Gb/s", 1e9), ("Tb/s", 1e12)],
+    told [("b/s", 1.0), ("kb/s", 1e3), ("Mb/s", 1e6), ("Gb/s", 1e9), ("Tb/s", 1e12)]
+);
+
+quantity!(
+    /// A processor's clock, or operations: one a second.
+    Hertz,
+    HERTZ = "a frequency, such as \"2.4GHz\"",
+    [("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9), ("op/s", 1.0), ("Gop/s", 1e9), ("Top/s", 1e12), ("Pop/s", 1e15)],
+    told [("op/s", 1.0), ("Mop/s", 1e6), ("Gop/s", 1e9), ("Top/s", 1e12), ("Pop/s", 1e15)]
+);
+
+quantity!(
+    /// Power: watts.
+    Watts,
+    WATTS = "watts, such as \"20W\" or \"2kW\"",
+    [("W", 1.0), ("kW", 1e3), ("MW", 1e6)],
+    told [("W", 1.0), ("kW", 1e3), ("MW", 1e6)]
+);
+
+quantity!(
+    /// Weight: kilograms.
+    Kilograms,
+    KILOGRAMS = "a weight, such as \"12kg\"",
+    [("g", 1e-3), ("kg", 1.0), ("t", 1e3)],
+    told [("g", 1e-3), ("kg", 1.0)]
+);
+
+quantity!(
+    /// A time: seconds.
+    Seconds,
+    SECONDS = "a time, such as \"400ns\" or \"5us\"",
+    [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)],
+    told [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_what_they_are_told() {
+        for (text, told) in [("32 GB", "32 GB"), ("128GiB", "137 GB"), ("5.8TB", "5.8 TB"), ("0B", "0 B")] {
+            assert_eq!(Bytes::parse(text).expect(text).to_string(), told);
+        }
+        assert_eq!(BitRate::parse("2.5Gb/s"), Some(BitRate(2.5e9)));
+        assert_eq!(Hertz::parse("1.7GHz").map(|clock| clock.times(2.0).to_string()).as_deref(), Some("3.4 Gop/s"));
+        assert_eq!(Seconds::parse("400ns").map(|time| time.to_string()).as_deref(), Some("400 ns"));
+        assert_eq!([Watts(20.0), Watts(1_980.0)].into_iter().sum::<Watts>().to_string(), "2 kW");
+        assert_eq!(Kilograms(150.0).to_string(), "150 kg");
+        assert_eq!(ByteRate(8.8e8).to_string(), "880 MB/s");
+    }
+
+    #[test]
+    fn what_means_nothing_is_none() {
+        for text in ["", "GB", "32", "32gb", "-1GB", "1e3GB", "nanGB", "9999999999PB", "3 2GB"] {
+            assert_eq!(Bytes::parse(text), None, "{text:?}");
+        }
+        assert_eq!(BitRate::parse("2.5GB/s"), None, "bytes are not bits");
+    }
+}

@@ -1,0 +1,206 @@
+//! Whole plans: the published racks, what cannot be, and where things are.
+
+use proptest::prelude::*;
+use sprat_plan::claims::Verdict;
+use sprat_plan::racks::{READY, ready};
+use sprat_plan::{Plan, Spec};
+use std::collections::HashSet;
+
+fn plan(text: &str) -> Plan {
+    Plan::from_toml(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn published(name: &str) -> Plan {
+    plan(ready(name).expect(name).toml)
+}
+
+/// Six servers with what `more` says.
+fn six(more: &str) -> String {
+    let rack =
+        "name = \"six\"\n[server]\ncores = 4\nmemory = \"32GB\"\ndisks = [\"1TB\", \"1TB\"]\nport-rate = \"1Gb/s\"\n";
+    format!("{rack}[chassis]\nservers = 6\n{more}")
+}
+
+#[track_caller]
+fn verdicts(name: &str) -> Vec<(String, &'static str)> {
+    let word = |verdict| match verdict {
+        Verdict::Follows => "follows",
+        Verdict::FollowsInBinary => "binary",
+        Verdict::Off(_) => "off",
+        Verdict::Unknown => "unknown",
+    };
+    published(name).summary.claims.into_iter().map(|claim| (claim.key, word(claim.verdict))).collect()
+}
+
+#[test]
+fn published_figures_follow_or_are_flagged() {
+    let told = |list: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
+        list.iter().map(|(key, word)| ((*key).to_owned(), *word)).collect()
+    };
+    let rack = [
+        ("chassis", "follows"),
+        ("servers", "follows"),
+        ("cores", "follows"),
+        ("memory", "binary"),
+        ("disks", "binary"),
+        ("ops", "unknown"),
+        ("flops", "follows"),
+        ("memory-rate", "off"),
+        ("disk-rate", "off"),
+        ("hops", "follows"),
+    ];
+    assert_eq!(verdicts("mms-16"), told(&rack));
+    let three = [
+        ("servers", "follows"),
+        ("cores", "follows"),
+        ("memory", "binary"),
+        ("disks", "binary"),
+        ("power", "off"),
+        ("height", "follows"),
+    ];
+    assert_eq!(verdicts("mms-3"), told(&three));
+    for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6"] {
+        assert!(verdicts(name).iter().all(|(_, word)| *word == "follows"), "{name}: {:?}", verdicts(name));
+    }
+}
+
+#[test]
+fn published_networks_are_as_wide_as_was_said() {
+    let hops = |name: &str| {
+        let network = published(name).summary.network;
+        (network.diameter, network.link_rate.to_string(), network.cables)
+    };
+    assert_eq!(hops("mms-3"), (2, "40 Gb/s".to_owned(), 4));
+    assert_eq!(hops("mms-5"), (1, "40 Gb/s".to_owned(), 10));
+    assert_eq!(hops("mms-cube"), (4, "40 Gb/s".to_owned(), 32));
+    assert_eq!(hops("mms-65536"), (16, "10 Gb/s".to_owned(), 524_288));
+    let six = published("cassandra-6").summary.cassandra.expect("Cassandra is on it");
+    assert_eq!((six.instances, six.disks_each, six.lost_with_server), (12, 2, 0.0));
+    assert_eq!(six.usable.to_string(), "16 TB", "96 TB, three replicas, half full");
+    assert_eq!(six.memory_each.to_string(), "18.5 GB");
+}
+
+#[test]
+fn a_plan_is_told_to_programs() {
+    for ready in READY {
+        let summary = serde_json::to_value(published(ready.name).summary).expect("JSON");
+        assert_eq!(summary["name"], ready.name);
+        assert!(summary["capacity"]["servers"].as_u64() > Some(0), "{summary}");
+        assert!(summary["network"]["all-to-all"].as_f64() > Some(0.0), "{summary}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_named_with_its_mend() {
+    let one = "[cassandra]\ninstances = 2\nracks = \"one\"\npicked = \"random\"\n";
+    let ready = |name: &str, from: &str, to: &str| ready(name).expect(name).toml.replace(from, to);
+    let cases = [
+        (String::new(), "missing field `name`"),
+        (six("sevrers = 1\n"), "unknown field `sevrers`"),
+        (six("height = 0\n"), "chassis.height = 0: want 1 to 100"),
+        (six("[fabric]\ntopology = { kind = \"ring\" }\n"), "unknown variant `ring`"),
+        (six("[fabric]\ntopology = { kind = \"mesh\", chassis = 3 }\n"), "c0 needs 2 uplinks, a chassis has 0"),
+        (ready("mms-65536", "split = true ", "split = false"), "`fabric.split = true` makes more of them of each"),
+        (six("[addresses]\nv4 = \"10.0.0.0/29\"\n"), "do not fit into it"),
+        (six("[addresses]\nv6 = \"fd00::/65\"\n"), "1 chassis with a /64 each do not fit"),
+        (six("[cassandra]\nreplication = 7\n"), "there are 6 servers, replicas on different ones need 7"),
+        (six("[cassandra]\nracks = \"chassis\"\n"), "there are 1 chassis, replicas on different ones need 3"),
+        (six("[cassandra]\nheap = \"20GB\"\ninstances = 2\n"), "cassandra.heap = 20 GB: want 2 instances to fit"),
+        (six("[cassandra]\ntokens = 300\n"), "cassandra.tokens = 300: want 1 to 256"),
+        (six(one), "lose QUORUM with it; racks = \"host\" keeps them apart"),
+        (six("[claims]\nservers = \"six\"\n"), "claims.servers = \"six\": want a number, such as \"736\""),
+        (six("[claims]\nbeauty = \"1\"\n"), "want a claim about one of chassis, servers"),
+        (six("").replace("32GB", "32 parsecs"), "want bytes, such as"),
+        (six("").replace("six\"", "s i x\""), "1 to 32 letters, digits and dashes"),
+        (six("").replace("1Gb/s", "0b/s"), "server.port-rate"),
+        (
+            six("uplinks = 64\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"fat-tree\", ports = 128 }\n"),
+            "8192 chassis are too many",
+        ),
+        ("#".repeat(2 << 20), "2097152 bytes: a rack is described in"),
+    ];
+    for (text, what) in cases {
+        let error = Plan::from_toml(&text).map(|plan| plan.summary).expect_err(what).to_string();
+        assert!(error.contains(what), "want {what:?}: {error}");
+    }
+    let accepted = plan(&six(&format!("{one}accept-loss = true\n"))).summary.cassandra.expect("Cassandra");
+    assert!(accepted.doubled > 0.1 && accepted.lost_with_server > 0.0, "{accepted:?}");
+}
+
+#[test]
+fn cables_lead_from_port_to_port_and_no_port_has_two() {
+    for ready in READY.iter().filter(|ready| ready.name != "mms-65536") {
+        let plan = published(ready.name);
+        let cables = plan.layout().cables();
+        let mut ends = HashSet::new();
+        for cable in &cables {
+            for end in [&cable.from, &cable.to] {
+                assert!(ends.insert((end.name.clone(), end.port.clone())), "{}: {end:?} twice", ready.name);
+            }
+        }
+        let down = if plan.spec.chassis.backplane { 0 } else { plan.summary.capacity.servers * plan.spec.server.ports };
+        assert_eq!(cables.len(), plan.summary.network.cables + down, "{}", ready.name);
+    }
+    let split = ready("mms-5")
+        .expect("it is there")
+        .toml
+        .replace("links = 1", "")
+        .replace("chassis = 5 }", "chassis = 5 }\nsplit = true");
+    let cables = plan(&split).layout().cables();
+    assert_eq!((cables[0].from.port.as_str(), cables[0].rate), ("1/1", 1e10));
+    assert_eq!(cables[3].from.port, "1/4");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// All names and addresses are different, and those of a chassis are in its network, which no other has.
+    #[test]
+    fn nobody_shares_an_address(chassis in 1_usize..9, servers in 1_usize..70, instances in 0_usize..4) {
+        let cassandra = if instances > 0 && chassis * servers >= 3 {
+            format!("[cassandra]\ninstances = {instances}\ntokens = 1\n")
+        } else {
+            String::new()
+        };
+        let topology = if chassis > 1 { format!("[fabric]\ntopology = {{ kind = \"mesh\", chassis = {chassis} }}\n") } else { String::new() };
+        let text = six("").replace("servers = 6", &format!("servers = {servers}\nuplinks = 16\nuplink-rate = \"10Gb/s\""));
+        let text = text.replace("[\"1TB\", \"1TB\"]", "[\"1TB\", \"1TB\", \"1TB\", \"1TB\", \"1TB\", \"1TB\"]");
+        let plan = plan(&format!("{text}{topology}{cassandra}"));
+        let (mut names, mut fours, mut sixes) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for host in plan.layout().hosts() {
+            let (v4, prefix) = host.v4;
+            let network = ipnet::Ipv4Net::new(v4, prefix).expect("a prefix");
+            prop_assert!(v4 != network.network() && v4 != network.broadcast());
+            prop_assert!(host.gateway != std::net::IpAddr::V4(v4));
+            prop_assert_eq!(u32::from(network.network()) as usize, 0x0a00_0000 + host.chassis * (1 << (32 - prefix)));
+            prop_assert!(names.insert(host.name) && fours.insert(v4) && sixes.insert(host.v6));
+        }
+        let each = if cassandra.is_empty() { 1 } else { 1 + instances };
+        prop_assert_eq!(names.len(), chassis * servers * each);
+    }
+
+    /// Whatever is read is a plan or an error.
+    #[test]
+    fn no_text_is_too_strange(text in "\\PC{0,200}", cut in 0_usize..600) {
+        let _: Result<Spec, _> = Spec::from_toml(&text);
+        let whole = READY[1].toml;
+        let cut = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or(0);
+        let _: Result<Plan, _> = Plan::from_toml(&format!("{}{text}", &whole[..cut]));
+    }
+}
+
+#[test]
+fn a_picture_has_every_chassis_and_every_link() {
+    for ready in READY {
+        let plan = published(ready.name);
+        let Some(svg) = sprat_plan::picture::picture(&plan) else {
+            assert_eq!(ready.name, "mms-65536", "too many to be told apart");
+            continue;
+        };
+        let count = |what: &str| svg.matches(what).count();
+        assert_eq!(count("<line "), plan.fabric.links.len(), "{}", ready.name);
+        assert_eq!(count("<circle "), plan.fabric.switches, "{}", ready.name);
+        assert_eq!(count(" servers</text>"), plan.fabric.stations, "{}", ready.name);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+}

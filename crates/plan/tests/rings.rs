@@ -1,0 +1,128 @@
+//! Where Cassandra's replicas go.
+
+use proptest::prelude::*;
+use sprat_plan::ring::{Instance, Ring};
+use sprat_plan::spec::Picked;
+
+fn chance(seed: u64) -> impl FnMut() -> u64 {
+    // Marsaglia's xorshift64* (2003).
+    let mut state = seed | 1;
+    move || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// `each` instances on each of some servers, each server a rack, or all one.
+fn instances(servers: usize, each: usize, tokens: usize, one_rack: bool) -> Vec<Instance> {
+    (0..servers * each)
+        .map(|number| number / each)
+        .map(|server| Instance { server, rack: if one_rack { 0 } else { server }, tokens })
+        .collect()
+}
+
+#[test]
+fn with_one_rack_name_a_quarter_of_all_rows_are_lost_with_a_server() {
+    // Twelve instances on six servers: that three in a row are on three of them has 10/11 x 8/10.
+    let expected = 1.0 - 10.0 / 11.0 * 8.0 / 10.0;
+    let mut random = chance(7);
+    let doubled = |_| Ring::new(instances(6, 2, 16, true), 3, Picked::Random, &mut random).place(3).doubled();
+    let all: Vec<f64> = (0..200).map(doubled).collect();
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    // Neighbours of the same instance are passed over, so the next comes from fewer: close to, not equal.
+    assert!((mean - expected).abs() < 0.01, "{mean} of {expected}");
+
+    let ring = Ring::new(instances(6, 2, 1, true), 3, Picked::Adjacent, &mut random);
+    assert!((ring.place(3).doubled() - 1.0).abs() < 1e-9);
+    // All rows are doubled on one of six servers, each on as many.
+    assert!((ring.place(3).lost_with(&|server| server) - 1.0 / 6.0).abs() < 1e-9);
+    let (pairs, worst) = ring.place(3).lost_with_two();
+    assert!((pairs - 1.0).abs() < 1e-9 && (worst - 1.0 / 3.0).abs() < 1e-9, "{pairs} {worst}");
+
+    let ring = Ring::new(instances(6, 2, 1, false), 3, Picked::Adjacent, &mut random);
+    let placement = ring.place(3);
+    assert!(
+        (placement.doubled(), placement.lost_with(&|server| server)) == (0.0, 0.0),
+        "racks keep replicas apart, wherever tokens are"
+    );
+}
+
+#[test]
+fn replicas_go_where_cassandra_puts_them() {
+    let instance = |rack| Instance { server: rack, rack, tokens: 1 };
+    let token = |at, instance| sprat_plan::ring::Token { at, instance };
+    let ring = |racks: &[usize]| {
+        let instances: Vec<Instance> = racks.iter().map(|rack| instance(*rack)).collect();
+        let tokens = (0_i64..).zip(0..racks.len()).map(|(at, instance)| token(at, instance)).collect();
+        let mut distinct = racks.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        Ring { instances, tokens, racks: distinct.len() }
+    };
+    assert_eq!(ring(&[0, 0, 1, 1, 2]).replicas(0, 3), [0, 2, 4], "a rack each");
+    assert_eq!(ring(&[0, 0, 0, 1, 1]).replicas(0, 3), [0, 1, 3], "one more than racks: the first is doubled");
+    assert_eq!(ring(&[0, 0, 0, 0]).replicas(2, 3), [2, 3, 0], "one rack: whoever comes next");
+    assert_eq!(ring(&[0, 1]).replicas(1, 3), [1, 0], "no more than there are");
+}
+
+#[test]
+fn what_a_pair_of_servers_takes_is_what_counting_says() {
+    let ring = Ring::new(instances(5, 2, 4, false), 3, Picked::Even, &mut chance(3));
+    let placement = ring.place(3);
+    let (mut worst, mut lossy) = (0.0_f64, 0);
+    for (a, b) in (0..5).flat_map(|a| (a + 1..5).map(move |b| (a, b))) {
+        // Two that fail together are a group, the others groups of their own.
+        let lost = placement.lost_with(&|server| if server == b { a } else { server });
+        worst = worst.max(lost);
+        lossy += u32::from(lost > 0.0);
+    }
+    let (pairs, found) = placement.lost_with_two();
+    assert!((found - worst).abs() < 1e-9 && (pairs - f64::from(lossy) / 10.0).abs() < 1e-9, "{found} {worst} {pairs}");
+    assert!(placement.lost_with(&|server| server) == 0.0 && worst > 0.0);
+}
+
+#[test]
+fn when_a_server_fails_all_others_take_a_part() {
+    // With one order repeated, only the neighbours in it would: four of eleven.
+    let ring = Ring::new(instances(12, 1, 16, false), 3, Picked::Even, &mut chance(11));
+    let (pairs, _) = ring.place(3).lost_with_two();
+    assert!(pairs > 0.9, "{pairs}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    /// Plans of any size, servers with any number of instances and tokens: no row has two replicas on one server where
+    /// there are as many servers as replicas, all tokens are different, and shares add up.
+    #[test]
+    fn no_two_replicas_are_on_one_server_where_that_can_be_avoided(
+        servers in prop::collection::vec((1_usize..4, 1_usize..9), 1..24),
+        replication in 1_usize..6,
+        picked in prop_oneof![Just(Picked::Even), Just(Picked::Adjacent), Just(Picked::Random)],
+        seed: u64,
+    ) {
+        let of = |(server, (each, tokens)): (usize, &(usize, usize))| vec![Instance { server, rack: server, tokens: *tokens }; *each];
+        let instances: Vec<Instance> = servers.iter().enumerate().flat_map(of).collect();
+        let tokens: usize = instances.iter().map(|instance| instance.tokens).sum();
+        let ring = Ring::new(instances, replication, picked, &mut chance(seed));
+        prop_assert_eq!(ring.tokens.len(), tokens);
+        prop_assert!(ring.tokens.windows(2).all(|pair| pair[0].at < pair[1].at));
+        let shares: f64 = (0..tokens).map(|token| ring.share(token)).sum();
+        prop_assert!((shares - 1.0).abs() < 1e-9, "{}", shares);
+        if servers.len() >= replication {
+            prop_assert_eq!(ring.place(replication).doubled(), 0.0);
+            let lost = ring.place(replication).lost_with(&|server| server);
+            prop_assert!(replication < 3 || lost == 0.0, "{}", lost);
+        }
+    }
+
+    /// Where all servers are alike and enough, all instances have the same, replicas counted.
+    #[test]
+    fn even_tokens_are_even(servers in 3_usize..24, each in 1_usize..4, tokens in 1_usize..17, seed: u64) {
+        let ring = Ring::new(instances(servers, each, tokens, false), 3, Picked::Even, &mut chance(seed));
+        let (most, least) = ring.place(3).balance();
+        prop_assert!(most < 1.0 + 1e-6 && least > 1.0 - 1e-6, "{} {}", most, least);
+    }
+}
