@@ -9,6 +9,7 @@ mod key;
 mod lab;
 mod lab_ctl;
 mod lab_up;
+mod rack;
 mod share;
 mod tables;
 
@@ -29,6 +30,7 @@ pub(crate) use key::{GuardArgs, IdentityArgs, KeyCommand, KeyInitArgs, KeyIssueA
 pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};
 pub(crate) use share::ShareArgs;
 pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 
@@ -97,6 +99,9 @@ pub(crate) enum Command {
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Racks of small servers: on paper, before anything is bought or moved.
+    #[command(subcommand)]
+    Rack(RackCommand),
     /// Find what holds this machine back.
     #[command(subcommand)]
     Doctor(doctor::DoctorCommand),

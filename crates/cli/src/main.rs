@@ -4,7 +4,9 @@ mod args;
 mod cmd;
 
 use args::doctor::DoctorCommand;
-use args::{BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand, ServerArgs, ServerCommand};
+use args::{
+    BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand, RackCommand, ServerArgs, ServerCommand,
+};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
         Command::Lab(LabCommand::Watch(args)) => cmd::lab_watch::watch(&args),
         Command::Lab(LabCommand::Report(args)) => cmd::lab_series::report(&args),
         Command::Lab(LabCommand::Topologies(args)) => cmd::lab_up::topologies(&args),
+        Command::Rack(RackCommand::Plan(args)) => cmd::rack::plan(&args),
+        Command::Rack(RackCommand::Simulate(args)) => cmd::rack::simulated(&args),
+        Command::Rack(RackCommand::Examples(args)) => cmd::rack::examples(&args),
         Command::Doctor(DoctorCommand::Net(args)) => cmd::doctor::net(&args),
         Command::Completions(args) => cmd::shell::completions(&args),
         Command::Man(args) => cmd::shell::man(&args),

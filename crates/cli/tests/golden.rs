@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 56] = [
+const COMMANDS: [&[&str]; 60] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -88,6 +88,10 @@ const COMMANDS: [&[&str]; 56] = [
     &["lab", "topologies"],
     &["lab", "watch"],
     &["lab", "report"],
+    &["rack"],
+    &["rack", "plan"],
+    &["rack", "simulate"],
+    &["rack", "examples"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -237,6 +241,41 @@ fn mistakes_are_explained() {
         transcript.run(line);
     }
     golden("mistakes.txt", &transcript.text);
+}
+
+#[test]
+fn racks_are_told() {
+    let mut transcript = Transcript::new(Vec::new());
+    for line in [
+        "rack examples",
+        "rack examples mms-5",
+        "rack plan mms-16",
+        "rack plan cassandra-6",
+        "rack plan mms-65536",
+        "rack plan mms-3 --json",
+        "rack simulate mms-cube --requests 1000",
+        "rack simulate mms-5 --pattern incast --requests 219 --answer 20kB --forwarding store-and-forward",
+        "rack simulate mms-5 --requests 100 --answer 1MB --json",
+        "rack plan nothing",
+        "rack plan Cargo.toml",
+        "rack examples nothing",
+        "rack simulate mms-5 --answer lots",
+        "rack simulate mms-65536",
+        "rack simulate mms-5 --pattern load --load 9",
+    ] {
+        transcript.run(line);
+    }
+    golden("racks.txt", &transcript.text);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan");
+    run(&["rack", "plan", "cassandra-6", "--write", path.to_str().expect("text")]).ok();
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let lines = |name: &str| read(name).lines().count() - 1;
+    assert_eq!((lines("cables.csv"), lines("hosts.csv"), lines("tokens.csv")), (12, 18, 192));
+    assert!(read("plan.svg").ends_with("</svg>\n"));
+    let plan: serde_json::Value = serde_json::from_str(&read("plan.json")).expect("JSON");
+    assert_eq!(plan["cassandra"]["lost-with-server"], 0.0, "{plan}");
 }
 
 fn live(data: &Path) -> (ServerProcess, Transcript) {

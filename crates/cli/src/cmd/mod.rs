@@ -17,6 +17,7 @@ pub(crate) mod lab_up;
 pub(crate) mod lab_watch;
 pub(crate) mod moves;
 pub(crate) mod objects;
+pub(crate) mod rack;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod share;

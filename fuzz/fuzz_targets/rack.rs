@@ -1,0 +1,23 @@
+//! Racks: any text is an error or a plan, and where the plan is small all of it can be told.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_plan::picture::picture;
+use sprat_plan::{Plan, Spec};
+
+/// Larger ones take longer than an input may.
+const SMALL: usize = 64;
+
+fuzz_target!(|text: &str| {
+    let Ok(spec) = Spec::from_toml(text) else { return };
+    let small = spec.fabric.topology.fabric(spec.fabric.links).is_ok_and(|fabric| fabric.switches <= SMALL);
+    let ring = |spec: &Spec| spec.cassandra.as_ref().map_or(0, |asked| asked.instances * asked.tokens);
+    if small && ring(&spec) * spec.chassis.servers <= SMALL * SMALL
+        && let Ok(plan) = Plan::new(spec)
+    {
+        let layout = plan.layout();
+        assert_eq!(layout.hosts().filter(|host| !host.name.contains("-i")).count(), plan.summary.capacity.servers);
+        assert!(layout.cables().len() >= plan.summary.network.cables);
+        assert!(picture(&plan).is_some());
+    }
+});
