@@ -45,6 +45,9 @@ pub struct Spec {
     pub addresses: Addresses,
     /// Cassandra on the servers, if it is to be there.
     pub cassandra: Option<Cassandra>,
+    /// How servers are reached, and where things go on them.
+    #[serde(default)]
+    pub provision: Provision,
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
@@ -209,14 +212,79 @@ pub struct Cassandra {
     /// What Cassandra is told to be a rack.
     #[serde(default)]
     pub racks: Racks,
-    /// Heap of each instance.
+    /// Its datacenter's name.
+    #[serde(default = "datacenter")]
+    pub datacenter: String,
+    /// Heap of each instance; a quarter of its memory, 8 GiB at most, unless told.
     pub heap: Option<Bytes>,
+    /// Who collects what is left on it; by its size unless told.
+    pub collector: Option<GarbageCollector>,
+    /// Settings of `cassandra.yaml` that are to be otherwise.
+    #[serde(default)]
+    pub yaml: BTreeMap<String, serde_json::Value>,
+    /// Arguments for Java besides.
+    #[serde(default)]
+    pub java: Vec<String>,
     /// How full disks may become: compaction needs the rest.
     #[serde(default = "half")]
     pub fill: f64,
     /// Goes on where a server that fails takes data with it.
     #[serde(default)]
     pub accept_loss: bool,
+}
+
+/// Java's collectors of what is left on its heap.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum GarbageCollector {
+    /// Beside the program: pauses under a millisecond, for memory and threads of its own.
+    Z,
+    /// In pauses of up to hundreds of milliseconds.
+    G1,
+    /// All at once, on one thread: for the smallest heaps.
+    Serial,
+}
+
+/// How servers are reached, and where things go on them.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Provision {
+    /// Who one is on them, over ssh.
+    pub user: String,
+    /// The folder below which all data is.
+    pub base: String,
+    /// Where Cassandra's jars are.
+    pub library: String,
+    /// What starts things and sees that they run.
+    pub backend: Backend,
+}
+
+impl Default for Provision {
+    fn default() -> Self {
+        let [user, base, library] = ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
+        Self { user, base, library, backend: Backend::Systemd }
+    }
+}
+
+/// What starts things and sees that they run.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// Units of systemd.
+    Systemd,
+    /// Plain processes, where there is no service manager.
+    Process,
+}
+
+impl Backend {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Systemd => "systemd",
+            Self::Process => "process",
+        }
+    }
 }
 
 /// How tokens are picked.
@@ -281,10 +349,20 @@ impl Spec {
     }
 
     fn check(&self) -> Result<(), SpecError> {
-        let name = &self.name;
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if name.is_empty() || name.len() > 32 || !name.chars().all(plain) {
-            return Err(value("name", format!("{name:?}"), "1 to 32 letters, digits and dashes"));
+        if !is_plain(&self.name) {
+            return Err(value("name", format!("{:?}", self.name), PLAIN));
+        }
+        let provision = &self.provision;
+        if !is_plain(&provision.user) {
+            return Err(value("provision.user", format!("{:?}", provision.user), PLAIN));
+        }
+        for (key, path) in [("provision.base", &provision.base), ("provision.library", &provision.library)] {
+            // It goes into files that shells and Java read.
+            let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+            if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {
+                let want = "an absolute path of letters, digits, dashes, dots and underscores";
+                return Err(value(key, format!("{path:?}"), want));
+            }
         }
         let counts = [
             ("server.cores", self.server.cores, 1, 4_096),
@@ -325,6 +403,9 @@ impl Cassandra {
         within("cassandra.instances", self.instances, 1, MAX_INSTANCES)?;
         within("cassandra.replication", self.replication, 1, MAX_REPLICATION)?;
         within("cassandra.tokens", self.tokens, 1, MAX_TOKENS)?;
+        if !is_plain(&self.datacenter) {
+            return Err(value("cassandra.datacenter", format!("{:?}", self.datacenter), PLAIN));
+        }
         if !(0.05..=1.0).contains(&self.fill) {
             return Err(value("cassandra.fill", self.fill.to_string(), "a share from 0.05 to 1"));
         }
@@ -350,6 +431,12 @@ impl Cassandra {
     }
 }
 
+const PLAIN: &str = "1 to 32 letters, digits and dashes";
+
+fn is_plain(name: &str) -> bool {
+    (1..=32).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
 fn value(key: &'static str, value: String, want: impl Into<String>) -> SpecError {
     SpecError::Value { key, value, want: want.into() }
 }
@@ -359,6 +446,10 @@ fn within(key: &'static str, count: usize, least: usize, most: usize) -> Result<
         return Ok(());
     }
     Err(value(key, count.to_string(), format!("{least} to {most}")))
+}
+
+fn datacenter() -> String {
+    "dc1".to_owned()
 }
 
 fn one() -> usize {

@@ -8,7 +8,7 @@ pub const ROWS: &[&[&str]] = &[
     &["wire"],
     &["disk", "net", "pace", "key", "plan"],
     &["rpc", "log"],
-    &["client"],
+    &["client", "rack"],
     &["store", "lab", "flow"],
     &["sim", "objects"],
     &["bench"],

@@ -1,0 +1,43 @@
+//! The hosts as Ansible knows them: an inventory in JSON, which YAML takes as it is.
+
+use crate::Host;
+use serde_json::{Value, json};
+use sprat_plan::Spec;
+
+/// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
+#[must_use]
+pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
+    let instance = |instance: &crate::Instance| {
+        json!({
+            "name": instance.name,
+            "address": instance.address,
+            "home": instance.home,
+            "jmx_port": instance.jmx_port,
+        })
+    };
+    let host = |host: &Host| {
+        let (address, prefix) = host.address;
+        let instances: Vec<Value> = host.instances.iter().map(instance).collect();
+        let vars = json!({
+            "ansible_host": address,
+            "rack_prefix": prefix,
+            "rack_gateway": host.gateway,
+            "cassandra_instances": instances,
+        });
+        (host.name.clone(), vars)
+    };
+    let all: serde_json::Map<String, Value> = hosts.iter().map(host).collect();
+    let provision = &spec.provision;
+    json!({
+        "rack": {
+            "hosts": all,
+            "vars": {
+                "ansible_user": provision.user,
+                "rack_name": spec.name,
+                "rack_base": provision.base,
+                "rack_backend": provision.backend.name(),
+                "cassandra_library": provision.library,
+            },
+        },
+    })
+}

@@ -1,0 +1,108 @@
+//! What hosts are given, without one.
+
+use sprat_plan::Plan;
+use sprat_plan::racks::ready;
+use sprat_rack::{Host, hosts, inventory};
+use std::collections::HashSet;
+
+fn plan(more: &str) -> Plan {
+    let text = ready("cassandra-6").expect("it is there").toml.replace("[claims]", more);
+    Plan::from_toml(text.split("servers = \"6\"").next().expect("a text")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn six(more: &str) -> Vec<Host> {
+    hosts(&plan(more))
+}
+
+#[track_caller]
+fn file(host: &Host, instance: usize, path: &str) -> String {
+    let files = host.instances[instance].files();
+    files.into_iter().find(|file| file.path == path).unwrap_or_else(|| panic!("no {path}")).text
+}
+
+#[test]
+fn each_instance_is_itself() {
+    let hosts = six("");
+    assert_eq!(hosts.len(), 6);
+    let all: Vec<_> = hosts.iter().flat_map(|host| &host.instances).collect();
+    assert_eq!(all.len(), 12);
+    let different = |of: &dyn Fn(&sprat_rack::Instance) -> String| {
+        let values: HashSet<String> = all.iter().map(|instance| of(instance)).collect();
+        assert_eq!(values.len(), 12, "{values:?}");
+    };
+    different(&|instance| instance.name.clone());
+    different(&|instance| instance.address.to_string());
+    different(&|instance| instance.home.display().to_string());
+    let tokens: HashSet<i64> = all.iter().flat_map(|instance| instance.tokens.clone()).collect();
+    assert_eq!(tokens.len(), 12 * 16);
+    for host in &hosts {
+        assert_eq!(host.instances.iter().map(|instance| instance.jmx_port).collect::<Vec<_>>(), [7199, 7299]);
+        assert!(host.instances.iter().all(|instance| instance.rack == host.name && instance.seeds == all[0].seeds));
+    }
+    let seeds: Vec<_> = [0, 1, 2].map(|host: usize| hosts[host].instances[0].address).to_vec();
+    assert_eq!(all[0].seeds, seeds, "on three servers");
+}
+
+#[test]
+fn settings_are_the_published_ones_and_can_be_told() {
+    let hosts = six("");
+    let yaml = file(&hosts[0], 0, "conf/cassandra.yaml");
+    for line in [
+        "cluster_name: \"cassandra-6\"",
+        "concurrent_reads: 32",
+        "concurrent_writes: 64",
+        "num_tokens: 16",
+        "auto_bootstrap: false",
+        "listen_address: \"10.0.0.3\"",
+        "data_file_directories: [\"/srv/sprat/cassandra/c0-n1-i1/data\"]",
+        "sstable: {\"selected_format\":\"bti\"}",
+    ] {
+        assert!(yaml.lines().any(|found| found == line), "no {line:?} in\n{yaml}");
+    }
+    let java = file(&hosts[0], 0, "conf/java.args");
+    for line in [
+        "\"-Xmx8192m\"",
+        "\"-XX:+UseZGC\"",
+        "\"-XX:ConcGCThreads=4\"",
+        "\"-XX:ParallelGCThreads=10\"",
+        "\"-XX:+AlwaysPreTouch\"",
+    ] {
+        assert!(java.lines().any(|found| found == line), "no {line} in\n{java}");
+    }
+    assert_eq!(file(&hosts[3], 1, "conf/cassandra-rackdc.properties"), "dc=dc1\nrack=c0-n4\n");
+
+    let told = "datacenter = \"tokyo\"\ncollector = \"g1\"\njava = [\"-Dx=a \\\"b\\\"\"]\nyaml = { concurrent_reads = 7, sstable = { selected_format = \"big\" } }\n\
+                [provision]\nbase = \"/data\"\n";
+    let hosts = six(told);
+    let yaml = file(&hosts[0], 0, "conf/cassandra.yaml");
+    assert!(
+        yaml.contains("\nconcurrent_reads: 7\n") && yaml.contains("\nsstable: {\"selected_format\":\"big\"}\n"),
+        "{yaml}"
+    );
+    assert!(yaml.contains("/data/cassandra/c0-n1-i1/hints"), "{yaml}");
+    let java = file(&hosts[0], 0, "conf/java.args");
+    assert!(java.contains("\"-Dx=a \\\"b\\\"\"\n") && java.contains("UseG1GC") && !java.contains("UseZGC"), "{java}");
+    assert_eq!(file(&hosts[0], 0, "conf/cassandra-rackdc.properties"), "dc=tokyo\nrack=c0-n1\n");
+}
+
+#[test]
+fn who_takes_anothers_place_says_whose() {
+    let mut hosts = six("");
+    let gone = hosts[2].instances[1].address;
+    let instance = &mut hosts[2].instances[1];
+    instance.replaces = Some(gone);
+    let java = file(&hosts[2], 1, "conf/java.args");
+    assert!(java.contains(&format!("\"-Dcassandra.replace_address_first_boot={gone}\"")), "{java}");
+    assert!(file(&hosts[2], 1, "conf/cassandra.yaml").contains("\nauto_bootstrap: true\n"));
+}
+
+#[test]
+fn the_inventory_has_every_host() {
+    let plan = plan("");
+    let hosts = hosts(&plan);
+    let inventory = inventory(&plan.spec, &hosts);
+    let all = inventory["rack"]["hosts"].as_object().expect("hosts");
+    assert_eq!(all.len(), 6);
+    assert_eq!(all["c0-n2"]["cassandra_instances"][1]["jmx_port"], 7299);
+    assert_eq!(inventory["rack"]["vars"]["rack_backend"], "systemd");
+}
