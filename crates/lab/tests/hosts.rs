@@ -77,6 +77,41 @@ fn the_kernel_is_set_as_told() {
 }
 
 #[test]
+fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
+    let Some(test) = Test::new("bridge") else { return };
+    let mut plan = test.pair();
+    let port = |name: &str| Interface { name: name.to_owned(), addresses: Vec::new(), mtu: 1500 };
+    let ports = vec![port("p0"), port("p1")];
+    plan.hosts.push(Host {
+        name: "switch".to_owned(),
+        interfaces: ports,
+        bridge: Some("br0".to_owned()),
+        ..Host::default()
+    });
+    let cable = |host, port: &str| Cable {
+        ends: [End { host, interface: "eth0".to_owned() }, End { host: 2, interface: port.to_owned() }],
+    };
+    plan.cables = vec![cable(0, "p0"), cable(1, "p1")];
+    for (bridge, what) in [("p0", "that no interface has"), ("", "is no name for a bridge")] {
+        plan.hosts[2].bridge = Some(bridge.to_owned());
+        let error = plan.check().unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    plan.hosts[2].bridge = Some("br0".to_owned());
+    let mut addressed = plan.clone();
+    addressed.hosts[2].interfaces[0].addresses = plan.hosts[0].interfaces[0].addresses.clone();
+    assert!(addressed.check().unwrap_err().to_string().contains("is a port of a bridge and has addresses"));
+
+    let mut standing = Standing::make(plan, &test.dir).unwrap();
+    standing.configure().unwrap();
+    assert_eq!(echo(&standing, "10.64.0.2"), b"through the cable");
+    standing.leave();
+    assert!(test.names().iter().all(|name| name.exists()), "they stand without it");
+    assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
+    assert!(test.names().iter().all(|name| !name.exists()));
+}
+
+#[test]
 fn commands_tell_what_they_say_and_how_they_end() {
     let Some(test) = Test::new("run") else { return };
     let mut standing = Standing::make(test.pair(), &test.dir).unwrap();

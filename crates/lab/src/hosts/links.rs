@@ -61,6 +61,20 @@ impl Links {
         interface.addresses.iter().try_for_each(|&address| self.add_address(index, address))
     }
 
+    /// Makes a bridge, and all these interfaces its ports.
+    pub(super) fn bridge(&mut self, name: &str, ports: &[Interface]) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]));
+        self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)?;
+        let bridge = self.index(name)?;
+        for port in ports {
+            let index = self.index(&port.name)?;
+            self.set_up(index, &[LinkAttribute::Controller(bridge)])?;
+        }
+        self.set_up(bridge, &[])
+    }
+
     pub(super) fn loopback(&mut self) -> io::Result<()> {
         let index = self.index("lo")?;
         self.set_up(index, &[])

@@ -61,6 +61,8 @@ pub struct Host {
     pub sysctls: BTreeMap<String, String>,
     /// What a shell is to run in it.
     pub run: Option<String>,
+    /// A bridge of this name, whose ports are all its interfaces: the host is a switch, of the kernel's own.
+    pub bridge: Option<String>,
 }
 
 /// An interface. Who makes it is told by whether a cable ends in it.
@@ -184,17 +186,22 @@ impl Host {
         }
         for (number, interface) in self.interfaces.iter().enumerate() {
             let name = &interface.name;
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            if name.is_empty() || name.len() > MAX_INTERFACE_NAME || !name.bytes().all(plain) || name == "lo" {
-                return Err(format!(
-                    "{name:?} is no name for an interface; use 1 to {MAX_INTERFACE_NAME} letters, digits, - and _"
-                ));
+            if !is_interface(name) {
+                return Err(format!("{name:?} is no name for an interface; {INTERFACE_RULE}"));
             }
             if self.interfaces.iter().position(|other| other.name == *name) != Some(number) {
                 return Err(format!("there are two interfaces {name}; rename one"));
             }
             if !(MIN_MTU..=MAX_MTU).contains(&interface.mtu) {
                 return Err(format!("an MTU of {} for {name}; use {MIN_MTU} to {MAX_MTU}", interface.mtu));
+            }
+        }
+        if let Some(bridge) = &self.bridge {
+            if !is_interface(bridge) || self.interface(bridge).is_some() {
+                return Err(format!("{bridge:?} is no name for a bridge; {INTERFACE_RULE}, that no interface has"));
+            }
+            if let Some(interface) = self.interfaces.iter().find(|interface| !interface.addresses.is_empty()) {
+                return Err(format!("{} is a port of a bridge and has addresses; leave them away", interface.name));
             }
         }
         for key in self.sysctls.keys() {
@@ -221,6 +228,13 @@ impl Host {
             false => Err(format!("no route to {via}: it is on no network of this host; name a neighbour's address")),
         }
     }
+}
+
+const INTERFACE_RULE: &str = "use 1 to 15 letters, digits, - and _";
+
+fn is_interface(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=MAX_INTERFACE_NAME).contains(&name.len()) && name.bytes().all(plain) && name != "lo"
 }
 
 pub(super) const NAME_RULE: &str =

@@ -97,6 +97,9 @@ impl Standing {
                 let what = format!("set up interface {}", interface.name);
                 links.configure(interface).map_err(refused(what))?;
             }
+            if let Some(bridge) = &host.bridge {
+                links.bridge(bridge, &host.interfaces).map_err(refused(format!("make bridge {bridge}")))?;
+            }
             for route in &host.routes {
                 links.add_route(route).map_err(refused(format!("route to {} via {}", route.to, route.via)))?;
             }
@@ -110,6 +113,11 @@ impl Standing {
     /// Processes do not end, or the kernel refuses; the state file stays, and `down` can be tried again.
     pub fn down(mut self) -> Result<Vec<Left>, Error> {
         self.lower()
+    }
+
+    /// Leaves it standing without an owner, until [`down`] takes it down by its name; whatever runs in it goes on.
+    pub fn leave(mut self) {
+        self.lock = None;
     }
 
     fn make_namespaces(&mut self) -> Result<(), Error> {
