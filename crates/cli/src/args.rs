@@ -10,6 +10,7 @@ mod lab;
 mod lab_ctl;
 mod lab_up;
 mod rack;
+mod rack_up;
 mod share;
 mod tables;
 
@@ -31,6 +32,7 @@ pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, Series
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};
+pub(crate) use rack_up::{RackDownArgs, RackPlace, RackStatusArgs, RackUpArgs};
 pub(crate) use share::ShareArgs;
 pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 
@@ -99,7 +101,7 @@ pub(crate) enum Command {
     /// Networks to try things on: long fat pipes, harmonizers, switches.
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Racks of small servers: on paper, before anything is bought or moved.
+    /// Racks of small servers: on paper, then as the paper has it.
     #[command(subcommand)]
     Rack(RackCommand),
     /// Find what holds this machine back.

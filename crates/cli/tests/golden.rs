@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 60] = [
+const COMMANDS: [&[&str]; 63] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -92,6 +92,9 @@ const COMMANDS: [&[&str]; 60] = [
     &["rack", "plan"],
     &["rack", "simulate"],
     &["rack", "examples"],
+    &["rack", "up"],
+    &["rack", "status"],
+    &["rack", "down"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -262,6 +265,9 @@ fn racks_are_told() {
         "rack simulate mms-5 --answer lots",
         "rack simulate mms-65536",
         "rack simulate mms-5 --pattern load --load 9",
+        "rack up cassandra-6",
+        "rack up cassandra-6 --jars /no/such/folder --state /no/such/rack",
+        "rack down cassandra-6 --purge",
     ] {
         transcript.run(line);
     }

@@ -255,35 +255,12 @@ pub struct Provision {
     pub base: String,
     /// Where Cassandra's jars are.
     pub library: String,
-    /// What starts things and sees that they run.
-    pub backend: Backend,
 }
 
 impl Default for Provision {
     fn default() -> Self {
         let [user, base, library] = ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
-        Self { user, base, library, backend: Backend::Systemd }
-    }
-}
-
-/// What starts things and sees that they run.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// Units of systemd.
-    Systemd,
-    /// Plain processes, where there is no service manager.
-    Process,
-}
-
-impl Backend {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Systemd => "systemd",
-            Self::Process => "process",
-        }
+        Self { user, base, library }
     }
 }
 

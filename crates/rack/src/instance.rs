@@ -51,9 +51,6 @@ pub struct File {
     pub text: String,
 }
 
-/// Folders that an instance needs in its own.
-pub const FOLDERS: [&str; 9] = ["cdc", "commitlog", "conf", "data", "hints", "logs", "run", "saved_caches", "tmp"];
-
 impl Instance {
     /// All its files.
     #[must_use]

@@ -3,6 +3,7 @@
 use crate::Host;
 use serde_json::{Value, json};
 use sprat_plan::Spec;
+use std::fmt::Write as _;
 
 /// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
 #[must_use]
@@ -27,6 +28,13 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         (host.name.clone(), vars)
     };
     let all: serde_json::Map<String, Value> = hosts.iter().map(host).collect();
+    let mut names = String::new();
+    for host in hosts {
+        writeln!(names, "{} {}", host.address.0, host.name).expect("a string takes all");
+        for instance in &host.instances {
+            writeln!(names, "{} {}", instance.address, instance.name).expect("a string takes all");
+        }
+    }
     let provision = &spec.provision;
     json!({
         "rack": {
@@ -34,8 +42,8 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "vars": {
                 "ansible_user": provision.user,
                 "rack_name": spec.name,
+                "rack_names": names,
                 "rack_base": provision.base,
-                "rack_backend": provision.backend.name(),
                 "cassandra_library": provision.library,
             },
         },

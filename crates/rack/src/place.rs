@@ -1,7 +1,6 @@
 //! An instance's folder, on this machine.
 
 use crate::Instance;
-use crate::instance::FOLDERS;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +12,9 @@ use std::path::Path;
 /// Whatever the filesystem says, with the path.
 pub fn place(instance: &Instance, folder: &Path) -> io::Result<()> {
     let told = |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    for name in FOLDERS {
-        let path = folder.join(name);
-        fs::create_dir_all(&path).map_err(|error| told(&path, error))?;
-    }
     for file in instance.files() {
         let path = folder.join(file.path);
+        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|error| told(&path, error))?;
         let mode = fs::Permissions::from_mode(if file.program { 0o755 } else { 0o644 });
         let written = fs::write(&path, file.text).and_then(|()| fs::set_permissions(&path, mode));
         written.map_err(|error| told(&path, error))?;

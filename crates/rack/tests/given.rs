@@ -104,5 +104,7 @@ fn the_inventory_has_every_host() {
     let all = inventory["rack"]["hosts"].as_object().expect("hosts");
     assert_eq!(all.len(), 6);
     assert_eq!(all["c0-n2"]["cassandra_instances"][1]["jmx_port"], 7299);
-    assert_eq!(inventory["rack"]["vars"]["rack_backend"], "systemd");
+    let names = inventory["rack"]["vars"]["rack_names"].as_str().expect("names");
+    assert_eq!((names.lines().count(), names.lines().next()), (18, Some("10.0.0.2 c0-n1")));
+    assert_eq!(inventory["rack"]["vars"]["cassandra_library"], "/opt/sprat/cassandra/lib");
 }

@@ -10,7 +10,7 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log"],
     &["client", "rack"],
     &["store", "lab", "flow"],
-    &["sim", "objects"],
+    &["sim", "objects", "provision"],
     &["bench"],
     &["cli"],
 ];

@@ -1,5 +1,6 @@
 //! `rack`: racks of small servers.
 
+use super::rack_up::{RackDownArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -9,6 +10,12 @@ pub(crate) enum RackCommand {
     Plan(RackPlanArgs),
     /// Send requests over a planned rack, frame by frame on virtual time, and tell their latency.
     Simulate(RackSimulateArgs),
+    /// Bring servers to what the plan says, over ssh; or make them on this machine.
+    Up(RackUpArgs),
+    /// Show all instances in one table, as nodetool tells it.
+    Status(RackStatusArgs),
+    /// Stop all instances; hosts on this machine are removed.
+    Down(RackDownArgs),
     /// List the racks that come with the program, or print one.
     Examples(RackExamplesArgs),
 }

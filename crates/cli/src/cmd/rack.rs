@@ -79,7 +79,7 @@ pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
 }
 
 /// A file, or a rack that comes with the program.
-fn read(name: &str) -> Result<Spec> {
+pub(super) fn read(name: &str) -> Result<Spec> {
     let text = match ready(name) {
         Some(found) => found.toml.to_owned(),
         None if Path::new(name).exists() => std::fs::read_to_string(name).with_context(|| name.to_owned())?,

@@ -1,0 +1,81 @@
+//! `rack up`, `status` and `down`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RackPlace {
+    /// A file, or a rack that comes with the program.
+    pub(crate) rack: String,
+
+    /// Hosts are made on this machine, as namespaces with an ssh server each. Needs root.
+    #[arg(long)]
+    pub(crate) local: bool,
+
+    /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine [default: below
+    /// $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's name].
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// The folder into which pip put Ansible with --target; else ansible-playbook is looked for on the path.
+    #[arg(long, value_name = "FOLDER", env = "SPRAT_ANSIBLE")]
+    pub(crate) ansible: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack up rack.toml --jars lib                  on its servers, over ssh
+  sprat rack up rack.toml --jars lib --check          what would change, and nothing is
+  sprat rack up three.toml --local --jars lib         on this machine
+  sprat rack up rack.toml --jars lib --limit c0-n3    one server
+
+Safe to run again: what is right is left alone, what is missing is made, who does not run is started.
+Servers need ssh, Python 3 and, unless Java 17 is there, Debian's packages; this machine needs Ansible
+(ansible-core). Jars of Cassandra 5: deploy/cassandra/pom.xml names them, Maven fetches them.")]
+pub(crate) struct RackUpArgs {
+    #[command(flatten)]
+    pub(crate) place: RackPlace,
+
+    /// The folder with Cassandra's jars on this machine.
+    #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
+    pub(crate) jars: PathBuf,
+
+    /// Tell what would change, and change nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Only these servers: names, with commas between.
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) limit: Option<String>,
+
+    /// Print JSON: what was changed, by server.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack status rack.toml
+  sprat rack status three.toml --local --json")]
+pub(crate) struct RackStatusArgs {
+    #[command(flatten)]
+    pub(crate) place: RackPlace,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack down rack.toml               instances stop, data stays
+  sprat rack down three.toml --local      and the hosts are gone
+  sprat rack down three.toml --local --purge")]
+pub(crate) struct RackDownArgs {
+    #[command(flatten)]
+    pub(crate) place: RackPlace,
+
+    /// With --local: remove the rack's folder too, data and all.
+    #[arg(long, requires = "local")]
+    pub(crate) purge: bool,
+}

@@ -1,0 +1,72 @@
+//! What keeps a rack from being as its plan has it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong, where, and the mend.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program is not on this machine.
+    #[error("there is no {program} on this machine: {mend}")]
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// Where it comes from.
+        mend: &'static str,
+    },
+    /// A program failed.
+    #[error("{program} failed ({status}): {told}")]
+    Failed {
+        /// Its name, and what it was to do.
+        program: String,
+        /// How it ended.
+        status: String,
+        /// Its last words.
+        told: String,
+    },
+    /// A file or folder.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// No jars of Cassandra's where they were to be.
+    #[error("no {agent} in {}: name the folder with Cassandra's jars", path.display())]
+    Jars {
+        /// Where they were to be.
+        path: PathBuf,
+        /// One that must be among them.
+        agent: &'static str,
+    },
+    /// Hosts on this machine.
+    #[error(transparent)]
+    Lab(#[from] sprat_lab::hosts::Error),
+    /// A rack that cannot be on one machine.
+    #[error("a rack on one machine has {most} servers at most, this one has {has}")]
+    Servers {
+        /// What it has.
+        has: usize,
+        /// What there may be.
+        most: usize,
+    },
+    /// A host that does not answer.
+    #[error("{host} does not answer over ssh within {seconds} s: {} says why", log.display())]
+    Silent {
+        /// Its name.
+        host: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What its server said.
+        log: PathBuf,
+    },
+}
+
+impl Error {
+    /// Of a file.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { path, error }
+    }
+}

@@ -1,0 +1,99 @@
+//! All of a rack, in a folder on the machine that controls it.
+
+use crate::{Error, roles};
+use sprat_plan::Plan;
+use sprat_rack::{Host, hosts, inventory, place};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One of Cassandra's jars, by which a folder of them is known.
+const AGENT: &str = "jamm-0.4.0.jar";
+
+/// A rack's folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// At a path; it is made when something is written.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Something in it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes what follows from a plan: roles, inventory, the files of all instances. Jars are taken from `jars`, packed once.
+    ///
+    /// # Errors
+    /// There are no jars; a file cannot be written.
+    pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
+        if !jars.join(AGENT).exists() {
+            return Err(Error::Jars { path: jars.to_owned(), agent: AGENT });
+        }
+        fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
+        let hosts = hosts(plan);
+        roles::write(&self.file("ansible"))?;
+        let instances = self.file("instances");
+        if instances.exists() {
+            fs::remove_dir_all(&instances).map_err(Error::file(&instances))?; // none stays that the plan no longer has
+        }
+        for instance in hosts.iter().flat_map(|host| &host.instances) {
+            let folder = instances.join(&instance.name);
+            place(instance, &folder).map_err(Error::file(&folder))?;
+        }
+        let mark = self.pack(jars)?;
+        let mut inventory = inventory(&plan.spec, &hosts);
+        let vars = &mut inventory["rack"]["vars"];
+        vars["rack_folder"] = self.path.display().to_string().into();
+        vars["cassandra_mark"] = mark.into();
+        let path = self.file("inventory.json");
+        let text = serde_json::to_vec_pretty(&inventory).unwrap_or_default();
+        fs::write(&path, text).map_err(Error::file(&path))?;
+        Ok(hosts)
+    }
+
+    /// Packs jars into one file, unless these are packed already. The mark in it is a file whose name tells them apart from others.
+    fn pack(&self, jars: &Path) -> Result<String, Error> {
+        let (mut names, mut lines) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(jars).map_err(Error::file(jars))? {
+            let entry = entry.map_err(Error::file(jars))?;
+            if entry.path().extension().is_some_and(|ending| ending == "jar") {
+                let bytes = entry.metadata().map_err(Error::file(entry.path()))?.len();
+                lines.push(format!("{} {bytes}\n", entry.file_name().to_string_lossy()));
+                names.push(entry.file_name());
+            }
+        }
+        names.sort_unstable();
+        lines.sort_unstable();
+        let list = lines.concat();
+        let mark = format!("jars-{}-{:08x}", names.len(), checksum(list.as_bytes()));
+        let (archive, marked) = (self.file("cassandra.tar"), self.file(&mark));
+        if archive.exists() && marked.exists() {
+            return Ok(mark);
+        }
+        fs::write(&marked, list).map_err(Error::file(&marked))?;
+        let mut tar = Command::new("tar");
+        tar.arg("--create").arg("--file").arg(&archive);
+        tar.arg("--directory").arg(jars).args(&names).arg("--directory").arg(&self.path).arg(&mark);
+        crate::ansible::run("tar", &mut tar)?;
+        Ok(mark)
+    }
+}
+
+/// Fowler, Noll and Vo's FNV-1a (1991): it tells lists apart, and protects nothing.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,17 @@
+//! Brings a planned rack's hosts to what the plan says.
+//!
+//! A [`Folder`] on the controlling machine holds all of a rack: the roles, the inventory, every instance's files, keys. [`ansible`]
+//! runs the roles over ssh and tells what they changed; what is right already they leave alone. [`Local`] makes the hosts on
+//! this machine, as namespaces with a name, addresses and an ssh server of their own: the roles cannot tell.
+
+pub mod ansible;
+mod error;
+mod folder;
+mod local;
+mod roles;
+mod status;
+
+pub use error::Error;
+pub use folder::Folder;
+pub use local::Local;
+pub use status::{Node, nodes};

@@ -1,0 +1,209 @@
+//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server.
+
+use crate::ansible::{Reach, run};
+use crate::{Error, Folder};
+use ipnet::IpNet;
+use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down};
+use sprat_plan::{Plan, Spec};
+use sprat_rack::Host;
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Most servers: ports of the switch that joins them, but for the one of whoever controls them.
+pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
+
+/// The host that controls the others.
+const CONTROL: &str = "ctl";
+const SWITCH: &str = "switch";
+
+/// How long a host may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const SSH_PORT: u16 = 22;
+
+/// Where Debian has its ssh server.
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// A rack on one machine.
+#[derive(Clone, Debug)]
+pub struct Local {
+    folder: Folder,
+    labs: StateDir,
+}
+
+impl Local {
+    /// In a rack's folder.
+    #[must_use]
+    pub fn new(folder: &Folder) -> Self {
+        Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")) }
+    }
+
+    /// What a description has to say for this: folders of hosts lie in the rack's own.
+    #[must_use]
+    pub fn adapt(&self, spec: Spec) -> Spec {
+        let mut spec = spec;
+        let path = |name: &str| self.folder.file(name).display().to_string();
+        spec.provision.user = "root".to_owned();
+        spec.provision.base = path("srv");
+        spec.provision.library = path("opt/lib");
+        spec
+    }
+
+    /// Whether its hosts stand.
+    #[must_use]
+    pub fn stands(&self, name: &str) -> bool {
+        self.labs.list().is_ok_and(|labs| labs.iter().any(|lab| lab.name == name))
+    }
+
+    /// How its hosts are reached.
+    #[must_use]
+    pub fn reach(&self, name: &str) -> Reach {
+        Reach {
+            namespace: Some(format!("{name}-{CONTROL}")),
+            key: Some(self.folder.file("key")),
+            known_hosts: Some(self.folder.file("known_hosts")),
+            ansible: None,
+        }
+    }
+
+    /// Makes the hosts, and waits until they answer. They stand until [`Local::down`].
+    ///
+    /// # Errors
+    /// Rights or programs are missing, there are too many servers, or a host does not answer. What was made by then is gone again.
+    pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
+        if hosts.len() > MAX_SERVERS {
+            return Err(Error::Servers { has: hosts.len(), most: MAX_SERVERS });
+        }
+        if !Path::new(SSHD).exists() {
+            return Err(Error::Missing { program: "sshd", mend: "install an ssh server (Debian: openssh-server)" });
+        }
+        fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
+        self.keys()?;
+        let mut standing = Standing::make(self.lab(plan, hosts), &self.labs)?;
+        standing.configure()?;
+        for host in hosts {
+            self.start(plan, host)?;
+        }
+        let control = standing.plan().position(CONTROL).unwrap_or(0);
+        for host in hosts {
+            let begun = Instant::now();
+            let answers =
+                || TcpStream::connect_timeout(&(host.address.0, SSH_PORT).into(), Duration::from_secs(1)).is_ok();
+            while !sprat_lab::hosts::within(standing.namespace(control).as_fd(), answers).unwrap_or(false) {
+                if begun.elapsed() > PATIENCE {
+                    let log = self.of(host).join("sshd.log");
+                    return Err(Error::Silent { host: host.name.clone(), seconds: PATIENCE.as_secs(), log });
+                }
+                #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        standing.leave();
+        Ok(())
+    }
+
+    /// Ends all that runs in the hosts, and removes them; their data stays in the folder.
+    ///
+    /// # Errors
+    /// They do not stand, or processes do not end.
+    pub fn down(&self, name: &str) -> Result<(), Error> {
+        down(name, &self.labs)?;
+        Ok(())
+    }
+
+    /// A host's own folder.
+    fn of(&self, host: &Host) -> PathBuf {
+        self.folder.file("hosts").join(&host.name)
+    }
+
+    /// Keys: one for whoever controls, one that all hosts have.
+    fn keys(&self) -> Result<(), Error> {
+        for name in ["key", "host_key"] {
+            let path = self.folder.file(name);
+            if !path.exists() {
+                let mut keygen = Command::new("ssh-keygen");
+                keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "sprat", "-f"]).arg(&path);
+                run("ssh-keygen", &mut keygen)?;
+            }
+        }
+        let read = |name: &str| fs::read_to_string(self.folder.file(name)).map_err(Error::file(self.folder.file(name)));
+        let known = format!("* {}", read("host_key.pub")?);
+        for (name, text) in [("known_hosts", known), ("authorized_keys", read("key.pub")?)] {
+            let path = self.folder.file(name);
+            fs::write(&path, text).map_err(Error::file(&path))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(Error::file(&path))?;
+        }
+        Ok(())
+    }
+
+    /// All hosts at one switch, in one network.
+    fn lab(&self, plan: &Plan, hosts: &[Host]) -> LabPlan {
+        let network = plan.spec.addresses.v4.trunc();
+        let interface = |name: &str, addresses| Interface { name: name.to_owned(), addresses, mtu: 1_500 };
+        let within = |address: std::net::IpAddr| IpNet::new(address, network.prefix_len()).ok();
+        let namespace = |host: &Host| {
+            let all = std::iter::once(host.address.0).chain(host.instances.iter().map(|instance| instance.address));
+            let interfaces = vec![interface("eth0", all.filter_map(within).collect())];
+            sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
+        };
+        let mut all: Vec<_> = hosts.iter().map(namespace).collect();
+        // The first address of the first chassis is its switch's, which here has no use for it.
+        let control = hosts.first().and_then(|host| within(host.gateway)).into_iter().collect();
+        all.push(sprat_lab::hosts::Host {
+            name: CONTROL.to_owned(),
+            interfaces: vec![interface("eth0", control)],
+            ..Default::default()
+        });
+        let switch = all.len();
+        let port = |number: usize| format!("p{number}");
+        let cable = |host: usize| Cable {
+            ends: [End { host, interface: "eth0".to_owned() }, End { host: switch, interface: port(host) }],
+        };
+        let cables = (0..switch).map(cable).collect();
+        all.push(sprat_lab::hosts::Host {
+            name: SWITCH.to_owned(),
+            interfaces: (0..switch).map(|number| interface(&port(number), Vec::new())).collect(),
+            bridge: Some("br0".to_owned()),
+            ..Default::default()
+        });
+        LabPlan { name: plan.spec.name.clone(), hosts: all, cables }
+    }
+
+    /// Starts a host's ssh server: in its network, with a name and folders of its own.
+    fn start(&self, plan: &Plan, host: &Host) -> Result<(), Error> {
+        let folder = self.of(host);
+        let opt = Path::new(&plan.spec.provision.library).parent().unwrap_or(Path::new("/")).to_owned();
+        let srv = PathBuf::from(&plan.spec.provision.base);
+        for path in [folder.join("srv"), folder.join("opt"), srv.clone(), opt.clone()] {
+            fs::create_dir_all(&path).map_err(Error::file(&path))?;
+        }
+        let config = folder.join("sshd.conf");
+        let text = format!(
+            "Port {SSH_PORT}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nPermitRootLogin prohibit-password\n\
+             PasswordAuthentication no\nUsePAM no\nUseDNS no\nMaxSessions 64\nMaxStartups 64\nPidFile none\nSubsystem sftp internal-sftp\n",
+            self.folder.file("host_key").display(),
+            self.folder.file("authorized_keys").display()
+        );
+        fs::write(&config, text).map_err(Error::file(&config))?;
+        let names = folder.join("hosts");
+        fs::write(&names, "127.0.0.1 localhost\n::1 localhost\n").map_err(Error::file(&names))?;
+        let script = "hostname \"$1\" && mount -t tmpfs tmpfs /run && mkdir /run/sshd && mount --bind \"$2/srv\" \"$3\" && \
+                      mount --bind \"$2/opt\" \"$4\" && \
+                      mount --bind \"$2/hosts\" /etc/hosts && exec \"$5\" -D -e -f \"$2/sshd.conf\"";
+        let log = folder.join("sshd.log");
+        let open = || File::options().create(true).append(true).mode(0o600).open(&log).map_err(Error::file(&log));
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{}", plan.spec.name, host.name)]);
+        command.args(["setsid", "unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c", script, "sh"]);
+        command.arg(&host.name).arg(&folder).arg(&srv).arg(&opt).arg(SSHD);
+        command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
+        // It belongs to its namespace, with which it ends.
+        command.spawn().map(drop).map_err(Error::file("ip"))
+    }
+}

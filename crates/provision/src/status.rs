@@ -1,0 +1,61 @@
+//! What `nodetool status` says of a cluster, as a table.
+
+use serde::Serialize;
+
+/// An instance, as another sees it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Node {
+    /// `UN`: up and normal; `DN`: down; `UJ`: joining; `UL`: leaving.
+    pub state: String,
+    /// Its address.
+    pub address: String,
+    /// What it has, as nodetool writes it.
+    pub load: String,
+    /// Its tokens.
+    pub tokens: u32,
+    /// Its rack.
+    pub rack: String,
+}
+
+/// The instances that `nodetool status` tells of; lines that are none are passed over.
+#[must_use]
+pub fn nodes(text: &str) -> Vec<Node> {
+    text.lines().filter_map(node).collect()
+}
+
+/// `UN  10.0.0.3  104.32 KiB  16  100.0%  3d4c5a57-...  c0-n1`, or with `?` for what is not known.
+fn node(line: &str) -> Option<Node> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let state = *words.first()?;
+    let known =
+        state.len() == 2 && state.starts_with(['U', 'D', '?']) && state.ends_with(['N', 'L', 'J', 'M', 'S', '?']);
+    let address: std::net::IpAddr = words.get(1).filter(|_| known)?.parse().ok()?;
+    // A load that is not known is one word, one that is known two.
+    let (load, rest) = match words.get(2..)? {
+        ["?", rest @ ..] => ("?".to_owned(), rest),
+        [number, unit, rest @ ..] => (format!("{number} {unit}"), rest),
+        _ => return None,
+    };
+    let tokens = rest.first()?.parse().ok()?;
+    let rack = (*rest.last().filter(|_| rest.len() > 2)?).to_owned();
+    Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, rack })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodetool_prints_is_read() {
+        let text = "Datacenter: dc1\n===============\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n\
+                    --  Address   Load        Tokens  Owns (effective)  Host ID                               Rack \n\
+                    UN  10.0.0.3  104.32 KiB  16      100.0%            3d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n1\n\
+                    DN  10.0.0.5  ?           16      100.0%            9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n2\n\nNote: nothing\n";
+        let found = nodes(text);
+        let short: Vec<_> =
+            found.iter().map(|node| (node.state.as_str(), node.load.as_str(), node.rack.as_str())).collect();
+        assert_eq!(short, [("UN", "104.32 KiB", "c0-n1"), ("DN", "?", "c0-n2")]);
+        assert_eq!((found[0].tokens, found[1].address.as_str()), (16, "10.0.0.5"));
+        assert_eq!(nodes("UN\nUN 10.0.0.1\nUN nowhere 1 KiB 16 1% x y\nNo nodes"), []);
+    }
+}
