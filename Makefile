@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
-# Seeds that `make sim` runs, kills of `make kills`, seconds that `make fuzz` spends on each target.
+# Seconds of `make sim`, kills of `make kills`, seconds that `make fuzz` spends on each target.
 SIM_SECONDS ?= 600
 KILLS ?= 1000
 KILLS_FLOW ?= 50
@@ -19,50 +19,51 @@ help: ## list the targets
 setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run again)
 	@scripts/setup
 
-build: setup ## build the `sprat` binary, optimised
+build: ## build the `sprat` binary, optimised
+	@scripts/setup build
 	cargo build --release --locked --bin sprat $$(scripts/features)
 
-test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets and the build without DPDK too)
+test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets, the build without DPDK, long histories too)
 	@scripts/test
 
-test-guest: build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
+test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
 	@SPRAT=$(SPRAT) scripts/test-guest
 
 demo: build ## the store on real files: import, verify, measure, kill, restart, verify
 	$(SPRAT) demo
 
-bench: bench-store ## every benchmark
+bench: bench-store ## the store's: the others have targets of their own
 
-bench-store: build ## the store beside its peers, in one run; results in target/bench/
+bench-store: setup build ## the store beside its peers, in one run; results in target/bench/
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench store --out $(TARGET)/bench/store.json --html $(TARGET)/bench/store.html
 
-bench-cluster: build ## replicas on other servers, beside Redis's; a dead server's data brought back; deaths under load (FULL=1 for 1 GB and 100 deaths)
+bench-cluster: setup build ## replicas on other servers, beside Redis's; a dead server's data brought back; deaths under load (FULL=1 for 1 GB and 100 deaths)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench cluster $(if $(FULL),--full) --out $(TARGET)/bench/cluster.json --html $(TARGET)/bench/cluster.html
 
-bench-bypass: build ## past the kernel: every path from shared memory to TCP, and reads above each
+bench-bypass: setup build ## past the kernel: every path from shared memory to TCP, and reads above each
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench bypass --out $(TARGET)/bench/bypass.json --html $(TARGET)/bench/bypass.html
 
-bench-lab: build ## the network box: delay, rate, loss, long fat streams, fairness, switch (root; FULL=1 for 10 Gb/s)
+bench-lab: setup build ## the network box: delay, rate, loss, long fat streams, fairness, switch (root; FULL=1 for 10 Gb/s)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench lab $(if $(FULL),--full) --out $(TARGET)/bench/lab.json --html $(TARGET)/bench/lab.html
 
-bench-flow: build ## the mover through long fat pipes, beside curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for 1 GB files and 2 Gb/s)
+bench-flow: setup build ## the mover through long fat pipes, beside curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for up to 4 GB and 5 Gb/s)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow $(if $(FULL),--full) --out $(TARGET)/bench/flow.json --html $(TARGET)/bench/flow.html
 
-bench-browser: build ## a click on a link, 200 ms away: the extension beside the browser's own download (root; FULL=1 for 1 GB too)
+bench-browser: setup build ## a click on a link, 200 ms away: the extension beside the browser's own download (root; FULL=1 for 1 GB too)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
 
-sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
+sim: setup build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
 	$(SPRAT) sim --cluster --operations 10000 --fresh --for $$(($(SIM_SECONDS) / 2)) --keep target/sim-failed
 	$(SPRAT) sim --cluster --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 	$(SPRAT) sim --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 
-mutations: ## break the store on purpose, nineteen ways, and see that the tests notice each
+mutations: ## break the store on purpose, way by way, and see that the tests notice each
 	scripts/mutations
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise

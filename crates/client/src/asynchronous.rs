@@ -64,6 +64,31 @@ impl<T> Future for Call<T> {
     }
 }
 
+/// The thread's end of a call: whoever waits hears of it, also when the thread ends without an answer.
+struct End<T> {
+    shared: Arc<Mutex<Shared<T>>>,
+    told: bool,
+}
+
+impl<T> End<T> {
+    fn tell(&mut self, result: Result<T, Error>) {
+        self.told = true;
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.result = Some(result);
+        if let Some(waker) = shared.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.tell(Err(Error::Endpoint("the client's thread has ended".into())));
+        }
+    }
+}
+
 impl AsyncClient {
     /// Connects to a cluster and starts the thread.
     ///
@@ -161,29 +186,22 @@ impl AsyncClient {
         take: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
-        let end = Arc::clone(&shared);
-        let finish: Finish = Box::new(move |core, answer| {
-            let result = take(core, answer);
-            let mut shared = end.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.result = Some(result);
-            if let Some(waker) = shared.waker.take() {
-                waker.wake();
-            }
-        });
+        let mut end = End { shared: Arc::clone(&shared), told: false };
+        let finish: Finish = Box::new(move |core, answer| end.tell(take(core, answer)));
         if let Err(error) = check(request) {
             shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(error));
             return Call { shared };
         }
         let (header, key, value) = request.parts();
         let order = Order { request: [header.as_bytes(), key, value].concat(), finish };
-        let refused = match self.orders.try_send(order) {
-            Ok(()) => None,
-            Err(TrySendError::Full(_)) => Some(Error::TooManyPending(MAX_QUEUED)),
-            Err(TrySendError::Disconnected(_)) => Some(Error::Endpoint("the client's thread has ended".into())),
-        };
-        match refused {
-            Some(error) => shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(error)),
-            None => self.bell.ring(),
+        match self.orders.try_send(order) {
+            Ok(()) => self.bell.ring(),
+            Err(TrySendError::Full(order)) => {
+                drop(order); // it says that nobody will answer: here it is known why
+                let full = Error::TooManyPending(MAX_QUEUED);
+                shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(full));
+            }
+            Err(TrySendError::Disconnected(_)) => {} // the order is dropped, and says so
         }
         Call { shared }
     }
@@ -264,5 +282,35 @@ impl Runner {
             Ok(()) => drop(self.under_way.insert(tag, order.finish)),
             Err(error) => (order.finish)(&mut self.core, Err(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Wake;
+
+    struct Woken(std::sync::atomic::AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_waits_hears_that_nobody_will_answer() {
+        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
+        let end: End<u64> = End { shared: Arc::clone(&shared), told: false };
+        let mut call = Call { shared };
+        let woken = Arc::new(Woken(false.into()));
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(end);
+        assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed));
+        let Poll::Ready(Err(Error::Endpoint(why))) = Pin::new(&mut call).poll(&mut Context::from_waker(&waker)) else {
+            panic!("it has ended")
+        };
+        assert!(why.contains("has ended"), "{why}");
     }
 }

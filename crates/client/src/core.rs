@@ -1,8 +1,8 @@
 //! The client without clock, thread or waiting: operations in, answers out.
 //!
 //! [`Core`] knows which server a table is with, keeps sessions to servers, and sends an operation again when that
-//! is safe: when it surely was not executed, or when executing it twice changes nothing. Everything else that
-//! fails is reported, with whether it may have been executed.
+//! is safe: when it surely was not executed, when executing it twice changes nothing, or when it has an id by which it
+//! is known again. Everything else that fails is reported, with whether it may have been executed.
 
 use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
 use crate::error::Error;

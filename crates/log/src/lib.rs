@@ -25,7 +25,8 @@
 //!
 //! *Disk.* Replay is: take the newest head on disk, read the segments that its digest lists, keep the highest version of each key
 //! unless a tombstone buries it. That this gives every durable write and nothing removed rests on four rules:
-//! 1. A head is handed out only when its predecessor is sealed and wholly durable.
+//! 1. A head is handed out only when its predecessor is sealed and wholly durable; where replicas are on other servers it is open there
+//!    before the old one is sealed (decision 15).
 //! 2. A head's digest lists every segment that was opened as a head, and every survivor that was wholly durable when the
 //!    head was opened, as was all that the log had when it was filled; but none of those cleaned into such survivors.
 //! 3. A replica is freed only when a durable head no longer lists it.

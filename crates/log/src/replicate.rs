@@ -1,6 +1,6 @@
 //! What the disk still has to get, and what it may forget.
 //!
-//! The order that makes a crash harmless at any moment: a head's bytes are handed out only once its predecessor
+//! The order that makes a crash harmless at any moment, with a disk of the node's own (of replicas see decision 15): a head's bytes are handed out only once its predecessor
 //! is sealed and wholly durable, and a head's digest leaves out a cleaned segment only if the survivors, which it lists in
 //! its place, were wholly durable when it was opened. So whatever head is the newest on disk, all that its
 //! digest lists is there.

@@ -134,7 +134,7 @@ impl Default for Config {
             max_client_sessions: MAX_CLIENT_SESSIONS,
             max_reassembly: MAX_REASSEMBLY,
             mtu: MAX_MTU,
-            session_ttl: Duration::from_secs(60),
+            session_ttl: sprat_wire::once::SESSION_TTL,
             unreachable_after: Duration::from_secs(5),
             max_retries: 64,
         }

@@ -11,7 +11,7 @@
 //! - [`faults`]: what goes wrong, and when.
 //! - [`history`]: what was asked and what was told.
 //! - [`check`]: whether that can be: linearizable key by key, versions and scans included.
-//! - [`cluster`]: all of that for a coordinator and servers that keep replicas for each other.
+//! - [`cluster`]: all of that for coordinators, with their elections, and servers that keep replicas for each other.
 //! - [`seeds`]: many histories, on several threads.
 
 pub mod check;

@@ -7,6 +7,7 @@
 //! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who recovers them.
 //! - [`restart`]: log and backup opened together.
 //! - [`replication`]: makes the log durable on other servers.
+//! - `moving`: has a tablet go to another server while both serve.
 //! - [`recovery`]: brings back the log of a server that is gone.
 //! - [`agent`]: speaks to the coordinator for a node.
 //! - [`coordinator`]: names tables and says who serves them.

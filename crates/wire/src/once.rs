@@ -42,12 +42,15 @@ pub const MAX_RESULT: usize = 8;
 /// How long after its beginning an operation is sent anew at most.
 pub const RETRIED_FOR: Duration = Duration::from_secs(30);
 
+/// How long servers keep a session of which nothing is heard.
+pub const SESSION_TTL: Duration = Duration::from_secs(60);
+
 /// How long a completion is kept at least, counted from when its client was last heard of. The rest covers clocks that run apart, and
 /// what may be under way: a packet in the network, or in a process that stood still, is taken only within a session, and
-/// servers forget sessions that are silent for a minute.
+/// servers forget sessions that are silent for [`SESSION_TTL`].
 pub const KEPT_FOR: Duration = Duration::from_secs(120);
 
-const _: () = assert!(KEPT_FOR.as_secs() >= 60 + 2 * RETRIED_FOR.as_secs());
+const _: () = assert!(KEPT_FOR.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRIED_FOR.as_secs());
 
 /// Longest completion as an object's value, bytes.
 pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;

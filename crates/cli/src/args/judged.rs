@@ -61,7 +61,7 @@ pub(crate) struct FlowBenchArgs {
     /// Turns of each program that fetches files; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     pub(crate) rounds: usize,
-    /// Files of 1 GB instead of 250 MB, and paths of 2 Gb/s instead of 1.
+    /// Files of up to 4 GB instead of 1, and paths of up to 5 Gb/s instead of 2.
     #[arg(long)]
     pub(crate) full: bool,
 }

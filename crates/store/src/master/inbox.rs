@@ -71,6 +71,7 @@ struct Shared {
     min_open: AtomicU64,
     /// Until when tables may be served, by the node's clock.
     lease: AtomicU64,
+    /// One of each order.
     recovered: Mutex<VecDeque<Recovered>>,
     /// Bytes of objects that the log takes, and what tablets are to it.
     loads: Mutex<Option<(u64, Vec<Load>)>>,
@@ -164,6 +165,9 @@ impl Inbox {
     }
 
     pub(crate) fn recovered(&self, what: Recovered) {
-        self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
+        let mut waiting = self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of an order only the newest counts: so there are no more of them than orders, however long nobody takes them.
+        waiting.retain(|other| other.order != what.order);
+        waiting.push_back(what);
     }
 }

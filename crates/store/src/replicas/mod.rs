@@ -1,7 +1,6 @@
 //! Keeps replicas of other masters' segments on one disk, and gives them to those who recover a master.
 //!
-//! [`Replicas`] answers [`BackupRequest`]s over a [`Backup`] of replicas. It is a service by itself, and
-//! [`Replicas::ask`] lets one that is more than that pass requests on.
+//! [`Replicas`] answers [`BackupRequest`]s over a [`Backup`] of replicas.
 //!
 //! # When a write is answered
 //! Under [`Sync`](Durability::Sync) when the disk has it. Under [`Buffered`](Durability::Buffered) at once: a commit hands it to
@@ -174,7 +173,7 @@ impl<D: Disk> Replicas<D> {
     }
 
     /// Does what a request says.
-    pub fn ask(&mut self, now: Nanos, id: RequestId, request: &BackupRequest<'_>) -> Outcome<u32> {
+    fn ask(&mut self, now: Nanos, id: RequestId, request: &BackupRequest<'_>) -> Outcome<u32> {
         match *request {
             BackupRequest::Write { replica, .. }
             | BackupRequest::Free { replica }

@@ -96,7 +96,7 @@ impl<D: Disk> Replicas<D> {
         let there = there.filter(|kept| edition == kept.edition);
         let (len, ended) = there.map_or((0, false), |kept| (kept.len, kept.sealed));
         let begins = there.is_none();
-        let end = offset + u32::try_from(bytes.len()).expect("at most 1 MB");
+        let end = offset + u32::try_from(bytes.len()).expect("no more than a replica has");
         if begins && offset > 0 || offset > len || ended && end > len {
             return self.not_found();
         }

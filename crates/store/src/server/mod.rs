@@ -27,7 +27,7 @@ use crate::node::{Node, Service};
 use run::{Runner, Stop};
 use sprat_client::Error as ClientError;
 use sprat_net::bypass::Share;
-use sprat_net::{AnyDriver, Locator, LocatorError, Locators, OpenError, Policy, Role};
+use sprat_net::{AnyDriver, Host, Locator, LocatorError, Locators, OpenError, Policy, Role};
 use sprat_rpc::Config;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -123,8 +123,11 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Whether nobody can be told to go there.
+/// Whether nobody can be told to go there. A name would have to be looked up by everybody, again and again, and a node cannot wait for that.
 fn is_unreachable(locator: &Locator) -> bool {
+    if matches!(locator.host, Host::Name(_)) {
+        return true;
+    }
     let addresses = locator.resolve();
     locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
 }
