@@ -58,7 +58,7 @@ bench-browser: setup build ## a click on a link, 200 ms away: the extension besi
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
 
-sim: setup build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
+sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
 	$(SPRAT) sim --cluster --operations 10000 --fresh --for $$(($(SIM_SECONDS) / 2)) --keep target/sim-failed
 	$(SPRAT) sim --cluster --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 	$(SPRAT) sim --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
