@@ -9,7 +9,7 @@ pub const ROWS: &[&[&str]] = &[
     &["disk", "net", "pace", "key", "plan"],
     &["rpc", "log"],
     &["client", "rack"],
-    &["store", "lab", "flow"],
+    &["store", "lab", "flow", "load"],
     &["sim", "objects", "provision"],
     &["bench"],
     &["cli"],

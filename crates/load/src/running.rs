@@ -1,0 +1,323 @@
+//! A load that runs, and one that has.
+
+use crate::acknowledged::{Acknowledged, Verified};
+use crate::cassandra::Cassandra;
+use crate::dispatch::dispatch;
+use crate::failures::Failures;
+use crate::load::{Load, LoadError};
+use crate::operations::Operations;
+use crate::report::{Report, missed};
+use crate::schedule::Schedule;
+use crate::target::{Answer, Failure, Target};
+use crate::verify;
+use crate::windows::{Answered, Window, Windows};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::{Builder, Runtime};
+
+/// How long a load that was stopped waits for what is under way, at most.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What an answer may take beyond its timeout, until it counts as none.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// From when all is ready to the first operation: threads have started by then.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// Threads that send and receive.
+const WORKERS: usize = 2;
+
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long the runtime may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// A load that runs. Dropped, it stops and forgets.
+#[derive(Debug)]
+pub struct Running<T: Target = Cassandra> {
+    shared: Arc<Shared<T>>,
+    dispatcher: Option<JoinHandle<()>>,
+    threads: Option<Threads>,
+    timeout: Duration,
+}
+
+/// What can be said of a load while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Since its beginning.
+    pub elapsed: Duration,
+    /// How long operations are asked for.
+    pub length: Duration,
+    /// Operations that were to start by now.
+    pub asked: u64,
+    /// Operations that were not sent, because too many were under way.
+    pub not_sent: u64,
+    /// Operations that were done.
+    pub done: u64,
+    /// Operations that failed.
+    pub failed: u64,
+    /// Operations under way.
+    pub outstanding: usize,
+    /// The last window that is over, with what has come of it so far.
+    pub last: Option<Window>,
+}
+
+/// A load that has run, and what acknowledged writes are known of it.
+#[derive(Debug)]
+pub struct Finished<T: Target = Cassandra> {
+    /// What came of it.
+    pub report: Report,
+    shared: Arc<Shared<T>>,
+    threads: Threads,
+}
+
+/// What the threads of a load share.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    pub(crate) target: T,
+    pub(crate) begin: Instant,
+    pub(crate) length: Duration,
+    pub(crate) most: usize,
+    pub(crate) outstanding: AtomicUsize,
+    pub(crate) sent: AtomicU64,
+    pub(crate) not_sent: AtomicU64,
+    pub(crate) stop: AtomicBool,
+    pub(crate) acknowledged: Option<Acknowledged>,
+    window: u64,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug)]
+struct Record {
+    windows: Windows,
+    failures: Failures,
+    found_nothing: u64,
+    /// When the last operation was asked for, ns; until then none is known.
+    asked_until: u64,
+    /// What comes now comes too late.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Running<Cassandra> {
+    /// Finds the cluster, makes what tables are missing, and begins.
+    ///
+    /// # Errors
+    /// The load means nothing, or the cluster cannot be reached, or will not have it.
+    pub fn start(load: Load) -> Result<Self, LoadError> {
+        load.check()?;
+        let threads = Threads::start()?;
+        let target = threads.get().block_on(Cassandra::connect(&load))?;
+        Self::begin(load, target, threads)
+    }
+}
+
+impl<T: Target> Running<T> {
+    /// Begins on what is there.
+    ///
+    /// # Errors
+    /// The load means nothing, or there are no threads for it.
+    pub fn start_on(load: Load, target: T) -> Result<Self, LoadError> {
+        load.check()?;
+        Self::begin(load, target, Threads::start()?)
+    }
+
+    fn begin(load: Load, target: T, threads: Threads) -> Result<Self, LoadError> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let base = u64::try_from(since.as_micros()).unwrap_or(0);
+        let keys = match load.workload {
+            crate::Workload::KeyValue { keys } if load.remember => Some(keys),
+            _ => None,
+        };
+        let (schedule, operations) = (Schedule::new(&load), Operations::new(&load, base, target.rows()));
+        let windows = Windows::new(load.window, load.duration());
+        let failures = Failures::default();
+        let shared = Arc::new(Shared {
+            target,
+            begin: Instant::now() + LEAD,
+            length: load.duration(),
+            most: load.outstanding,
+            outstanding: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
+            not_sent: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            acknowledged: keys.map(|keys| Acknowledged::new(base, keys)),
+            window: u64::try_from(load.window.as_nanos()).expect("an hour at most"),
+            record: Mutex::new(Record { windows, failures, found_nothing: 0, asked_until: u64::MAX, over: false }),
+        });
+        let (its, handle) = (Arc::clone(&shared), threads.get().handle().clone());
+        let dispatcher = std::thread::Builder::new().name("sprat-load".to_owned());
+        let dispatcher = dispatcher.spawn(move || dispatch(&its, schedule, operations, &handle))?;
+        Ok(Self { shared, dispatcher: Some(dispatcher), threads: Some(threads), timeout: load.timeout })
+    }
+
+    /// How it goes.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let shared = &*self.shared;
+        let elapsed = Instant::now().saturating_duration_since(shared.begin);
+        let record = shared.lock();
+        let (done, failed) = record.windows.ended();
+        let over = shared.now().min(u64::try_from(shared.length.as_nanos()).unwrap_or(u64::MAX)) / shared.window;
+        let last = usize::try_from(over).ok().and_then(|over| over.checked_sub(1));
+        let last = last.map(|window| record.windows.window(window, record.asked_until));
+        drop(record);
+        let not_sent = shared.not_sent.load(Ordering::Relaxed);
+        Progress {
+            elapsed,
+            length: shared.length,
+            asked: shared.sent.load(Ordering::Relaxed) + not_sent,
+            not_sent,
+            done,
+            failed,
+            outstanding: shared.outstanding.load(Ordering::Relaxed),
+            last,
+        }
+    }
+
+    /// Asks for nothing any more: what is under way gets [`STOP_PATIENCE`] at most.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all has been asked for and answered, so that [`finish`](Self::finish) does not wait.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let dispatched = self.dispatcher.as_ref().is_none_or(JoinHandle::is_finished);
+        dispatched && self.shared.outstanding.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits for its end: what is under way after the last start gets the timeout and a second.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the caller's thread, which waits here and does nothing else")]
+    pub fn finish(mut self) -> Finished<T> {
+        let dispatcher = self.dispatcher.take().expect("it is taken here and when it is dropped");
+        while !dispatcher.is_finished() {
+            std::thread::sleep(LOOK);
+        }
+        dispatcher.join().expect("it does not panic");
+        let patience = self.timeout + GRACE;
+        let dispatched = Instant::now();
+        let patient = |shared: &Shared<T>| match shared.stop.load(Ordering::Relaxed) {
+            true => patience.min(STOP_PATIENCE),
+            false => patience,
+        };
+        while self.shared.outstanding.load(Ordering::Acquire) > 0 && dispatched.elapsed() < patient(&self.shared) {
+            std::thread::sleep(LOOK);
+        }
+        let report = self.shared.report();
+        let threads = self.threads.take().expect("they are taken here only");
+        Finished { report, shared: Arc::clone(&self.shared), threads }
+    }
+}
+
+impl<T: Target> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(dispatcher) = self.dispatcher.take() {
+            let _ = dispatcher.join();
+        }
+    }
+}
+
+impl<T: Target> Finished<T> {
+    /// Reads every key, and says which acknowledged writes are gone. Takes as long as reading them does, and can be asked again.
+    ///
+    /// # Errors
+    /// Acknowledged writes were not remembered, or too many keys cannot be read.
+    pub fn verify(&self) -> Result<Verified, LoadError> {
+        self.threads.get().block_on(verify::verify(&self.shared))
+    }
+}
+
+impl<T> Shared<T> {
+    /// Now, ns from the beginning.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(Instant::now().saturating_duration_since(self.begin).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn window_of(&self, offset: u64) -> usize {
+        usize::try_from(offset / self.window).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn dispatched(&self, window: usize, sent: u64, not_sent: u64, next: usize) {
+        self.lock().windows.dispatched(window, sent, not_sent, next);
+    }
+
+    pub(crate) fn asked_until(&self, until: u64) {
+        self.lock().asked_until = until;
+    }
+
+    pub(crate) fn record(&self, intended: u64, sent: u64, ended: u64, result: Result<Answer, Failure>) {
+        let mut record = self.lock();
+        if record.over {
+            return;
+        }
+        record.windows.answered(Answered { intended, sent, ended, done: result.is_ok() });
+        match result {
+            Ok(Answer::Done) => {}
+            Ok(Answer::Nothing) => record.found_nothing += 1,
+            Err(failure) => record.failures.count(failure.kind, 1, &failure.text),
+        }
+    }
+
+    fn report(&self) -> Report {
+        let mut record = self.lock();
+        record.over = true;
+        let asked_until = record.asked_until;
+        let (windows, unanswered) = record.windows.end(asked_until);
+        record.failures.count("no answer", unanswered, "no answer when the time for it was up");
+        let (done, failed) = record.windows.ended();
+        let [response, service, lateness] = record.windows.times();
+        let (sent, not_sent) = (self.sent.load(Ordering::Relaxed), self.not_sent.load(Ordering::Relaxed));
+        assert_eq!(sent, done + failed, "what was sent was done, or has failed");
+        assert_eq!(record.failures.total(), failed, "failures are all of a kind or another");
+        Report {
+            seconds: self.length.min(Duration::from_nanos(asked_until)).as_secs_f64(),
+            stopped: asked_until != u64::MAX,
+            asked: sent + not_sent,
+            sent,
+            not_sent,
+            done,
+            failed,
+            unanswered,
+            found_nothing: record.found_nothing,
+            late: record.windows.late(),
+            response,
+            service,
+            lateness,
+            failures: record.failures.clone(),
+            missed: missed(&windows),
+            windows,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().expect("whoever has it does not panic")
+    }
+}
+
+impl Threads {
+    fn start() -> Result<Self, LoadError> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(WORKERS).thread_name("sprat-load-io").enable_all().build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("they are ended when dropped")
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_timeout(SHUTDOWN); // a name that is still looked up would keep it
+        }
+    }
+}

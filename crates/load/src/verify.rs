@@ -1,0 +1,81 @@
+//! Reads all keys, and compares with what was acknowledged.
+
+use crate::acknowledged::{Acknowledged, Verified};
+use crate::load::LoadError;
+use crate::running::Shared;
+use crate::target::{Failure, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Keys that may remain unread; with more it is given up.
+pub const MAX_UNREAD: u64 = 1_000;
+
+/// Reads under way.
+const READERS: u64 = 64;
+
+/// How often a read is tried.
+const TRIES: u32 = 3;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) async fn verify<T: Target>(shared: &Arc<Shared<T>>) -> Result<Verified, LoadError> {
+    let keys = shared.acknowledged.as_ref().ok_or(LoadError::NotRemembered)?.keys();
+    let next = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let readers: Vec<_> =
+        (0..READERS.min(keys)).map(|_| tokio::spawn(read(Arc::clone(shared), Arc::clone(&next)))).collect();
+    let (mut verified, mut example) = (Verified::default(), None);
+    for reader in readers {
+        let (found, failure) = reader.await.map_err(std::io::Error::from)?;
+        verified.merge(found);
+        example = example.or(failure);
+    }
+    match verified.unread > MAX_UNREAD || verified.unread == keys {
+        true => Err(LoadError::Unread {
+            unread: verified.unread,
+            example: example.map_or_else(String::new, |failure| failure.text),
+        }),
+        false => Ok(verified),
+    }
+}
+
+/// Takes one key after the other, until there are no more or too many cannot be read.
+async fn read<T: Target>(shared: Arc<Shared<T>>, next: Arc<(AtomicU64, AtomicU64)>) -> (Verified, Option<Failure>) {
+    let (next, unread) = &*next;
+    let acknowledged = shared.acknowledged.as_ref().expect("the caller has looked");
+    let (mut verified, mut example) = (Verified::default(), None);
+    loop {
+        let key = next.fetch_add(1, Ordering::Relaxed);
+        if key >= acknowledged.keys() || unread.load(Ordering::Relaxed) > MAX_UNREAD {
+            return (verified, example);
+        }
+        if let Err(failure) = check(&shared.target, acknowledged, key, &mut verified).await {
+            unread.fetch_add(1, Ordering::Relaxed);
+            verified.unread += 1;
+            example.get_or_insert(failure);
+        }
+    }
+}
+
+async fn check<T: Target>(
+    target: &T,
+    acknowledged: &Acknowledged,
+    key: u64,
+    verified: &mut Verified,
+) -> Result<(), Failure> {
+    // Before the read: what is acknowledged meanwhile need not be in its answer.
+    let highest = acknowledged.highest(key);
+    let mut tries = 1;
+    loop {
+        match target.stored(key).await {
+            Ok(found) => {
+                verified.add(acknowledged.judge(key, highest, found));
+                return Ok(());
+            }
+            Err(failure) if tries == TRIES => return Err(failure),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+        tries += 1;
+    }
+}
