@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 63] = [
+const COMMANDS: [&[&str]; 64] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -95,6 +95,7 @@ const COMMANDS: [&[&str]; 63] = [
     &["rack", "up"],
     &["rack", "status"],
     &["rack", "down"],
+    &["rack", "load"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -268,6 +269,14 @@ fn racks_are_told() {
         "rack up cassandra-6",
         "rack up cassandra-6 --jars /no/such/folder --state /no/such/rack",
         "rack down cassandra-6 --purge",
+        "rack load mms-5",
+        "rack load cassandra-6 --rate fast",
+        "rack load cassandra-6 --duration long",
+        "rack load cassandra-6 --rate 9999999",
+        "rack load cassandra-6 --contact here",
+        "rack load cassandra-6 --workload wide --verify",
+        "rack load cassandra-6 --contact 127.0.0.1:9",
+        "rack load cassandra-6 --local --state /no/such/rack",
     ] {
         transcript.run(line);
     }

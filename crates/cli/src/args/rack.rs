@@ -1,5 +1,6 @@
 //! `rack`: racks of small servers.
 
+use super::rack_load::RackLoadArgs;
 use super::rack_up::{RackDownArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ pub(crate) enum RackCommand {
     Up(RackUpArgs),
     /// Show all instances in one table, as nodetool tells it.
     Status(RackStatusArgs),
+    /// Read and write at a rate fixed beforehand, and tell latency by the second.
+    Load(Box<RackLoadArgs>),
     /// Stop all instances; hosts on this machine are removed.
     Down(RackDownArgs),
     /// List the racks that come with the program, or print one.

@@ -18,6 +18,7 @@ pub(crate) mod lab_watch;
 pub(crate) mod moves;
 pub(crate) mod objects;
 pub(crate) mod rack;
+pub(crate) mod rack_load;
 pub(crate) mod rack_up;
 pub(crate) mod scan;
 pub(crate) mod serve;

@@ -15,15 +15,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A rack, and where it is.
-struct Rack {
-    plan: Plan,
+pub(super) struct Rack {
+    pub(super) plan: Plan,
     folder: Folder,
     local: Option<Local>,
-    reach: Reach,
+    pub(super) reach: Reach,
 }
 
 impl Rack {
-    fn new(place: &RackPlace) -> Result<Self> {
+    pub(super) fn new(place: &RackPlace) -> Result<Self> {
         let mut spec = read(&place.rack)?;
         let path = match &place.state {
             Some(path) => std::path::absolute(path)?,
@@ -41,7 +41,7 @@ impl Rack {
         Ok(Self { plan, folder, local, reach })
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.plan.spec.name
     }
 
