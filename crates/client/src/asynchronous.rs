@@ -44,6 +44,13 @@ pub struct Call<T> {
     shared: Arc<Mutex<Shared<T>>>,
 }
 
+impl<T> Call<T> {
+    /// One that came to nothing before it began.
+    fn ended(error: Error) -> Self {
+        Self { shared: Arc::new(Mutex::new(Shared { result: Some(Err(error)), waker: None })) }
+    }
+}
+
 struct Shared<T> {
     result: Option<Result<T, Error>>,
     waker: Option<Waker>,
@@ -185,22 +192,17 @@ impl AsyncClient {
         request: &Request<'_>,
         take: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
+        if let Err(error) = check(request) {
+            return Call::ended(error);
+        }
         let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
         let mut end = End { shared: Arc::clone(&shared), told: false };
         let finish: Finish = Box::new(move |core, answer| end.tell(take(core, answer)));
-        if let Err(error) = check(request) {
-            shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(error));
-            return Call { shared };
-        }
         let (header, key, value) = request.parts();
         let order = Order { request: [header.as_bytes(), key, value].concat(), finish };
         match self.orders.try_send(order) {
             Ok(()) => self.bell.ring(),
-            Err(TrySendError::Full(order)) => {
-                drop(order); // it says that nobody will answer: here it is known why
-                let full = Error::TooManyPending(MAX_QUEUED);
-                shared.lock().unwrap_or_else(PoisonError::into_inner).result = Some(Err(full));
-            }
+            Err(TrySendError::Full(_)) => return Call::ended(Error::TooManyPending(MAX_QUEUED)),
             Err(TrySendError::Disconnected(_)) => {} // the order is dropped, and says so
         }
         Call { shared }
