@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -31,6 +31,9 @@ test-guest: setup build ## the driver on a real PCI card, and a virtual function
 
 demo: build ## the store on real files: import, verify, measure, kill, restart, verify
 	$(SPRAT) demo
+
+demo-rack: setup build ## three real Cassandras on this machine, by their plan: under load one is killed and replaced (root)
+	@SPRAT=$(SPRAT) scripts/demo-rack
 
 bench: bench-store ## the store's: the others have targets of their own
 

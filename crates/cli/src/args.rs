@@ -34,7 +34,7 @@ pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};
 pub(crate) use rack_load::{ConsistencyArg, RackLoadArgs, WorkloadArg};
-pub(crate) use rack_up::{RackDownArgs, RackPlace, RackStatusArgs, RackUpArgs};
+pub(crate) use rack_up::{RackDownArgs, RackPlace, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 pub(crate) use share::ShareArgs;
 pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 

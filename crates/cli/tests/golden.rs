@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 64] = [
+const COMMANDS: [&[&str]; 65] = [
     &[],
     &["server"],
     &["coordinator"],
@@ -96,6 +96,7 @@ const COMMANDS: [&[&str]; 64] = [
     &["rack", "status"],
     &["rack", "down"],
     &["rack", "load"],
+    &["rack", "replace"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -269,6 +270,7 @@ fn racks_are_told() {
         "rack up cassandra-6",
         "rack up cassandra-6 --jars /no/such/folder --state /no/such/rack",
         "rack down cassandra-6 --purge",
+        "rack replace cassandra-6 c9-n9-i9 --jars /no/such/folder --state /no/such/rack",
         "rack load mms-5",
         "rack load cassandra-6 --rate fast",
         "rack load cassandra-6 --duration long",

@@ -2,7 +2,7 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{Host, hosts, inventory, place};
+use sprat_rack::{Host, Instance, hosts, inventory, place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,6 +63,15 @@ impl Folder {
         let text = serde_json::to_vec_pretty(&inventory).unwrap_or_default();
         fs::write(&path, text).map_err(Error::file(&path))?;
         Ok(hosts)
+    }
+
+    /// Writes an instance's files for when it takes its own place anew.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn replacing(&self, instance: &Instance) -> Result<(), Error> {
+        let folder = self.file("replacing").join(&instance.name);
+        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder).map_err(Error::file(&folder))
     }
 
     /// Packs jars into one file, unless these are packed already. The mark in it is a file whose name tells them apart from others.

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 /// Paths, and texts.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("site.yml", include_str!("../../../deploy/ansible/site.yml")),
+    ("replace.yml", include_str!("../../../deploy/ansible/replace.yml")),
     ("stop.yml", include_str!("../../../deploy/ansible/stop.yml")),
     ("roles/names/tasks/main.yml", include_str!("../../../deploy/ansible/roles/names/tasks/main.yml")),
     ("roles/java/tasks/main.yml", include_str!("../../../deploy/ansible/roles/java/tasks/main.yml")),

@@ -22,7 +22,9 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
     let folder = |name: &str| instance.home.join(name).display().to_string();
     let set = &instance.settings;
     let tokens: Vec<String> = instance.tokens.iter().map(ToString::to_string).collect();
-    let seeds: Vec<String> = instance.seeds.iter().map(ToString::to_string).collect();
+    // A seed fetches nothing from others: who is to do that asks the other seeds.
+    let asked = instance.seeds.iter().filter(|seed| instance.replaces.is_none() || **seed != instance.address);
+    let seeds: Vec<String> = asked.map(ToString::to_string).collect();
     let mut all = json!({
         "cluster_name": instance.cluster,
         "num_tokens": tokens.len().max(1),
@@ -67,9 +69,10 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         });
         merge(&mut all, small);
     }
-    if !tokens.is_empty() {
-        // Who has its tokens told, in a cluster that is new, has nothing to fetch from others.
-        merge(&mut all, json!({ "initial_token": tokens.join(","), "auto_bootstrap": instance.replaces.is_some() }));
+    // Who takes another's place takes its tokens too, and fetches what goes with them. Who has its own told, in a cluster that is
+    // new, has nothing to fetch.
+    if instance.replaces.is_none() && !tokens.is_empty() {
+        merge(&mut all, json!({ "initial_token": tokens.join(","), "auto_bootstrap": false }));
     }
     let Value::Object(all) = all else { unreachable!("it was made as one") };
     all.into_iter().collect()

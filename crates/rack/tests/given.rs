@@ -88,12 +88,17 @@ fn settings_are_the_published_ones_and_can_be_told() {
 #[test]
 fn who_takes_anothers_place_says_whose() {
     let mut hosts = six("");
-    let gone = hosts[2].instances[1].address;
-    let instance = &mut hosts[2].instances[1];
-    instance.replaces = Some(gone);
-    let java = file(&hosts[2], 1, "conf/java.args");
+    let gone = hosts[2].instances[0].address;
+    hosts[2].instances[0].replaces = Some(gone);
+    let java = file(&hosts[2], 0, "conf/java.args");
     assert!(java.contains(&format!("\"-Dcassandra.replace_address_first_boot={gone}\"")), "{java}");
-    assert!(file(&hosts[2], 1, "conf/cassandra.yaml").contains("\nauto_bootstrap: true\n"));
+    let yaml = file(&hosts[2], 0, "conf/cassandra.yaml");
+    assert!(
+        !yaml.contains("initial_token") && !yaml.contains("auto_bootstrap"),
+        "it fetches what was another's: {yaml}"
+    );
+    let others = [0, 1].map(|host: usize| hosts[host].instances[0].address.to_string()).join(",");
+    assert!(yaml.contains(&format!("[{{\"seeds\":\"{others}\"}}]")), "it is a seed no more: {yaml}");
 }
 
 #[test]

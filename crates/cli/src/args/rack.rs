@@ -1,7 +1,7 @@
 //! `rack`: racks of small servers.
 
 use super::rack_load::RackLoadArgs;
-use super::rack_up::{RackDownArgs, RackStatusArgs, RackUpArgs};
+use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -15,6 +15,8 @@ pub(crate) enum RackCommand {
     Up(RackUpArgs),
     /// Show all instances in one table, as nodetool tells it.
     Status(RackStatusArgs),
+    /// Have an instance that lost its data take its own place anew.
+    Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.
     Load(Box<RackLoadArgs>),
     /// Stop all instances; hosts on this machine are removed.

@@ -55,6 +55,26 @@ pub(crate) struct RackUpArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
+  sprat rack replace rack.toml c0-n3-i1 --jars lib
+  sprat rack replace three.toml c0-n2-i1 --local --jars lib
+
+For an instance whose disks or server are new, or whose data is not to be trusted. It is stopped, what it had is
+kept beside it (HOME/kept-TIME), and it fetches from the others what it should have. They must see that it is down,
+which takes them some seconds; it is waited for that.")]
+pub(crate) struct RackReplaceArgs {
+    #[command(flatten)]
+    pub(crate) place: RackPlace,
+
+    /// The instance, by its name in `sprat rack status`.
+    pub(crate) instance: String,
+
+    /// The folder with Cassandra's jars on this machine.
+    #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
+    pub(crate) jars: PathBuf,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
   sprat rack status rack.toml
   sprat rack status three.toml --local --json")]
 pub(crate) struct RackStatusArgs {

@@ -2,7 +2,7 @@
 
 use super::rack::read;
 use super::{INCOMPLETE, print_json, print_line};
-use crate::args::{RackDownArgs, RackPlace, RackStatusArgs, RackUpArgs};
+use crate::args::{RackDownArgs, RackPlace, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -13,6 +13,11 @@ use sprat_provision::{Folder, Local, Node, nodes};
 use sprat_rack::{Host, hosts};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long the others may take to see that an instance is down, and how often they are asked.
+const DOWN_PATIENCE: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A rack, and where it is.
 pub(super) struct Rack {
@@ -43,6 +48,20 @@ impl Rack {
 
     pub(super) fn name(&self) -> &str {
         &self.plan.spec.name
+    }
+
+    /// The cluster as the first instance sees it that answers, but for one; and who that is.
+    fn look(&self, hosts: &[Host], but: Option<&str>) -> Result<(String, Vec<Node>)> {
+        let mut why = None;
+        for host in hosts {
+            for instance in host.instances.iter().filter(|instance| but != Some(&instance.name)) {
+                match self.ask(host, &format!("{}/nodetool status", instance.home.display())) {
+                    Ok(text) => return Ok((instance.name.clone(), nodes(&text))),
+                    Err(error) => _ = why.get_or_insert_with(|| format!("{}: {error}", instance.name)),
+                }
+            }
+        }
+        bail!("no instance answers: {}", why.as_deref().unwrap_or("the plan has none"))
     }
 
     fn ask(&self, host: &Host, command: &str) -> Result<String> {
@@ -77,7 +96,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         if args.check && !args.json {
             let _ = print_line(line);
         } else if let Some(task) = line.strip_prefix("TASK [") {
-            bar.set_message(task.trim_end_matches('*').trim_end_matches(['*', ' ', ']']).to_owned());
+            bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
             bar.tick();
         }
     };
@@ -97,24 +116,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
 pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let hosts = hosts(&rack.plan);
-    let (mut seen, mut why) = (None, Vec::new());
-    for host in &hosts {
-        for instance in &host.instances {
-            match rack.ask(host, &format!("{}/nodetool status", instance.home.display())) {
-                Ok(text) => seen = Some((instance.name.clone(), nodes(&text))),
-                Err(error) => why.push(format!("{}: {error}", instance.name)),
-            }
-            if seen.is_some() {
-                break;
-            }
-        }
-        if seen.is_some() {
-            break;
-        }
-    }
-    let Some((by, seen)) = seen else {
-        bail!("no instance answers: {}", why.first().map_or("the plan has none", String::as_str));
-    };
+    let (by, seen) = rack.look(&hosts, None)?;
     let state = |address: &str| seen.iter().find(|node| node.address == address);
     let all: Vec<(&str, String, Option<&Node>)> = hosts
         .iter()
@@ -141,6 +143,54 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
     }
     let well = all.iter().all(|(_, _, node)| node.is_some_and(|node| node.state == "UN"));
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}
+
+pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
+    let rack = Rack::new(&args.place)?;
+    let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
+    let all = hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)));
+    let Some((host, instance)) = all.into_iter().find(|(_, instance)| instance.name == args.instance) else {
+        bail!("no instance {:?}: `sprat rack status` names them", args.instance);
+    };
+    rack.folder.replacing(instance)?;
+    // It may run: then it is stopped, or nobody would see it down. A server that is new has nothing to stop.
+    let program = format!("{}/instance", instance.home.display());
+    rack.ask(host, &format!("test ! -e {program} || {program} stop"))?;
+    let begun = Instant::now();
+    let address = instance.address.to_string();
+    let bar = ProgressBar::new_spinner();
+    bar.set_message("waiting until the others see that it is down");
+    while rack
+        .look(&hosts, Some(&instance.name))?
+        .1
+        .iter()
+        .any(|node| node.address == address && node.state.starts_with('U'))
+    {
+        if begun.elapsed() > DOWN_PATIENCE {
+            bail!("the others still see {} up after {} s", instance.name, DOWN_PATIENCE.as_secs());
+        }
+        bar.tick();
+        #[expect(clippy::disallowed_methods, reason = "a command waits by sleeping")]
+        std::thread::sleep(LOOK);
+    }
+    let chosen = format!("instance={}", instance.name);
+    let mut line = |line: &str| {
+        if let Some(task) = line.strip_prefix("TASK [") {
+            bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
+            bar.tick();
+        }
+    };
+    let told = playbook(
+        &rack.folder,
+        &rack.reach,
+        "replace.yml",
+        &["--limit", &host.name, "--extra-vars", &chosen],
+        &mut line,
+    );
+    bar.finish_and_clear();
+    told?;
+    print_line(&format!("{} has taken its place anew", instance.name))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn down(args: &RackDownArgs) -> Result<ExitCode> {
