@@ -2,9 +2,9 @@
 
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
 use sprat_log::{Config as LogConfig, Durability, Log};
-use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
+use sprat_net::{Figure, Hub, HubOptions, Nanos};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
@@ -13,17 +13,15 @@ use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
     Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Status, encode_answer,
 };
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use zerocopy::IntoBytes as _;
 
 #[path = "common/ended.rs"]
 mod ended;
+#[path = "common/world.rs"]
+mod world;
 
-use ended::Ended;
-
-const STEP: Duration = Duration::from_micros(50);
+use world::{NODE, World, address};
 
 /// Who asks: without any identity, by role, and a client that may read `seen` and write `mine`.
 const EVERYBODY: [Option<Role>; 4] = [None, Some(Role::Admin), Some(Role::Server), Some(Role::Client)];
@@ -49,49 +47,28 @@ fn credentials(role: Role, seed: u8) -> Credentials {
     Credentials::new(Arc::clone(identity), &[seed; 32], 1000)
 }
 
-/// A node, and somebody who asks it.
-struct World<S: Service> {
-    hub: Hub,
-    node: Node<Mem, S>,
-    driver: Mem,
-    endpoint: Endpoint<()>,
-    ended: Ended,
-    session: SessionId,
-    now: Nanos,
-}
+/// A node, and somebody with a role who asks it.
+struct Asked<S: Service>(World<S>);
 
-impl<S: Service> World<S> {
+impl<S: Service> Asked<S> {
     fn new(service: S, who: Option<Role>) -> Self {
         let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
-        let address = |last: u8| SocketAddr::from(([10, 0, 0, last], 1));
         let config = Config::default();
-        let mut node = Node::new(hub.port(address(1)).unwrap(), service, &config, 1);
+        let mut node = Node::new(hub.port(address(NODE)).unwrap(), service, &config, 1);
         let mut endpoint = Endpoint::new(&config, 2);
         if let Some(role) = who {
             node = node.secured(&config, credentials(Role::Server, 1));
             endpoint = endpoint.secured(&config, credentials(role, 2));
         }
-        let mut driver = hub.port(address(2)).unwrap();
-        let session = endpoint.connect(Nanos(0), address(1), driver.tx()).unwrap();
-        Self { hub, node, driver, endpoint, ended: Ended::default(), session, now: Nanos(0) }
+        Self(World::of(hub, node, endpoint))
     }
 
     /// The answer's status and body; `None` when there is none within a second.
     fn ask(&mut self, request: &Request<'_>) -> Option<(Status, Vec<u8>)> {
-        let (header, key, value) = request.parts();
-        let parts = [header.as_bytes(), key, value];
-        let deadline = self.now + Duration::from_secs(100);
-        let call = self.endpoint.call(self.now, self.session, &parts, deadline, self.driver.tx()).unwrap();
+        let call = self.0.call(request);
         for _ in 0..20_000 {
-            self.now = self.now + STEP;
-            let Self { hub, node, driver, endpoint, ended, now, .. } = self;
-            hub.deliver_until(*now);
-            node.turn(*now).unwrap();
-            hub.deliver_until(*now);
-            driver.receive(&mut |tx, from, frame| endpoint.receive(*now, from, frame, ended, tx)).unwrap();
-            endpoint.poll(*now, ended, driver.tx());
-            endpoint.flush(driver.tx());
-            if let Some(result) = ended.results.remove(&call) {
+            self.0.step();
+            if let Some(result) = self.0.ended.results.remove(&call) {
                 let bytes = result.expect("an answer");
                 let answer = Answer::parse(&bytes).unwrap();
                 return Some((answer.status, answer.body.to_vec()));
@@ -140,13 +117,13 @@ fn a_coordinator_asks_who_wants_what() {
         let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
         let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
         let ids = ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
-        let mut world = World::new(Coordinator::new(catalog), who);
+        let mut world = Asked::new(Coordinator::new(catalog), who);
         for (request, may) in cases {
             let status = world.status(&request);
             assert_eq!(status != Some(Status::Denied), may[at], "{request:?} by {who:?}: {status:?}");
         }
         // By its number a table that may not be seen is not there.
-        let located = |world: &mut World<_>, table| world.status(&Request::LocateTable { table });
+        let located = |world: &mut Asked<_>, table| world.status(&Request::LocateTable { table });
         let other = if may_see_all(who) { Status::Ok } else { Status::NoSuchTable };
         assert_eq!(located(&mut world, ids[0]), Some(Status::Ok));
         assert_eq!(located(&mut world, ids[2]), Some(other), "{who:?}");
@@ -215,7 +192,7 @@ fn a_node_asks_who_wants_what() {
         let assigned = Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
-        let mut world = World::new(Member::new(master, Agreeable), who);
+        let mut world = Asked::new(Member::new(master, Agreeable), who);
         let client = who == Some(Role::Client);
         let or = |denied, fine| if client { denied } else { fine };
         for (table, reads, writes) in [
