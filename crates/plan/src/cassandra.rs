@@ -1,5 +1,6 @@
 //! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes data with it.
 
+use crate::chance::splitmix;
 use crate::fabric::Fabric;
 use crate::quantity::Bytes;
 use crate::ring::{Instance, Ring};
@@ -67,17 +68,17 @@ pub enum CassandraError {
     },
 }
 
-/// The ring of a rack.
+/// The ring of a rack, and what it comes to.
 ///
 /// # Errors
 /// It cannot be, or would lose data with a server although it need not.
-pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<Ring, CassandraError> {
-    let servers = fabric.stations * spec.chassis.servers;
+pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<(Ring, Summary), CassandraError> {
+    let (replication, in_chassis) = (cassandra.replication, spec.chassis.servers);
+    let servers = fabric.stations * in_chassis;
     let total = servers.saturating_mul(cassandra.instances).saturating_mul(cassandra.tokens);
     if total > MAX_RING {
         return Err(CassandraError::Large(total));
     }
-    let replication = cassandra.replication;
     let few = |has, what| CassandraError::Few { replication, has, what };
     if cassandra.racks == Racks::Chassis && fabric.stations < replication {
         return Err(few(fabric.stations, "chassis"));
@@ -89,7 +90,7 @@ pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<Ring,
         let server = number / cassandra.instances;
         let rack = match cassandra.racks {
             Racks::Host => server,
-            Racks::Chassis => server / spec.chassis.servers,
+            Racks::Chassis => server / in_chassis,
             Racks::One => 0,
         };
         Instance { server, rack, tokens: cassandra.tokens }
@@ -98,40 +99,24 @@ pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<Ring,
     let mut state = SEED;
     let mut random = || splitmix(&mut state);
     let ring = Ring::new(instances, replication, cassandra.picked, &mut random);
-    let doubled = ring.place(replication).doubled();
+    let placement = ring.place(replication);
+    let doubled = placement.doubled();
     if doubled > 0.0 && servers >= replication && !cassandra.accept_loss {
         return Err(CassandraError::Loses { doubled: doubled * 100.0 });
     }
-    Ok(ring)
-}
-
-/// What a ring comes to.
-#[must_use]
-pub fn summary(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric, ring: &Ring) -> Summary {
-    let (replication, servers) = (cassandra.replication, spec.chassis.servers);
-    let placement = ring.place(replication);
     let (pairs, lost_with_pair) = placement.lost_with_two();
     let disks: Bytes = spec.server.disks.iter().copied().sum();
-    let all = disks.times((fabric.stations * servers) as f64);
-    Summary {
+    let summary = Summary {
         instances: ring.instances.len(),
         disks_each: spec.server.disks.len() / cassandra.instances,
         memory_each: spec.server.memory.times(1.0 / cassandra.instances as f64),
-        usable: all.times(cassandra.fill / replication as f64),
+        usable: disks.times(servers as f64).times(cassandra.fill / replication as f64),
         balance: placement.balance(),
-        doubled: placement.doubled(),
+        doubled,
         lost_with_server: placement.lost_with(&|server| server),
         pairs,
         lost_with_pair,
-        lost_with_chassis: placement.lost_with(&|server| server / servers),
-    }
-}
-
-/// Steele, Lea and Flood's SplitMix64 (2014): chance enough to mix servers.
-pub(crate) fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+        lost_with_chassis: placement.lost_with(&|server| server / in_chassis),
+    };
+    Ok((ring, summary))
 }

@@ -192,7 +192,7 @@ impl<'a> Layout<'a> {
     pub fn cables(&self) -> Vec<Cable> {
         let mut used = vec![0; self.fabric.switches];
         let mut cables = Vec::new();
-        let rate = self.link_rate();
+        let rate = link_rate(self.spec);
         for link in &self.fabric.links {
             for _ in 0..link.count {
                 let mut end = |switch: usize| {
@@ -219,12 +219,6 @@ impl<'a> Layout<'a> {
             }
         }
         cables
-    }
-
-    /// What a cable between switches carries, b/s.
-    #[must_use]
-    pub fn link_rate(&self) -> f64 {
-        link_rate(self.spec)
     }
 
     /// A switch's port by how many come before it.

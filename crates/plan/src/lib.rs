@@ -33,6 +33,7 @@
 
 pub mod capacity;
 pub mod cassandra;
+mod chance;
 pub mod claims;
 pub mod fabric;
 pub mod layout;

@@ -3,7 +3,6 @@
 use crate::Plan;
 use crate::capacity::RACK_UNITS;
 use crate::layout::Place;
-use crate::quantity::BitRate;
 use std::f64::consts::{PI, TAU};
 use std::fmt::Write as _;
 
@@ -75,10 +74,10 @@ fn draw_rack(svg: &mut Svg, plan: &Plan, rack: usize) {
 fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     let (fabric, place) = (&plan.fabric, places(plan));
     let at = |switch: usize| (x + place[switch].0 * (CIRCLE - 30.0), y + place[switch].1 * (CIRCLE - 30.0));
+    let rate = plan.summary.network.link_rate;
     for link in &fabric.links {
         let width = 1.0 + 0.6 * (link.count - 1).min(6) as f64;
         let (from, to) = (fabric.name(link.a), fabric.name(link.b));
-        let rate = BitRate(plan.layout().link_rate());
         let told = format!("{from} to {to}: {} x {rate}", link.count);
         svg.line(at(link.a), at(link.b), COLOURS[link.class % COLOURS.len()], width, &told);
     }

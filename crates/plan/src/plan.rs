@@ -140,15 +140,11 @@ impl Plan {
             return Err(PlanError::Large { topology: spec.fabric.topology.kind(), chassis: fabric.stations });
         }
         Layout::new(&spec, &fabric)?;
-        let ring = match &spec.cassandra {
-            Some(cassandra) => Some(cassandra::ring(&spec, cassandra, &fabric)?),
-            None => None,
-        };
+        let on_it = spec.cassandra.as_ref().map(|cassandra| cassandra::ring(&spec, cassandra, &fabric)).transpose()?;
+        let (ring, cassandra) = on_it.unzip();
         let capacity = Capacity::of(&spec, fabric.stations, fabric.switches - fabric.stations);
         let network = network(&spec, &fabric);
         let claims = claims::judge(&spec.claims, &capacity, network.diameter)?;
-        let both = spec.cassandra.as_ref().zip(ring.as_ref());
-        let cassandra = both.map(|(cassandra, ring)| cassandra::summary(&spec, cassandra, &fabric, ring));
         let summary = Summary { name: spec.name.clone(), capacity, network, cassandra, claims };
         Ok(Self { spec, fabric, ring, summary })
     }
@@ -173,7 +169,7 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
     let per_flow = |flows: f64, each: f64| if flows > 0.0 { rate / (flows * each) } else { f64::INFINITY };
     let all_to_all = port.min(per_flow(found.all_to_all, servers * servers) * others);
     let examined = fabric.switches <= MAX_EXAMINED;
-    let [link, switch] = if examined { failures(fabric, routes) } else { [None, None] };
+    let [link, switch] = failures(fabric, routes);
     let uplinks = fabric.cables(0) as f64 * rate;
     let direction = |directed: usize| {
         let (from, to) = fabric.directed(directed);

@@ -218,7 +218,7 @@ pub struct Cassandra {
     /// Heap of each instance; a quarter of its memory, 8 GiB at most, unless told.
     pub heap: Option<Bytes>,
     /// Who collects what is left on it; by its size unless told.
-    pub collector: Option<GarbageCollector>,
+    pub collector: Option<Collector>,
     /// Settings of `cassandra.yaml` that are to be otherwise.
     #[serde(default)]
     pub yaml: BTreeMap<String, serde_json::Value>,
@@ -236,7 +236,7 @@ pub struct Cassandra {
 /// Java's collectors of what is left on its heap.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum GarbageCollector {
+pub enum Collector {
     /// Beside the program: pauses under a millisecond, for memory and threads of its own.
     Z,
     /// In pauses of up to hundreds of milliseconds.

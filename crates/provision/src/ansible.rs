@@ -1,5 +1,6 @@
 //! Running the roles: `ansible-playbook`, line by line, and what it changed.
 
+use crate::program::{missing, run};
 use crate::{Error, Folder};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -100,6 +101,7 @@ pub fn playbook(
         }
     };
     let set = |value: &str| OsString::from(value);
+    let sockets = format!("/tmp/sprat-{}", std::process::id()); // short: a socket's path has a limit
     let settings = [
         ("ANSIBLE_HOME", folder.file("ansible-home").into_os_string()),
         ("ANSIBLE_PIPELINING", set("1")),
@@ -111,8 +113,7 @@ pub fn playbook(
             "ANSIBLE_SSH_ARGS",
             format!("-o ControlMaster=auto -o ControlPersist=60s {}", reach.ssh_arguments().join(" ")).into(),
         ),
-        // Short: a socket's path has a limit.
-        ("ANSIBLE_SSH_CONTROL_PATH_DIR", format!("/tmp/sprat-{}", std::process::id()).into()),
+        ("ANSIBLE_SSH_CONTROL_PATH_DIR", set(&sockets)),
         ("ANSIBLE_PYTHON_INTERPRETER", set("/usr/bin/python3")),
     ];
     command.envs(settings).arg("--inventory").arg(folder.file("inventory.json")).args(more);
@@ -134,7 +135,7 @@ pub fn playbook(
         }
     }
     let status = child.wait().map_err(Error::file(&log))?;
-    let _ = fs::remove_dir_all(format!("/tmp/sprat-{}", std::process::id())); // its sockets end by themselves
+    let _ = fs::remove_dir_all(&sockets); // they end by themselves
     if status.success() {
         return Ok(recaps);
     }
@@ -159,35 +160,6 @@ fn recap(line: &str) -> Option<Recap> {
         known += 1;
     }
     (known == 4).then_some(recap)
-}
-
-/// Runs a program to its end.
-pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, Error> {
-    let output = command.output().map_err(|error| missing(program, error))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    let told = text(&output.stderr);
-    Err(Error::Failed { program: program.to_owned(), status: output.status.to_string(), told })
-}
-
-fn missing(program: &str, error: std::io::Error) -> Error {
-    let known = [
-        ("ansible-playbook", "install ansible-core, by pip or your system's packages"),
-        ("ssh", "install an ssh client (Debian: openssh-client)"),
-        ("ssh-keygen", "install an ssh client (Debian: openssh-client)"),
-        ("tar", "install tar"),
-        ("unshare", "install util-linux"),
-        ("ip", "install iproute2"),
-    ];
-    let found = known.into_iter().find(|(name, _)| *name == program);
-    match found.filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
-        Some((program, mend)) => Error::Missing { program, mend },
-        None => {
-            Error::Failed { program: program.to_owned(), status: "not started".to_owned(), told: error.to_string() }
-        }
-    }
 }
 
 #[cfg(test)]

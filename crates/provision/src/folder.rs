@@ -2,13 +2,10 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{Host, Instance, hosts, inventory, place};
+use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// One of Cassandra's jars, by which a folder of them is known.
-const AGENT: &str = "jamm-0.4.0.jar";
 
 /// A rack's folder.
 #[derive(Clone, Debug)]
@@ -97,7 +94,7 @@ impl Folder {
         let mut tar = Command::new("tar");
         tar.arg("--create").arg("--file").arg(&archive);
         tar.arg("--directory").arg(jars).args(&names).arg("--directory").arg(&self.path).arg(&mark);
-        crate::ansible::run("tar", &mut tar)?;
+        crate::program::run("tar", &mut tar)?;
         Ok(mark)
     }
 }

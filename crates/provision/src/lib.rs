@@ -8,6 +8,7 @@ pub mod ansible;
 mod error;
 mod folder;
 mod local;
+mod program;
 mod roles;
 mod status;
 

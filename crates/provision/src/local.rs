@@ -1,6 +1,7 @@
 //! A rack on one machine: each host a namespace with its own network, name, folders and ssh server.
 
-use crate::ansible::{Reach, run};
+use crate::ansible::Reach;
+use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
 use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down};
@@ -204,6 +205,6 @@ impl Local {
         command.arg(&host.name).arg(&folder).arg(&srv).arg(&opt).arg(SSHD);
         command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
         // It belongs to its namespace, with which it ends.
-        command.spawn().map(drop).map_err(Error::file("ip"))
+        command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 }

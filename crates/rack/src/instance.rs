@@ -61,7 +61,7 @@ impl Instance {
             file("conf/cassandra-rackdc.properties", format!("dc={}\nrack={}\n", self.datacenter, self.rack)),
             file("conf/java.args", java::daemon(self)),
             file("conf/nodetool.args", java::nodetool(self)),
-            file("conf/logback.xml", logback("INFO", &format!("{}/logs/system.log", self.home.display()))),
+            file("conf/logback.xml", logback(&format!("{}/logs/system.log", self.home.display()))),
             file("conf/logback-tools.xml", logback_tools()),
             File { path: "instance", program: true, text: include_str!("../files/instance").to_owned() },
             File { path: "nodetool", program: true, text: include_str!("../files/nodetool").to_owned() },
@@ -69,8 +69,8 @@ impl Instance {
     }
 }
 
-/// What is logged, and into which file: ten of 20 MB, the oldest going first.
-fn logback(level: &str, file: &str) -> String {
+/// What is logged into a file: ten of 20 MB, the oldest going first.
+fn logback(file: &str) -> String {
     format!(
         "<configuration scan=\"false\">\n\
          \x20 <appender name=\"file\" class=\"ch.qos.logback.core.rolling.RollingFileAppender\">\n\
@@ -81,7 +81,7 @@ fn logback(level: &str, file: &str) -> String {
          \x20   <triggeringPolicy class=\"ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy\"><maxFileSize>20MB</maxFileSize></triggeringPolicy>\n\
          \x20   <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - %msg%n</pattern></encoder>\n\
          \x20 </appender>\n\
-         \x20 <root level=\"{level}\"><appender-ref ref=\"file\"/></root>\n\
+         \x20 <root level=\"INFO\"><appender-ref ref=\"file\"/></root>\n\
          </configuration>\n"
     )
 }

@@ -3,7 +3,7 @@
 use crate::{Collector, Instance};
 
 /// What Cassandra reaches into on Java 17, and what its tools do.
-const EXPORTS: [&str; 8] = [
+const EXPORTS: [&str; 10] = [
     "java.base/jdk.internal.misc",
     "java.base/jdk.internal.ref",
     "java.base/java.lang.ref",
@@ -12,8 +12,9 @@ const EXPORTS: [&str; 8] = [
     "java.rmi/sun.rmi.registry",
     "java.rmi/sun.rmi.server",
     "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+    "jdk.attach/sun.tools.attach",
 ];
-const MORE_EXPORTS: [&str; 2] = ["jdk.unsupported/sun.misc", "jdk.attach/sun.tools.attach"];
 const OPENS: [&str; 13] = [
     "java.base/java.io",
     "java.base/java.lang",
@@ -30,8 +31,8 @@ const OPENS: [&str; 13] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-/// What measures objects for Cassandra: its name is the version's that comes with it.
-pub(crate) const AGENT: &str = "jamm-0.4.0.jar";
+/// What measures objects for Cassandra, by which a folder of its jars is known: the name is the version's that comes with it.
+pub const AGENT: &str = "jamm-0.4.0.jar";
 
 /// Of an instance.
 pub(crate) fn daemon(instance: &Instance) -> String {
@@ -108,7 +109,7 @@ fn collector(collector: Collector, cores: usize) -> Vec<String> {
 }
 
 fn reach() -> impl Iterator<Item = String> {
-    let exports = EXPORTS.into_iter().chain(MORE_EXPORTS).map(|name| format!("--add-exports={name}=ALL-UNNAMED"));
+    let exports = EXPORTS.into_iter().map(|name| format!("--add-exports={name}=ALL-UNNAMED"));
     exports.chain(OPENS.into_iter().map(|name| format!("--add-opens={name}=ALL-UNNAMED")))
 }
 

@@ -15,5 +15,6 @@ mod yaml;
 pub use hosts::{Host, hosts};
 pub use instance::{File, Instance};
 pub use inventory::inventory;
+pub use java::AGENT;
 pub use place::place;
 pub use settings::{Collector, Settings};

@@ -6,7 +6,7 @@ use sprat_plan::quantity::Bytes;
 use sprat_plan::spec::Cassandra;
 use std::collections::BTreeMap;
 
-pub use sprat_plan::spec::GarbageCollector as Collector;
+pub use sprat_plan::spec::Collector;
 
 /// Heap, where nobody tells: a quarter of what an instance has, within these.
 const LEAST_HEAP: f64 = 256.0 * MIB;

@@ -2,7 +2,7 @@
 
 use super::lab::{signals, text};
 use super::lab_series::Series;
-use super::{BEHIND, print_json, print_line};
+use super::{BEHIND, print_json, print_line, print_ready};
 use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -116,21 +116,10 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
-    if let Some(name) = &args.name {
-        let found = ready(name).with_context(|| unknown(name))?;
-        match args.json {
-            true => print_json(&json!({ "name": found.name, "toml": found.text }))?,
-            false => print_line(found.text.trim_end())?,
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    for found in READY {
-        let about = Topology::from_toml(found.text)?.about;
-        match args.json {
-            true => print_json(&json!({ "name": found.name, "about": about }))?,
-            false => print_line(&format!("{:<12} {about}", found.name))?,
-        }
-    }
+    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let about = |found: &sprat_lab::topology::Ready| Ok((found.name, Topology::from_toml(found.text)?.about));
+    let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
+    print_ready(one.map(|found| (found.name, found.text)), all, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -88,6 +88,22 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
+/// Prints a description that comes with the program, or the names of all of them with what each is about.
+pub(crate) fn print_ready<'a>(
+    one: Option<(&str, &str)>,
+    all: impl IntoIterator<Item = (&'a str, String)>,
+    json: bool,
+) -> Result<()> {
+    match one {
+        Some((name, toml)) if json => print_json(&serde_json::json!({ "name": name, "toml": toml })),
+        Some((_, toml)) => print_line(toml.trim_end()),
+        None => all.into_iter().try_for_each(|(name, about)| match json {
+            true => print_json(&serde_json::json!({ "name": name, "about": about })),
+            false => print_line(&format!("{name:<12} {about}")),
+        }),
+    }
+}
+
 /// Prints a line; a closed pipe is an error, not a panic.
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();

@@ -1,9 +1,8 @@
 //! `rack plan`, `simulate` and `examples`.
 
-use super::{print_json, print_line};
+use super::{print_json, print_line, print_ready};
 use crate::args::{ForwardingArg, PatternArg, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};
 use anyhow::{Context as _, Result};
-use serde_json::json;
 use sprat_bench::table::Table;
 use sprat_plan::layout::Place;
 use sprat_plan::picture::picture;
@@ -60,21 +59,10 @@ pub(crate) fn simulated(args: &RackSimulateArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
-    if let Some(name) = &args.name {
-        let found = ready(name).with_context(|| unknown(name))?;
-        match args.json {
-            true => print_json(&json!({ "name": found.name, "toml": found.toml }))?,
-            false => print_line(found.toml.trim_end())?,
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    for found in READY {
-        let about = Spec::from_toml(found.toml)?.about;
-        match args.json {
-            true => print_json(&json!({ "name": found.name, "about": about }))?,
-            false => print_line(&format!("{:<12} {about}", found.name))?,
-        }
-    }
+    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let about = |found: &sprat_plan::racks::Ready| Ok((found.name, Spec::from_toml(found.toml)?.about));
+    let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
+    print_ready(one.map(|found| (found.name, found.toml)), all, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -95,9 +95,8 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         // What is told of differences is for whoever asked; else the task that runs will do.
         if args.check && !args.json {
             let _ = print_line(line);
-        } else if let Some(task) = line.strip_prefix("TASK [") {
-            bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
-            bar.tick();
+        } else {
+            show_task(&bar, line);
         }
     };
     let recaps = playbook(&rack.folder, &rack.reach, "site.yml", &more, &mut line);
@@ -111,6 +110,14 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows which task runs.
+fn show_task(bar: &ProgressBar, line: &str) {
+    if let Some(task) = line.strip_prefix("TASK [") {
+        bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
+        bar.tick();
+    }
 }
 
 pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
@@ -174,12 +181,7 @@ pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
         std::thread::sleep(LOOK);
     }
     let chosen = format!("instance={}", instance.name);
-    let mut line = |line: &str| {
-        if let Some(task) = line.strip_prefix("TASK [") {
-            bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
-            bar.tick();
-        }
-    };
+    let mut line = |line: &str| show_task(&bar, line);
     let told = playbook(
         &rack.folder,
         &rack.reach,

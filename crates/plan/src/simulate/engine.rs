@@ -3,7 +3,8 @@
 use super::path::{Node, Paths};
 use super::{HEADER_BYTES, Latency, Pattern, Report, Workload, frames};
 use crate::Plan;
-use crate::cassandra::splitmix;
+use crate::chance::splitmix;
+use crate::layout::link_rate;
 use crate::quantity::{BitRate, Bytes, Seconds};
 use crate::spec::{Forwarding, Switch};
 use std::cmp::Reverse;
@@ -85,8 +86,9 @@ impl<'a> Engine<'a> {
         let (down, all) = paths.ports();
         let byte = |rate: f64| 8.0 * PICOS / rate.max(1.0);
         let switch = plan.spec.chassis.switch;
+        let (server, link) = (plan.spec.server.port_rate.0, link_rate(&plan.spec));
         let port = |number: usize| {
-            let rate = if number < down { plan.spec.server.port_rate.0 } else { plan.layout().link_rate() };
+            let rate = if number < down { server } else { link };
             let buffer = (number >= down / 2).then(|| time(switch.buffer.0 * 8.0 / rate));
             Port { byte: byte(rate), buffer, ..Port::default() }
         };

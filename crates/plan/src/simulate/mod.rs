@@ -9,7 +9,7 @@ mod engine;
 mod path;
 
 use crate::Plan;
-use crate::cassandra::splitmix;
+use crate::chance::splitmix;
 use crate::quantity::{BitRate, Bytes, Seconds};
 use engine::Engine;
 use path::Paths;

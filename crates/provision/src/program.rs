@@ -1,0 +1,33 @@
+//! Other programs: run to their end, and missed by name.
+
+use crate::Error;
+use std::process::Command;
+
+/// Runs a program to its end.
+pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, Error> {
+    let output = command.output().map_err(|error| missing(program, error))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let told = text(&output.stderr);
+    Err(Error::Failed { program: program.to_owned(), status: output.status.to_string(), told })
+}
+
+/// Why a program could not be started.
+pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
+    let known = [
+        ("ansible-playbook", "install ansible-core, by pip or your system's packages"),
+        ("ssh", "install an ssh client (Debian: openssh-client)"),
+        ("ssh-keygen", "install an ssh client (Debian: openssh-client)"),
+        ("tar", "install tar"),
+        ("ip", "install iproute2"),
+    ];
+    let found = known.into_iter().find(|(name, _)| *name == program);
+    match found.filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
+        Some((program, mend)) => Error::Missing { program, mend },
+        None => {
+            Error::Failed { program: program.to_owned(), status: "not started".to_owned(), told: error.to_string() }
+        }
+    }
+}
