@@ -97,6 +97,7 @@ const COMMANDS: [&[&str]; 65] = [
     &["rack", "down"],
     &["rack", "load"],
     &["rack", "replace"],
+    &["rack", "tune"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],

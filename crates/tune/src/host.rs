@@ -85,11 +85,9 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
         let of_disk = |file: &str| format!("/sys/block/{disk}/queue/{file}");
         want(Class::ReadAhead, of_disk("read_ahead_kb"), Want::AtMost(READ_AHEAD_KIB));
         let scheduler = of_disk("scheduler");
-        // One that turns has to have its requests sorted; one that does not answers many at once.
-        let turns = facts.value(&of_disk("rotational")) == Some("1");
-        let best = if turns { "mq-deadline" } else { "none" };
-        if facts.offers(&scheduler, best) {
-            want(Class::Scheduler, scheduler, Want::Is(best));
+        // Disks that turn are left alone: so say all that are not real, whatever is below them.
+        if facts.value(&of_disk("rotational")) == Some("0") && facts.offers(&scheduler, "none") {
+            want(Class::Scheduler, scheduler, Want::Is("none"));
         }
     }
     want(Class::Memory, format!("{PAGES}/enabled"), Want::Is("madvise"));

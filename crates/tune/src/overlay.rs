@@ -43,12 +43,21 @@ impl Overlay {
         }
     }
 
-    /// Writes it into a rack's folder, all of it or nothing.
+    /// Writes it into a rack's folder, all of it or nothing; one that says nothing leaves no file.
     ///
     /// # Errors
     /// Whatever the filesystem says, with the path.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        crate::journal::replace(&folder.join(FILE), self)
+        let path = folder.join(FILE);
+        if *self != Self::default() {
+            return crate::journal::replace(&path, self);
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A description with it.

@@ -87,6 +87,8 @@ fn what_is_found_is_kept_in_the_racks_folder() {
     let overlay = Overlay { heap_mib: Some(512), java: vec!["-Dx=y".to_owned()], ..Overlay::default() };
     overlay.write(folder.path()).expect("written");
     assert_eq!(Overlay::read(folder.path()).expect("there"), overlay);
+    Overlay::default().write(folder.path()).expect("gone");
+    assert!(!folder.path().join("tuned.json").exists());
     std::fs::write(folder.path().join("tuned.json"), "{\"heap\": 1}").expect("a file");
     let error = Overlay::read(folder.path()).expect_err("nobody knows `heap`").to_string();
     assert!(error.contains("tuned.json") && error.contains("heap"), "{error}");

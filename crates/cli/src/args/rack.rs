@@ -1,6 +1,7 @@
 //! `rack`: racks of small servers.
 
 use super::rack_load::RackLoadArgs;
+use super::rack_tune::RackTuneArgs;
 use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub(crate) enum RackCommand {
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.
     Load(Box<RackLoadArgs>),
+    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
+    Tune(Box<RackTuneArgs>),
     /// Stop all instances; hosts on this machine are removed.
     Down(RackDownArgs),
     /// List the racks that come with the program, or print one.

@@ -19,6 +19,7 @@ pub(crate) mod moves;
 pub(crate) mod objects;
 pub(crate) mod rack;
 pub(crate) mod rack_load;
+pub(crate) mod rack_tune;
 pub(crate) mod rack_up;
 pub(crate) mod scan;
 pub(crate) mod serve;
