@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 
 // By its path: the crate brings a driver for Cassandra, which has no part in this.
 #[path = "../../crates/tune/src/facts.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs)]
+#[allow(dead_code, reason = "only its parser is fuzzed")]
 mod facts;
 
 fuzz_target!(|text: &str| {
@@ -13,8 +13,6 @@ fuzz_target!(|text: &str| {
     for (path, value) in &facts.values {
         assert!(facts::is_kernel_file(path), "{path}");
         assert!(value.contains(facts::chosen(value)));
-        let said = facts.value(path).unwrap_or_default();
-        assert!(said.is_empty() || said.contains(char::is_whitespace) || facts.offers(path, said.trim_matches(['[', ']'])));
     }
     assert!(facts.disks.iter().all(|disk| !disk.contains('/')));
 });
