@@ -104,7 +104,7 @@ fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
 }
 
 /// A time as people write long ones.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let whole = |number: &str, seconds: u64| {
         number.trim().parse::<u64>().ok().map(|count| Duration::from_secs(count.saturating_mul(seconds)))
     };
