@@ -39,6 +39,7 @@ pub mod fabric;
 pub mod layout;
 pub mod picture;
 mod plan;
+pub mod power;
 pub mod quantity;
 pub mod racks;
 pub mod ring;

@@ -1,5 +1,6 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
 use crate::topology::Topology;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -48,6 +49,9 @@ pub struct Spec {
     /// How servers are reached, and where things go on them.
     #[serde(default)]
     pub provision: Provision,
+    /// How its power is measured, and what it costs.
+    #[serde(default)]
+    pub power: Power,
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
@@ -368,6 +372,7 @@ impl Spec {
         if !(0.0..=1.0).contains(&switch.delay.0) {
             return Err(value("chassis.switch.delay", switch.delay.to_string(), "at most 1 s"));
         }
+        self.power.check()?;
         match &self.cassandra {
             Some(cassandra) => cassandra.check(self),
             None => Ok(()),

@@ -1,6 +1,7 @@
 //! `rack`: racks of small servers.
 
 use super::rack_load::RackLoadArgs;
+use super::rack_power::{RackCostArgs, RackPowerArgs};
 use super::rack_tune::RackTuneArgs;
 use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,6 +23,10 @@ pub(crate) enum RackCommand {
     Load(Box<RackLoadArgs>),
     /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
     Tune(Box<RackTuneArgs>),
+    /// Read what servers take, by their sensors, and tell energy and joules per operation.
+    Power(RackPowerArgs),
+    /// Tell what servers cost over the years, to buy and to run, side by side.
+    Cost(RackCostArgs),
     /// Stop all instances; hosts on this machine are removed.
     Down(RackDownArgs),
     /// List the racks that come with the program, or print one.

@@ -103,7 +103,7 @@ pub(super) fn time(flag: &str, text: &str) -> Result<Duration> {
 }
 
 /// A time as people write long ones.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let whole = |number: &str, seconds: u64| {
         number.trim().parse::<u64>().ok().map(|count| Duration::from_secs(count.saturating_mul(seconds)))
     };
