@@ -84,6 +84,12 @@ impl<'a> Live<'a> {
         self.rack.ask(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
     }
 
+    /// What a file of a host's kernel says; of choices, the one that counts.
+    fn said(&self, host: &str, path: &str) -> Result<String, String> {
+        let told = self.ask(host, &format!("head -n 1 {path}"))?;
+        Ok(chosen(&told).split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
     /// Gives all instances what they are set to, server by server: those of one are down at a time.
     fn restart(&mut self, overlay: &Overlay) -> Result<()> {
         overlay.write(self.rack.folder.path())?;
@@ -152,8 +158,7 @@ impl Subject for Live<'_> {
     fn present(&mut self, change: &Change) -> Result<Change, String> {
         match change {
             Change::Host { host, path, .. } => {
-                let told = self.ask(host, &format!("head -n 1 {}", kernel_file(path)?))?;
-                let value = chosen(&told).split_whitespace().collect::<Vec<_>>().join(" ");
+                let value = self.said(host, kernel_file(path)?)?;
                 Ok(Change::Host { host: host.clone(), path: path.clone(), value })
             }
             Change::Instances(_) => Ok(Change::Instances(self.overlay.clone())),
@@ -177,8 +182,12 @@ impl Subject for Live<'_> {
                     if !plain {
                         return Err(format!("{host}: {path} = {value:?} is nothing that a kernel is told"));
                     }
-                    let told = self.ask(host, &format!("printf %s '{value}' > {path} && head -n 1 {path}"))?;
-                    let said = chosen(&told).split_whitespace().collect::<Vec<_>>().join(" ");
+                    // What is so already may be what could not be changed.
+                    if self.said(host, path)? == *value {
+                        continue;
+                    }
+                    self.ask(host, &format!("printf %s '{value}' > {path}"))?;
+                    let said = self.said(host, path)?;
                     if said != *value {
                         return Err(format!("{host}: {path} says {said} after it was told {value}"));
                     }
