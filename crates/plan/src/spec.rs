@@ -4,7 +4,7 @@ use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
 use crate::topology::Topology;
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Longest description, bytes.
@@ -238,7 +238,7 @@ pub struct Cassandra {
 }
 
 /// Java's collectors of what is left on its heap.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collector {
     /// Beside the program: pauses under a millisecond, for memory and threads of its own.

@@ -10,7 +10,7 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log"],
     &["client", "rack"],
     &["store", "lab", "flow", "load"],
-    &["sim", "objects", "provision", "power"],
+    &["sim", "objects", "provision", "tune", "power"],
     &["bench"],
     &["cli"],
 ];

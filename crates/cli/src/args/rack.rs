@@ -2,6 +2,7 @@
 
 use super::rack_load::RackLoadArgs;
 use super::rack_power::{RackCostArgs, RackPowerArgs};
+use super::rack_tune::RackTuneArgs;
 use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub(crate) enum RackCommand {
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.
     Load(Box<RackLoadArgs>),
+    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
+    Tune(Box<RackTuneArgs>),
     /// Read what servers take, by their sensors, and tell energy and joules per operation.
     Power(RackPowerArgs),
     /// Tell what servers cost over the years, to buy and to run, side by side.

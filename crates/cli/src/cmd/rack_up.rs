@@ -7,10 +7,12 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
 use sprat_bench::table::Table;
-use sprat_plan::Plan;
+use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
 use sprat_provision::{Folder, Local, Node, nodes};
 use sprat_rack::{Host, hosts};
+use sprat_tune::Overlay;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,7 +24,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A rack, and where it is.
 pub(super) struct Rack {
     pub(super) plan: Plan,
-    folder: Folder,
+    /// What is described, without what tuning found.
+    pub(super) described: Spec,
+    pub(super) folder: Folder,
     local: Option<Local>,
     pub(super) reach: Reach,
 }
@@ -42,8 +46,17 @@ impl Rack {
             spec = local.adapt(spec);
         }
         reach.ansible.clone_from(&place.ansible);
-        let plan = Plan::new(spec).with_context(|| place.rack.clone())?;
-        Ok(Self { plan, folder, local, reach })
+        let plan = Plan::new(Overlay::read(folder.path())?.adapt(spec.clone())).with_context(|| place.rack.clone())?;
+        Ok(Self { plan, described: spec, folder, local, reach })
+    }
+
+    /// Does something where the hosts are neighbours. Threads that are started there stay there.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let Some(name) = &self.reach.namespace else { return Ok(work()) };
+        let path = format!("/run/netns/{name}");
+        let namespace =
+            File::open(&path).with_context(|| format!("{path}: `sprat rack up --local` makes the hosts"))?;
+        Ok(sprat_lab::hosts::within(namespace, work)?)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -64,7 +77,7 @@ impl Rack {
         bail!("no instance answers: {}", why.as_deref().unwrap_or("the plan has none"))
     }
 
-    fn ask(&self, host: &Host, command: &str) -> Result<String> {
+    pub(super) fn ask(&self, host: &Host, command: &str) -> Result<String> {
         Ok(self.reach.ask(&self.plan.spec.provision.user, &host.address.0.to_string(), command)?)
     }
 }
@@ -113,7 +126,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
 }
 
 /// Shows which task runs.
-fn show_task(bar: &ProgressBar, line: &str) {
+pub(super) fn show_task(bar: &ProgressBar, line: &str) {
     if let Some(task) = line.strip_prefix("TASK [") {
         bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
         bar.tick();
