@@ -42,7 +42,9 @@ pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, 
 pub(crate) use rack_load::{ConsistencyArg, RackLoadArgs, WorkArgs, WorkloadArg};
 pub(crate) use rack_power::{RackCostArgs, RackPowerArgs};
 pub(crate) use rack_tune::RackTuneArgs;
-pub(crate) use rack_up::{RackDownArgs, RackPlace, RackReplaceArgs, RackStatusArgs, RackUpArgs};
+pub(crate) use rack_up::{
+    RackDownArgs, RackPlace, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs, RollingArg,
+};
 pub(crate) use share::ShareArgs;
 pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 

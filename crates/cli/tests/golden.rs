@@ -98,6 +98,7 @@ const COMMANDS: &[&[&str]] = &[
     &["rack", "load"],
     &["rack", "replace"],
     &["rack", "tune"],
+    &["rack", "rolling"],
     &["rack", "power"],
     &["rack", "cost"],
     &["doctor"],

@@ -1,5 +1,6 @@
 //! What keeps a rack from being as its plan has it.
 
+use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
@@ -40,6 +41,20 @@ pub enum Error {
         /// One that must be among them.
         agent: &'static str,
     },
+    /// Hosts that are not as they should be.
+    #[error("{}\n(all that was said: {})", lines(faults), log.display())]
+    Hosts {
+        /// What went wrong, host by host.
+        faults: Vec<Fault>,
+        /// Where all of it is.
+        log: PathBuf,
+    },
+    /// Somebody else is at it.
+    #[error("{}: another run is at work on this rack: wait for it to end", path.display())]
+    Busy {
+        /// What tells.
+        path: PathBuf,
+    },
     /// Hosts on this machine.
     #[error(transparent)]
     Lab(#[from] sprat_lab::hosts::Error),
@@ -69,4 +84,8 @@ impl Error {
         let path = path.into();
         move |error| Self::File { path, error }
     }
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

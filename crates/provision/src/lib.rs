@@ -6,13 +6,17 @@
 
 pub mod ansible;
 mod error;
+mod faults;
 mod folder;
 mod local;
 mod program;
 mod roles;
 mod status;
+mod survey;
 
 pub use error::Error;
+pub use faults::{Fault, MAX_FAULTS};
 pub use folder::Folder;
 pub use local::Local;
-pub use status::{Node, nodes};
+pub use status::{Node, nodes, schemas};
+pub use survey::{Alive, Seen, survey};

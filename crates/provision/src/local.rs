@@ -69,7 +69,7 @@ impl Local {
             namespace: Some(format!("{name}-{CONTROL}")),
             key: Some(self.folder.file("key")),
             known_hosts: Some(self.folder.file("known_hosts")),
-            ansible: None,
+            ..Reach::default()
         }
     }
 

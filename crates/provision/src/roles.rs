@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// Paths, and texts.
-const FILES: [(&str, &str); 7] = [
+const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../deploy/ansible/site.yml")),
     ("replace.yml", include_str!("../../../deploy/ansible/replace.yml")),
+    ("rolling.yml", include_str!("../../../deploy/ansible/rolling.yml")),
     ("stop.yml", include_str!("../../../deploy/ansible/stop.yml")),
     ("roles/names/tasks/main.yml", include_str!("../../../deploy/ansible/roles/names/tasks/main.yml")),
     ("roles/java/tasks/main.yml", include_str!("../../../deploy/ansible/roles/java/tasks/main.yml")),

@@ -3,7 +3,7 @@
 use super::rack_load::RackLoadArgs;
 use super::rack_power::{RackCostArgs, RackPowerArgs};
 use super::rack_tune::RackTuneArgs;
-use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
+use super::rack_up::{RackDownArgs, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -17,6 +17,8 @@ pub(crate) enum RackCommand {
     Up(RackUpArgs),
     /// Show all instances in one table, as nodetool tells it.
     Status(RackStatusArgs),
+    /// Start instances anew one at a time: as they are, with other settings, or with another version.
+    Rolling(RackRollingArgs),
     /// Have an instance that lost its data take its own place anew.
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.

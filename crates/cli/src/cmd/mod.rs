@@ -21,6 +21,7 @@ pub(crate) mod rack;
 pub(crate) mod rack_cost;
 pub(crate) mod rack_load;
 pub(crate) mod rack_power;
+pub(crate) mod rack_rolling;
 pub(crate) mod rack_tune;
 pub(crate) mod rack_up;
 pub(crate) mod scan;

@@ -23,6 +23,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
         return check(args, &rack);
     }
     let (measured, warm) = (time("--duration", &args.duration)?, time("--warm", &args.warm)?);
+    let _mine = rack.folder.lock()?;
     let mut journal = Journal::open(rack.folder.path())?;
     let mut live = Live::new(args, rack, warm, measured)?;
     if args.undo {

@@ -3,12 +3,12 @@
 use crate::args::RackTuneArgs;
 use crate::cmd::lab::signals;
 use crate::cmd::rack_load::{contacts, work};
-use crate::cmd::rack_up::{Rack, show_task};
+use crate::cmd::rack_rolling::{step, wait};
+use crate::cmd::rack_up::Rack;
 use anyhow::{Context as _, Error, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use sprat_load::{Load, Report, Running, Step};
 use sprat_plan::Plan;
-use sprat_provision::ansible::playbook;
 use sprat_rack::{Host, hosts};
 use sprat_tune::{
     Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError, chosen, is_kernel_file,
@@ -40,9 +40,10 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(args: &'a RackTuneArgs, rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
+    pub(super) fn new(args: &'a RackTuneArgs, mut rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
         let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
         let overlay = Overlay::read(rack.folder.path())?;
+        rack.reach.apart = true; // Ctrl-C is for the load; what is changed is changed to its end
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{spinner} {prefix} {wide_msg}")?);
         Ok(Self {
@@ -90,18 +91,17 @@ impl<'a> Live<'a> {
         Ok(chosen(&told).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// Gives all instances what they are set to, server by server: those of one are down at a time.
+    /// Gives all instances what they are set to, one after the other.
     fn restart(&mut self, overlay: &Overlay) -> Result<()> {
         overlay.write(self.rack.folder.path())?;
         self.overlay = overlay.clone();
         self.rack.plan = Plan::new(overlay.adapt(self.rack.described.clone()))?;
-        for host in self.rack.folder.write(&self.rack.plan, &self.jars)? {
+        let hosts = self.rack.folder.write(&self.rack.plan, &self.jars)?;
+        for host in &hosts {
             for instance in &host.instances {
-                self.rack.ask(&host, &format!("{}/instance stop", instance.home.display()))?;
+                step(&self.rack, host, instance, false, false, &self.bar)?;
+                wait(&self.rack, &hosts, &self.bar)?;
             }
-            let bar = &self.bar;
-            let mut line = |line: &str| show_task(bar, line);
-            playbook(&self.rack.folder, &self.rack.reach, "site.yml", &["--limit", &host.name], &mut line)?;
         }
         Ok(())
     }
