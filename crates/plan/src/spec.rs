@@ -1,5 +1,6 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::jobs::Jobs;
 use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
 use crate::topology::Topology;
@@ -49,6 +50,9 @@ pub struct Spec {
     /// How servers are reached, and where things go on them.
     #[serde(default)]
     pub provision: Provision,
+    /// What else runs on its servers.
+    #[serde(default)]
+    pub jobs: Jobs,
     /// How its power is measured, and what it costs.
     #[serde(default)]
     pub power: Power,

@@ -14,6 +14,13 @@ const FILES: &[(&str, &str)] = &[
     ("roles/java/tasks/main.yml", include_str!("../../../deploy/ansible/roles/java/tasks/main.yml")),
     ("roles/cassandra/tasks/main.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/main.yml")),
     ("roles/cassandra/tasks/start.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/start.yml")),
+    ("jobs.yml", include_str!("../../../deploy/ansible/jobs.yml")),
+    ("roles/slurm/tasks/main.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/main.yml")),
+    ("roles/slurm/tasks/start.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/start.yml")),
+    ("roles/slurm/tasks/check.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/check.yml")),
+    ("roles/slurm/templates/slurm.conf", include_str!("../../../deploy/ansible/roles/slurm/templates/slurm.conf")),
+    ("roles/libvirt/tasks/main.yml", include_str!("../../../deploy/ansible/roles/libvirt/tasks/main.yml")),
+    ("roles/libvirt/tasks/own.yml", include_str!("../../../deploy/ansible/roles/libvirt/tasks/own.yml")),
 ];
 
 /// Writes them into a folder.

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use sprat_plan::Spec;
 use std::fmt::Write as _;
 
+/// Share of a server's memory that jobs are told of.
+const JOBS_SHARE: f64 = 15.0 / 16.0;
+
 /// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
 #[must_use]
 pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
@@ -36,6 +39,8 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         }
     }
     let provision = &spec.provision;
+    // Of a server's memory its kernel keeps some, and more than there is no job may be promised.
+    let for_jobs = spec.server.memory.times(JOBS_SHARE / 1_048_576.0).0.floor();
     json!({
         "rack": {
             "hosts": all,
@@ -45,6 +50,10 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "rack_names": names,
                 "rack_base": provision.base,
                 "cassandra_library": provision.library,
+                "rack_cores": spec.server.cores,
+                "rack_memory_mib": for_jobs,
+                "jobs_slurm": spec.jobs.slurm,
+                "jobs_libvirt": spec.jobs.libvirt,
             },
         },
     })
