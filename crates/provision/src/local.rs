@@ -70,6 +70,7 @@ impl Local {
         if self.guests.is_some() {
             return spec;
         }
+        spec.provision.shared = true;
         spec.provision.base = path("srv");
         spec.provision.library = path("opt/lib");
         spec

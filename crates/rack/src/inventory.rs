@@ -3,6 +3,7 @@
 use crate::Host;
 use serde_json::{Value, json};
 use sprat_plan::Spec;
+use sprat_plan::host::{Clock, Storage};
 use std::fmt::Write as _;
 
 /// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
@@ -21,6 +22,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         let instances: Vec<Value> = host.instances.iter().map(instance).collect();
         let vars = json!({
             "ansible_host": address,
+            "rack_address": address,
             "rack_prefix": prefix,
             "rack_gateway": host.gateway,
             "cassandra_instances": instances,
@@ -44,8 +46,25 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "rack_name": spec.name,
                 "rack_names": names,
                 "rack_base": provision.base,
+                "rack_network": spec.addresses.v4,
+                "rack_shared": provision.shared,
+                "rack_storage": spec.storage.as_ref().map(storage),
+                "rack_clock": spec.clock.as_ref().map(clock),
                 "cassandra_library": provision.library,
             },
         },
     })
+}
+
+fn storage(asked: &Storage) -> Value {
+    json!({
+        "disks": asked.disks,
+        "filesystem": asked.filesystem.name(),
+        "read_ahead_kb": asked.read_ahead,
+        "erase": asked.erase,
+    })
+}
+
+fn clock(asked: &Clock) -> Value {
+    json!({ "servers": asked.servers, "within_ms": asked.within.0 * 1e3 })
 }

@@ -9,6 +9,11 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Long enough for a guest to start, on a machine that has other work.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Tests of a process that have a rack at once have different numbers.
 static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -67,8 +72,8 @@ impl Rack {
         let folder = Folder::at(state.path().join("rack"));
         let local = Local::of_guests(&folder, target.join("guests/images"));
         let plan = plan(&local, &format!("{toml}{more}"));
-        let hosts = folder.write(&plan, Path::new("none")).unwrap_or_else(|error| panic!("{error}"));
-        let rack = Self { folder, local, plan, hosts, tools, toml, _state: state };
+        let mut rack = Self { folder, local, plan, hosts: Vec::new(), tools, toml, _state: state };
+        rack.describe(more);
         rack.local.up(&rack.plan, &rack.hosts).unwrap_or_else(|error| panic!("{error}\n{}", rack.consoles()));
         Some(rack)
     }
@@ -76,18 +81,24 @@ impl Rack {
     /// From now on described so.
     pub(crate) fn describe(&mut self, more: &str) {
         self.plan = plan(&self.local, &format!("{}{more}", self.toml));
-        self.hosts = self.folder.write(&self.plan, Path::new("none")).unwrap_or_else(|error| panic!("{error}"));
+        let jars = self.tools.join("cassandra/lib");
+        self.hosts = self.folder.write(&self.plan, &jars).unwrap_or_else(|error| panic!("{error}"));
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.plan.spec.name
     }
 
-    /// Runs what hosts need, and tells all that was said when it fails.
+    /// Runs all roles, and tells all that was said.
     pub(crate) fn run(&self, more: &[&str]) -> (String, Result<Vec<Recap>, Error>) {
+        self.only("site.yml", more)
+    }
+
+    /// Runs a playbook.
+    pub(crate) fn only(&self, name: &str, more: &[&str]) -> (String, Result<Vec<Recap>, Error>) {
         let reach = Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
         let mut all = String::new();
-        let recaps = playbook(&self.folder, &reach, "site.yml", more, &mut |line| all += &format!("{line}\n"));
+        let recaps = playbook(&self.folder, &reach, name, more, &mut |line| all += &format!("{line}\n"));
         (all, recaps)
     }
 
@@ -112,6 +123,19 @@ impl Rack {
 
     pub(crate) fn ask(&self, host: usize, command: &str) -> String {
         self.try_ask(host, command).unwrap_or_else(|error| panic!("{}: {error}", self.hosts[host].name))
+    }
+
+    /// Has a guest start again, and waits until it answers.
+    pub(crate) fn restart(&self, host: usize) {
+        let boot = "cat /proc/sys/kernel/random/boot_id";
+        let before = self.ask(host, boot);
+        let _ = self.try_ask(host, "reboot"); // the connection ends with it
+        let begun = Instant::now();
+        while self.try_ask(host, boot).map_or(true, |now| now == before) {
+            assert!(begun.elapsed() < PATIENCE, "it does not come back: {}", self.consoles());
+            sleep(Duration::from_millis(200));
+        }
+        self.ask(host, "systemctl is-system-running --wait || true"); // all that starts has started
     }
 
     /// The last words of all guests.
