@@ -99,7 +99,7 @@ impl Guests {
         let last = plan.spec.server.disks.len() + 1;
         let letter = char::from(b'a' + u8::try_from(last).unwrap_or(u8::MAX - b'a'));
         command.arg(format!("ubd{last}r=config.tar")).arg(format!("guest=/dev/ubd{letter}"));
-        command.arg(format!("vec0:transport=raw,ifname=eth0,depth=128,mac={}", hardware(host.address.0)));
+        command.arg(format!("vec0:transport=raw,ifname=eth0,gro=1,mac={}", hardware(host.address.0)));
         command.args(["con=null", "con0=null,fd:1", "umid=guest", "uml_dir=uml", "selinux=0", "net.ifnames=0"]);
         let log = folder.join("console.log");
         let open = || File::options().create(true).append(true).mode(0o600).open(&log).map_err(Error::file(&log));

@@ -159,9 +159,9 @@ class Storage:
             wrong.append("%s is mounted from %s: unmount that first" % (self.base, at))
         if not at and os.path.isdir(self.base) and os.listdir(self.base):
             wrong.append("%s has files, which mounting would hide: move them away first" % self.base)
-        for line in self.lines("/etc/fstab"):
+        for line in self.others("/etc/fstab"):
             words = line.split()
-            if len(words) > 1 and words[1] == self.base and not line.startswith("#") and MARK not in line:
+            if len(words) > 1 and words[1] == self.base and not line.startswith("#"):
                 wrong.append("/etc/fstab mounts something else at %s: take that line out first" % self.base)
         return {"disks": disks, "array": array, "device": device, "ours": ours, "on": on, "erased": erased, "at": at}, wrong
 
@@ -179,27 +179,23 @@ class Storage:
             for command in commands:
                 command() if callable(command) else self.run(*command)
 
+    def others(self, path):
+        """Lines of a file but for ours, which stands behind our mark."""
+        after, ours = [], False
+        for line in self.lines(path):
+            if not ours and line != MARK:
+                after.append(line)
+            ours = line == MARK
+        return after
+
     def line(self, path, text):
         """One line of ours in a file that is not."""
-        before = self.lines(path)
-        marked = "%s %s" % (text, MARK) if path != "/etc/fstab" else text
-        after = [line for line in before if MARK not in line]
-        # In a table comments stand on lines of their own.
-        if path == "/etc/fstab":
-            after, skip = [], False
-            for line in before:
-                if skip:
-                    skip = False
-                elif line == MARK:
-                    skip = True
-                else:
-                    after.append(line)
-            marked = MARK + "\n" + text
-        after = "\n".join(after + [marked]) + "\n"
-        if after != "\n".join(before) + "\n":
-            self.step("%s: %s" % (path, text), lambda: self.write(path, after))
-            return True
-        return False
+        lines = self.lines(path)
+        if lines.count(MARK) == 1 and lines[lines.index(MARK) + 1:][:1] == [text]:
+            return False
+        after = "\n".join(self.others(path) + [MARK, text]) + "\n"
+        self.step("%s: %s" % (path, text), lambda: self.write(path, after))
+        return True
 
     def write(self, path, text):
         os.makedirs(os.path.dirname(path), exist_ok=True)
