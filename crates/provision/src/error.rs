@@ -66,6 +66,38 @@ pub enum Error {
         /// What there may be.
         most: usize,
     },
+    /// Disks that a guest cannot have.
+    #[error("a guest has {most} disks at most, server.disks says {has}")]
+    Disks {
+        /// What it has.
+        has: usize,
+        /// What there may be.
+        most: usize,
+    },
+    /// Guests that do not fit.
+    #[error(
+        "{guests} guests need {least} MiB each and leave a quarter of memory to others; {available} MiB are free: fewer servers, or end what has it"
+    )]
+    Memory {
+        /// How many.
+        guests: usize,
+        /// What is free, MiB.
+        available: u64,
+        /// What each needs, MiB.
+        least: u64,
+    },
+    /// What a guest started from is gone.
+    #[error(
+        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down --purge`, and its data with it",
+        folder.display(),
+        image.display()
+    )]
+    Image {
+        /// The image.
+        image: PathBuf,
+        /// The guest's folder.
+        folder: PathBuf,
+    },
     /// A host that does not answer.
     #[error("{host} does not answer over ssh within {seconds} s: {} says why", log.display())]
     Silent {

@@ -47,17 +47,19 @@ impl Folder {
         }
     }
 
-    /// Writes what follows from a plan: roles, inventory, the files of all instances. Jars are taken from `jars`, packed once.
+    /// Writes what follows from a plan: roles, inventory, the files of all instances. Where it has any, jars are taken from
+    /// `jars`, packed once.
     ///
     /// # Errors
     /// There are no jars; a file cannot be written.
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
-        if !jars.join(AGENT).exists() {
+        let mut hosts = hosts(plan);
+        let cassandra = hosts.iter().any(|host| !host.instances.is_empty());
+        if cassandra && !jars.join(AGENT).exists() {
             return Err(Error::Jars { path: jars.to_owned(), agent: AGENT });
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
-        let mark = self.pack(jars)?;
-        let mut hosts = hosts(plan);
+        let mark = if cassandra { self.pack(jars)? } else { String::new() };
         // Jars of another version lie beside these: an instance changes over when it starts with other files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
@@ -119,6 +121,6 @@ impl Folder {
 }
 
 /// Fowler, Noll and Vo's FNV-1a (1991): it tells lists apart, and protects nothing.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

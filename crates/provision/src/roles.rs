@@ -7,6 +7,20 @@ use std::path::Path;
 /// Paths, and texts.
 const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../deploy/ansible/site.yml")),
+    ("hosts.yml", include_str!("../../../deploy/ansible/hosts.yml")),
+    ("roles/clock/tasks/look.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/look.yml")),
+    ("roles/clock/tasks/main.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/main.yml")),
+    (
+        "roles/network/library/rack_addresses.py",
+        include_str!("../../../deploy/ansible/roles/network/library/rack_addresses.py"),
+    ),
+    ("roles/network/tasks/main.yml", include_str!("../../../deploy/ansible/roles/network/tasks/main.yml")),
+    (
+        "roles/storage/library/rack_storage.py",
+        include_str!("../../../deploy/ansible/roles/storage/library/rack_storage.py"),
+    ),
+    ("roles/storage/tasks/look.yml", include_str!("../../../deploy/ansible/roles/storage/tasks/look.yml")),
+    ("roles/storage/tasks/main.yml", include_str!("../../../deploy/ansible/roles/storage/tasks/main.yml")),
     ("replace.yml", include_str!("../../../deploy/ansible/replace.yml")),
     ("rolling.yml", include_str!("../../../deploy/ansible/rolling.yml")),
     ("stop.yml", include_str!("../../../deploy/ansible/stop.yml")),

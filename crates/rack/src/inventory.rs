@@ -3,6 +3,7 @@
 use crate::Host;
 use serde_json::{Value, json};
 use sprat_plan::Spec;
+use sprat_plan::host::{Clock, Storage};
 use std::fmt::Write as _;
 
 /// Share of a server's memory that jobs are told of.
@@ -24,6 +25,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         let instances: Vec<Value> = host.instances.iter().map(instance).collect();
         let vars = json!({
             "ansible_host": address,
+            "rack_address": address,
             "rack_prefix": prefix,
             "rack_gateway": host.gateway,
             "cassandra_instances": instances,
@@ -49,6 +51,10 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "rack_name": spec.name,
                 "rack_names": names,
                 "rack_base": provision.base,
+                "rack_network": spec.addresses.v4,
+                "rack_shared": provision.shared,
+                "rack_storage": spec.storage.as_ref().map(storage),
+                "rack_clock": spec.clock.as_ref().map(clock),
                 "cassandra_library": provision.library,
                 "rack_cores": spec.server.cores,
                 "rack_memory_mib": for_jobs,
@@ -57,4 +63,17 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             },
         },
     })
+}
+
+fn storage(asked: &Storage) -> Value {
+    json!({
+        "disks": asked.disks,
+        "filesystem": asked.filesystem.name(),
+        "read_ahead_kb": asked.read_ahead,
+        "erase": asked.erase,
+    })
+}
+
+fn clock(asked: &Clock) -> Value {
+    json!({ "servers": asked.servers, "within_ms": asked.within.0 * 1e3 })
 }

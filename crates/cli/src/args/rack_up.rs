@@ -9,8 +9,12 @@ pub(crate) struct RackPlace {
     pub(crate) rack: String,
 
     /// Hosts are made on this machine, as namespaces with an ssh server each. Needs root.
-    #[arg(long)]
+    #[arg(long, group = "here")]
     pub(crate) local: bool,
+
+    /// Hosts are made on this machine, as guests with a kernel, disks and a clock each (User-Mode Linux). Needs root.
+    #[arg(long, group = "here")]
+    pub(crate) guests: bool,
 
     /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine [default: below
     /// $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's name].
@@ -27,6 +31,7 @@ pub(crate) struct RackPlace {
   sprat rack up rack.toml --jars lib                  on its servers, over ssh
   sprat rack up rack.toml --jars lib --check          what would change, and nothing is
   sprat rack up three.toml --local --jars lib         on this machine
+  sprat rack up three.toml --guests --jars lib        there, each server with a kernel and disks of its own
   sprat rack up rack.toml --jars lib --limit c0-n3    one server
 
 Safe to run again: what is right is left alone, what is missing is made, who does not run is started.
@@ -136,7 +141,7 @@ pub(crate) struct RackDownArgs {
     #[command(flatten)]
     pub(crate) place: RackPlace,
 
-    /// With --local: remove the rack's folder too, data and all.
-    #[arg(long, requires = "local")]
+    /// With --local or --guests: remove the rack's folder too, data and all.
+    #[arg(long, requires = "here")]
     pub(crate) purge: bool,
 }

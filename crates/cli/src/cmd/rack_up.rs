@@ -40,7 +40,11 @@ impl Rack {
             None => state()?.join(&spec.name),
         };
         let folder = Folder::at(path);
-        let local = place.local.then(|| Local::new(&folder));
+        let local = match (place.local, place.guests) {
+            (true, _) => Some(Local::new(&folder)),
+            (_, true) => Some(Local::of_guests(&folder, images()?)),
+            (false, false) => None,
+        };
         let mut reach = Reach::default();
         if let Some(local) = &local {
             reach = local.reach(&spec.name);
@@ -87,6 +91,13 @@ fn state() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
     Ok(base.context("no HOME: name a folder with --state")?.join("sprat/racks"))
+}
+
+/// Where what guests start from is kept, for all racks.
+fn images() -> Result<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    Ok(base.context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?.join("sprat/guests"))
 }
 
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
