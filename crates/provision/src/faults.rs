@@ -34,7 +34,7 @@ impl fmt::Display for Fault {
 }
 
 /// What words of a reason mean.
-const KNOWN: [(&str, &str, &str); 9] = [
+const KNOWN: [(&str, &str, &str); 10] = [
     (
         "host key verification failed",
         "its key is not the one that is known",
@@ -55,6 +55,7 @@ const KNOWN: [(&str, &str, &str); 9] = [
     ("connection timed out", "it cannot be reached", "see that it runs, and its cable and address"),
     ("operation timed out", "it cannot be reached", "see that it runs, and its cable and address"),
     ("could not resolve hostname", "its address means nothing here", "see [addresses] of the description"),
+    ("no usable temporary directory", "its disk is full, or nobody may write to its /tmp", "make room there"),
     ("no space left on device", "its disk is full", "make room below provision.base"),
 ];
 
@@ -115,7 +116,10 @@ impl Reader {
 
 /// On one line, and not too long.
 fn plain(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if text.trim_start().starts_with("Traceback ") {
+        lines.drain(..lines.len() - 1); // where it was in Python helps nobody
+    }
     let all = lines.join("; ");
     match all.char_indices().nth(MAX_WHY) {
         Some((at, _)) => format!("{}...", &all[..at]),
@@ -162,6 +166,19 @@ mod tests {
             of(&[task, python]),
             ["a: cassandra : Start instances: it has no Python 3, which Ansible works by: install python3 there"]
         );
+    }
+
+    #[test]
+    fn of_a_traceback_the_end_is_told() {
+        let told = |last: &str| {
+            format!(
+                r#"fatal: [a]: FAILED! => {{"msg": "MODULE FAILURE", "module_stderr": "Traceback (most recent call last):\n  x\n{last}\n"}}"#
+            )
+        };
+        assert_eq!(of(&[&told("KeyError: 'b'")]), ["a: before the first task: KeyError: 'b'"]);
+        let full = told("FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']");
+        let says = "a: before the first task: its disk is full, or nobody may write to its /tmp: make room there";
+        assert_eq!(of(&[&full]), [says]);
     }
 
     #[test]

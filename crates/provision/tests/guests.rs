@@ -155,3 +155,49 @@ fn addresses_stay() {
     assert_eq!(hosts(&rack, &["--limit", "c0-n1"]).1, [1]);
     assert!(!rack.ask(0, "ip -brief -4 address show vec0").contains(&format!(" {first}/")), "it was for an instance");
 }
+
+#[test]
+#[ignore = "starts two guests: make test-rack"]
+fn what_a_server_lacks_has_a_name() {
+    let Some(rack) = Rack::up("[cassandra]\ninstances = 1\nreplication = 2\n") else { return };
+    let told = |why: &str| {
+        let error = rack.run(&[]).1.expect_err(why).to_string();
+        println!("{why}: {error}");
+        error
+    };
+
+    // Nobody is there whom Java could be fetched from.
+    let _ = [0, 1].map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
+    let said = told("no Java");
+    for word in
+        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless)"]
+    {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+
+    rack.ask(1, "mv /usr/bin/python3 /usr/bin/python3-away");
+    let said = told("no Python");
+    assert!(said.contains("c0-n2: ") && said.contains("it has no Python 3, which Ansible works by: install"), "{said}");
+    rack.ask(1, "mv /usr/bin/python3-away /usr/bin/python3");
+
+    let java = |version: &str| {
+        let script = format!("#!/bin/sh\\necho \\'openjdk version \"{version}\"\\' >&2\\n");
+        let script = script.replace("\\'", "'\\''");
+        for host in [0, 1] {
+            rack.ask(host, &format!("printf '{script}' >/usr/local/bin/java; chmod 755 /usr/local/bin/java"));
+        }
+    };
+    java("11.0.2");
+    let said = told("an old Java");
+    assert!(said.contains("Cassandra 5 needs Java 17, here is openjdk version \"11.0.2\": remove it"), "{said}");
+
+    java("17.0.1");
+    rack.ask(1, "fallocate -l $(( $(stat -f -c '%f * %S' /) )) /root/all 2>&1 || dd if=/dev/zero of=/root/all bs=1M 2>&1 | tail -n 1");
+    let said = told("a full disk");
+    assert!(said.contains("c0-n2: ") && said.contains("its disk is full"), "{said}");
+    rack.ask(1, "rm /root/all");
+
+    rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
+    let said = told("another key");
+    assert!(said.contains("c0-n2: ssh: its key is not the one that is known: if the host was made anew"), "{said}");
+}
