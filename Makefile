@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -28,6 +28,9 @@ test: ## everything that must hold: format, lints, dependencies, all tests (DEEP
 
 test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
 	@SPRAT=$(SPRAT) scripts/test-guest
+
+test-rack: setup ## racks for real: tests that start Cassandra and guests, and the demonstration, smaller (root; CI runs it too)
+	@scripts/test-rack
 
 demo: build ## the store on real files: import, verify, measure, kill, restart, verify
 	$(SPRAT) demo
@@ -60,6 +63,12 @@ bench-flow: setup build ## the mover through long fat pipes, beside curl, aria2,
 bench-browser: setup build ## a click on a link, 200 ms away: the extension beside the browser's own download (root; FULL=1 for 1 GB too)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
+
+bench-rack: build ## a real Cassandra: what the load tells of a stall, beside latte; latency before and after tuning (root; half an hour)
+	@scripts/setup bench-rack
+	@mkdir -p $(TARGET)/bench
+	SPRAT_CASSANDRA=$(TARGET)/tools/cassandra/lib SPRAT_ANSIBLE=$(abspath $(TARGET))/tools/ansible SPRAT_LATTE=$(abspath $(TARGET))/tools/latte/bin/latte \
+	$(SPRAT) bench rack --out $(TARGET)/bench/rack.json --html $(TARGET)/bench/rack.html
 
 sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
 	$(SPRAT) sim --cluster --operations 10000 --fresh --for $$(($(SIM_SECONDS) / 2)) --keep target/sim-failed

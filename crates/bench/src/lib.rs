@@ -8,7 +8,7 @@
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
 //! - [`cluster`]: what replicas cost, and what a death does.
-//! - [`lab`]: what the network box promises; [`flow`]: the mover.
+//! - [`lab`]: what the network box promises; [`flow`]: the mover; [`rack`]: a real Cassandra, tuned.
 //! - [`browser`]: real browsers, for the mover's figures and the extension's tests.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
@@ -37,6 +37,7 @@ pub mod ours;
 pub mod peers;
 pub mod ping;
 pub mod promises;
+pub mod rack;
 pub mod report;
 pub mod scenarios;
 mod single;

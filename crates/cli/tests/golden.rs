@@ -35,7 +35,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Every command, as its words.
-const COMMANDS: [&[&str]; 65] = [
+const COMMANDS: &[&[&str]] = &[
     &[],
     &["server"],
     &["coordinator"],
@@ -97,6 +97,10 @@ const COMMANDS: [&[&str]; 65] = [
     &["rack", "down"],
     &["rack", "load"],
     &["rack", "replace"],
+    &["rack", "tune"],
+    &["rack", "rolling"],
+    &["rack", "power"],
+    &["rack", "cost"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -109,7 +113,7 @@ fn help_is_as_written() {
         let mut args = command.to_vec();
         args.push("--help");
         let help = run(&args);
-        let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+        let name = ["help"].iter().chain(*command).copied().collect::<Vec<_>>().join("-");
         golden(&format!("{name}.txt"), help.ok());
         assert!(help.stderr.is_empty());
     }
@@ -246,6 +250,28 @@ fn mistakes_are_explained() {
         transcript.run(line);
     }
     golden("mistakes.txt", &transcript.text);
+}
+
+#[test]
+fn power_and_what_it_costs_is_told() {
+    let mut transcript = Transcript::new(Vec::new());
+    for line in [
+        "rack cost",
+        "rack cost cassandra-6 --carbon 350 --currency EUR --kwh 0.25 --json",
+        "rack cost --option mini:72:2:1900 --option x86:350W:4:9000 --instances 25 --years 4",
+        "rack cost --option mini",
+        "rack cost --pue 0.5",
+        "rack cost --measured /no/such/file",
+        "rack power",
+        "rack power cassandra-6",
+        "rack power cassandra-6 --every 1ms",
+        "rack power cassandra-6 --duration long",
+        "rack power cassandra-6 --load /no/such/file",
+        "rack power --here --operations 3 --load x",
+    ] {
+        transcript.run(line);
+    }
+    golden("power.txt", &transcript.text);
 }
 
 #[test]
@@ -565,7 +591,7 @@ fn man_pages_are_made_for_every_command() {
     let pages = dir.path().join("man");
     assert_eq!(run(&["man", pages.to_str().expect("text")]).code, Some(0));
     for command in COMMANDS {
-        let name = ["sprat"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+        let name = ["sprat"].iter().chain(*command).copied().collect::<Vec<_>>().join("-");
         let page =
             fs::read_to_string(pages.join(format!("{name}.1"))).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(page.contains(".TH") && page.contains(".SH NAME"), "{name}");

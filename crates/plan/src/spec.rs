@@ -1,9 +1,12 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::host::{Clock, Storage};
+use crate::jobs::Jobs;
+use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
 use crate::topology::Topology;
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Longest description, bytes.
@@ -48,6 +51,16 @@ pub struct Spec {
     /// How servers are reached, and where things go on them.
     #[serde(default)]
     pub provision: Provision,
+    /// What else runs on its servers.
+    #[serde(default)]
+    pub jobs: Jobs,
+    /// How its power is measured, and what it costs.
+    #[serde(default)]
+    pub power: Power,
+    /// The disks below their data, if they are to be made that.
+    pub storage: Option<Storage>,
+    /// Who tells them the time, if they are to follow.
+    pub clock: Option<Clock>,
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
@@ -234,7 +247,7 @@ pub struct Cassandra {
 }
 
 /// Java's collectors of what is left on its heap.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collector {
     /// Beside the program: pauses under a millisecond, for memory and threads of its own.
@@ -255,12 +268,15 @@ pub struct Provision {
     pub base: String,
     /// Where Cassandra's jars are.
     pub library: String,
+    /// Whether hosts share a kernel, and so its clock and disks: namespaces on one machine do. Nobody describes it.
+    #[serde(skip)]
+    pub shared: bool,
 }
 
 impl Default for Provision {
     fn default() -> Self {
         let [user, base, library] = ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
-        Self { user, base, library }
+        Self { user, base, library, shared: false }
     }
 }
 
@@ -368,6 +384,9 @@ impl Spec {
         if !(0.0..=1.0).contains(&switch.delay.0) {
             return Err(value("chassis.switch.delay", switch.delay.to_string(), "at most 1 s"));
         }
+        self.power.check()?;
+        self.storage.iter().try_for_each(Storage::check)?;
+        self.clock.iter().try_for_each(Clock::check)?;
         match &self.cassandra {
             Some(cassandra) => cassandra.check(self),
             None => Ok(()),
@@ -414,11 +433,11 @@ fn is_plain(name: &str) -> bool {
     (1..=32).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
-fn value(key: &'static str, value: String, want: impl Into<String>) -> SpecError {
+pub(crate) fn value(key: &'static str, value: String, want: impl Into<String>) -> SpecError {
     SpecError::Value { key, value, want: want.into() }
 }
 
-fn within(key: &'static str, count: usize, least: usize, most: usize) -> Result<(), SpecError> {
+pub(crate) fn within(key: &'static str, count: usize, least: usize, most: usize) -> Result<(), SpecError> {
     if (least..=most).contains(&count) {
         return Ok(());
     }

@@ -1,11 +1,13 @@
 //! Running the roles: `ansible-playbook`, line by line, and what it changed.
 
+use crate::faults::Reader;
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -26,6 +28,8 @@ pub struct Reach {
     pub known_hosts: Option<PathBuf>,
     /// The folder into which pip put Ansible (`--target`); none: the one on the path.
     pub ansible: Option<PathBuf>,
+    /// Whether Ctrl-C is for this program alone: a play that has begun is done to its end.
+    pub apart: bool,
 }
 
 /// What became of a host.
@@ -57,8 +61,10 @@ impl Reach {
     }
 
     fn ssh_arguments(&self) -> Vec<String> {
-        let mut all =
-            vec!["-o".to_owned(), "ConnectTimeout=10".to_owned(), "-o".to_owned(), "BatchMode=yes".to_owned()];
+        let mut all = ["ConnectTimeout=10", "BatchMode=yes", "ServerAliveInterval=10", "ServerAliveCountMax=3"]
+            .iter()
+            .flat_map(|option| ["-o".to_owned(), (*option).to_owned()])
+            .collect::<Vec<_>>();
         if let Some(known) = &self.known_hosts {
             all.extend(["-o".to_owned(), format!("UserKnownHostsFile={}", known.display())]);
             all.extend(["-o".to_owned(), "StrictHostKeyChecking=yes".to_owned()]);
@@ -120,13 +126,17 @@ pub fn playbook(
     command.arg(folder.file("ansible").join(name)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let log = folder.file("ansible.log");
     let mut log_file = File::create(&log).map_err(Error::file(&log))?;
+    if reach.apart {
+        command.process_group(0);
+    }
     let mut child = command.spawn().map_err(|error| missing("ansible-playbook", error))?;
-    let (mut words, mut recaps) = (Vec::new(), Vec::new());
+    let (mut words, mut recaps, mut faults) = (Vec::new(), Vec::new(), Reader::default());
     if let Some(out) = child.stdout.take() {
         for told in BufReader::new(out).lines() {
             let told = told.map_err(Error::file(&log))?;
             writeln!(log_file, "{told}").map_err(Error::file(&log))?;
             recaps.extend(recap(&told));
+            faults.line(&told);
             line(&told);
             words.push(told);
             if words.len() > LAST_WORDS {
@@ -138,6 +148,10 @@ pub fn playbook(
     let _ = fs::remove_dir_all(&sockets); // they end by themselves
     if status.success() {
         return Ok(recaps);
+    }
+    let faults = faults.found();
+    if !faults.is_empty() {
+        return Err(Error::Hosts { faults, log });
     }
     let told = words.into_iter().filter(|word| !word.trim().is_empty()).collect::<Vec<_>>().join("\n");
     Err(Error::Failed { program: format!("ansible-playbook {name}"), status: status.to_string(), told })

@@ -1,5 +1,6 @@
 //! What keeps a rack from being as its plan has it.
 
+use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
@@ -40,6 +41,20 @@ pub enum Error {
         /// One that must be among them.
         agent: &'static str,
     },
+    /// Hosts that are not as they should be.
+    #[error("{}\n(all that was said: {})", lines(faults), log.display())]
+    Hosts {
+        /// What went wrong, host by host.
+        faults: Vec<Fault>,
+        /// Where all of it is.
+        log: PathBuf,
+    },
+    /// Somebody else is at it.
+    #[error("{}: another run is at work on this rack: wait for it to end", path.display())]
+    Busy {
+        /// What tells.
+        path: PathBuf,
+    },
     /// Hosts on this machine.
     #[error(transparent)]
     Lab(#[from] sprat_lab::hosts::Error),
@@ -50,6 +65,38 @@ pub enum Error {
         has: usize,
         /// What there may be.
         most: usize,
+    },
+    /// Disks that a guest cannot have.
+    #[error("a guest has {most} disks at most, server.disks says {has}")]
+    Disks {
+        /// What it has.
+        has: usize,
+        /// What there may be.
+        most: usize,
+    },
+    /// Guests that do not fit.
+    #[error(
+        "{guests} guests need {least} MiB each and leave a quarter of memory to others; {available} MiB are free: fewer servers, or end what has it"
+    )]
+    Memory {
+        /// How many.
+        guests: usize,
+        /// What is free, MiB.
+        available: u64,
+        /// What each needs, MiB.
+        least: u64,
+    },
+    /// What a guest started from is gone.
+    #[error(
+        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down --purge`, and its data with it",
+        folder.display(),
+        image.display()
+    )]
+    Image {
+        /// The image.
+        image: PathBuf,
+        /// The guest's folder.
+        folder: PathBuf,
     },
     /// A host that does not answer.
     #[error("{host} does not answer over ssh within {seconds} s: {} says why", log.display())]
@@ -69,4 +116,8 @@ impl Error {
         let path = path.into();
         move |error| Self::File { path, error }
     }
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -3,7 +3,7 @@
 use crate::{Error, roles};
 use sprat_plan::Plan;
 use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,16 +32,38 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Writes what follows from a plan: roles, inventory, the files of all instances. Jars are taken from `jars`, packed once.
+    /// Takes the rack for this run, until what is returned is dropped: two that change the same hosts would undo each other.
+    ///
+    /// # Errors
+    /// Another run has it.
+    pub fn lock(&self) -> Result<File, Error> {
+        fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
+        let path = self.file("lock");
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::file(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
+            Err(TryLockError::Error(error)) => Err(Error::File { path, error }),
+        }
+    }
+
+    /// Writes what follows from a plan: roles, inventory, the files of all instances. Where it has any, jars are taken from
+    /// `jars`, packed once.
     ///
     /// # Errors
     /// There are no jars; a file cannot be written.
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
-        if !jars.join(AGENT).exists() {
+        let mut hosts = hosts(plan);
+        let cassandra = hosts.iter().any(|host| !host.instances.is_empty());
+        if cassandra && !jars.join(AGENT).exists() {
             return Err(Error::Jars { path: jars.to_owned(), agent: AGENT });
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
-        let hosts = hosts(plan);
+        let mark = if cassandra { self.pack(jars)? } else { String::new() };
+        // Jars of another version lie beside these: an instance changes over when it starts with other files.
+        for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
+            instance.library = instance.library.join(&mark);
+        }
         roles::write(&self.file("ansible"))?;
         let instances = self.file("instances");
         if instances.exists() {
@@ -51,7 +73,6 @@ impl Folder {
             let folder = instances.join(&instance.name);
             place(instance, &folder).map_err(Error::file(&folder))?;
         }
-        let mark = self.pack(jars)?;
         let mut inventory = inventory(&plan.spec, &hosts);
         let vars = &mut inventory["rack"]["vars"];
         vars["rack_folder"] = self.path.display().to_string().into();
@@ -100,6 +121,6 @@ impl Folder {
 }
 
 /// Fowler, Noll and Vo's FNV-1a (1991): it tells lists apart, and protects nothing.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

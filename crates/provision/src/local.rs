@@ -1,6 +1,7 @@
-//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server.
+//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server; or a guest in one.
 
 use crate::ansible::Reach;
+use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
@@ -26,6 +27,14 @@ const SWITCH: &str = "switch";
 /// How long a host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// And a guest, which starts a kernel before: many at once on few cores.
+const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+
+/// How long guests may take to end by themselves.
+const HALT_PATIENCE: Duration = Duration::from_secs(30);
+
+const LOOK: Duration = Duration::from_millis(50);
+
 const SSH_PORT: u16 = 22;
 
 /// Where Debian has its ssh server.
@@ -36,21 +45,32 @@ const SSHD: &str = "/usr/sbin/sshd";
 pub struct Local {
     folder: Folder,
     labs: StateDir,
+    guests: Option<Guests>,
 }
 
 impl Local {
     /// In a rack's folder.
     #[must_use]
     pub fn new(folder: &Folder) -> Self {
-        Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")) }
+        Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// What a description has to say for this: folders of hosts lie in the rack's own.
+    /// The same, with a kernel for each host: guests. Their images are in a folder that racks share.
+    #[must_use]
+    pub fn of_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
+        Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
+    }
+
+    /// What a description has to say for this: folders of hosts lie in the rack's own, but for those of guests.
     #[must_use]
     pub fn adapt(&self, spec: Spec) -> Spec {
         let mut spec = spec;
         let path = |name: &str| self.folder.file(name).display().to_string();
         spec.provision.user = "root".to_owned();
+        if self.guests.is_some() {
+            return spec;
+        }
+        spec.provision.shared = true;
         spec.provision.base = path("srv");
         spec.provision.library = path("opt/lib");
         spec
@@ -69,7 +89,7 @@ impl Local {
             namespace: Some(format!("{name}-{CONTROL}")),
             key: Some(self.folder.file("key")),
             known_hosts: Some(self.folder.file("known_hosts")),
-            ansible: None,
+            ..Reach::default()
         }
     }
 
@@ -78,44 +98,93 @@ impl Local {
     /// # Errors
     /// Rights or programs are missing, there are too many servers, or a host does not answer. What was made by then is gone again.
     pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
-        if hosts.len() > MAX_SERVERS {
-            return Err(Error::Servers { has: hosts.len(), most: MAX_SERVERS });
-        }
-        if !Path::new(SSHD).exists() {
-            return Err(Error::Missing { program: "sshd", mend: "install an ssh server (Debian: openssh-server)" });
+        let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
+        if hosts.len() > most {
+            return Err(Error::Servers { has: hosts.len(), most });
         }
         fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
         self.keys()?;
+        let memory = match &self.guests {
+            Some(guests) => {
+                if plan.spec.server.disks.len() > MAX_DISKS {
+                    return Err(Error::Disks { has: plan.spec.server.disks.len(), most: MAX_DISKS });
+                }
+                guests.image()?; // before anything stands
+                Guests::memory(plan, hosts.len())?
+            }
+            None if Path::new(SSHD).exists() => 0,
+            None => {
+                return Err(Error::Missing { program: "sshd", mend: "install an ssh server (Debian: openssh-server)" });
+            }
+        };
         let mut standing = Standing::make(self.lab(plan, hosts), &self.labs)?;
         standing.configure()?;
+        let prefix = plan.spec.addresses.v4.prefix_len();
         for host in hosts {
-            self.start(plan, host)?;
+            match &self.guests {
+                None => self.start(plan, host)?,
+                Some(guests) => {
+                    let folder = self.of(host);
+                    fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+                    guests.start(&self.folder, &Start { plan, host, folder: &folder, prefix, memory })?;
+                }
+            }
         }
         let control = standing.plan().position(CONTROL).unwrap_or(0);
+        let (patience, log) = match &self.guests {
+            None => (PATIENCE, "sshd.log"),
+            Some(_) => (BOOT_PATIENCE, "console.log"),
+        };
+        let begun = Instant::now();
         for host in hosts {
-            let begun = Instant::now();
             let answers =
                 || TcpStream::connect_timeout(&(host.address.0, SSH_PORT).into(), Duration::from_secs(1)).is_ok();
             while !sprat_lab::hosts::within(standing.namespace(control).as_fd(), answers).unwrap_or(false) {
-                if begun.elapsed() > PATIENCE {
-                    let log = self.of(host).join("sshd.log");
-                    return Err(Error::Silent { host: host.name.clone(), seconds: PATIENCE.as_secs(), log });
+                if begun.elapsed() > patience {
+                    let log = self.of(host).join(log);
+                    return Err(Error::Silent { host: host.name.clone(), seconds: patience.as_secs(), log });
                 }
                 #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
-                thread::sleep(Duration::from_millis(50));
+                thread::sleep(LOOK);
             }
         }
         standing.leave();
         Ok(())
     }
 
-    /// Ends all that runs in the hosts, and removes them; their data stays in the folder.
+    /// Ends all that runs in the hosts, and removes them; their data stays in the folder. Guests are asked to end by
+    /// themselves before.
     ///
     /// # Errors
     /// They do not stand, or processes do not end.
     pub fn down(&self, name: &str) -> Result<(), Error> {
+        if self.guests.is_some() {
+            self.halt(name);
+        }
         down(name, &self.labs)?;
         Ok(())
+    }
+
+    /// Asks guests to end, and waits for a while: what was not written to their disks would be lost with them.
+    fn halt(&self, name: &str) {
+        let known = fs::read_dir(self.folder.file("hosts")).into_iter().flatten().flatten();
+        let reach = self.reach(name);
+        let address = |guest: &fs::DirEntry| fs::read_to_string(guest.path().join("address")).ok();
+        let guests: Vec<_> = known.filter_map(|guest| Some((guest.file_name(), address(&guest)?))).collect();
+        thread::scope(|scope| {
+            for (_, address) in &guests {
+                scope.spawn(|| reach.ask("root", address, "poweroff")); // one that does not hear is ended
+            }
+        });
+        let begun = Instant::now();
+        let runs = |guest: &std::ffi::OsString| {
+            let namespace = format!("{name}-{}", guest.to_string_lossy());
+            run("ip", Command::new("ip").args(["netns", "pids", &namespace])).is_ok_and(|pids| !pids.is_empty())
+        };
+        while guests.iter().any(|(guest, _)| runs(guest)) && begun.elapsed() < HALT_PATIENCE {
+            #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
+            thread::sleep(LOOK);
+        }
     }
 
     /// A host's own folder.
@@ -150,6 +219,8 @@ impl Local {
         let within = |address: std::net::IpAddr| IpNet::new(address, network.prefix_len()).ok();
         let namespace = |host: &Host| {
             let all = std::iter::once(host.address.0).chain(host.instances.iter().map(|instance| instance.address));
+            // A guest has its addresses itself.
+            let all = all.filter(|_| self.guests.is_none());
             let interfaces = vec![interface("eth0", all.filter_map(within).collect())];
             sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
         };

@@ -22,6 +22,8 @@ pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
         ("ssh-keygen", "install an ssh client (Debian: openssh-client)"),
         ("tar", "install tar"),
         ("ip", "install iproute2"),
+        ("linux.uml", "install User-Mode Linux (Debian: user-mode-linux)"),
+        ("mmdebstrap", "install mmdebstrap"),
     ];
     let found = known.into_iter().find(|(name, _)| *name == program);
     match found.filter(|_| error.kind() == std::io::ErrorKind::NotFound) {

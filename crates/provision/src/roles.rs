@@ -5,14 +5,36 @@ use std::fs;
 use std::path::Path;
 
 /// Paths, and texts.
-const FILES: [(&str, &str); 7] = [
+const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../deploy/ansible/site.yml")),
+    ("hosts.yml", include_str!("../../../deploy/ansible/hosts.yml")),
+    ("roles/clock/tasks/look.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/look.yml")),
+    ("roles/clock/tasks/main.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/main.yml")),
+    (
+        "roles/network/library/rack_addresses.py",
+        include_str!("../../../deploy/ansible/roles/network/library/rack_addresses.py"),
+    ),
+    ("roles/network/tasks/main.yml", include_str!("../../../deploy/ansible/roles/network/tasks/main.yml")),
+    (
+        "roles/storage/library/rack_storage.py",
+        include_str!("../../../deploy/ansible/roles/storage/library/rack_storage.py"),
+    ),
+    ("roles/storage/tasks/look.yml", include_str!("../../../deploy/ansible/roles/storage/tasks/look.yml")),
+    ("roles/storage/tasks/main.yml", include_str!("../../../deploy/ansible/roles/storage/tasks/main.yml")),
     ("replace.yml", include_str!("../../../deploy/ansible/replace.yml")),
+    ("rolling.yml", include_str!("../../../deploy/ansible/rolling.yml")),
     ("stop.yml", include_str!("../../../deploy/ansible/stop.yml")),
     ("roles/names/tasks/main.yml", include_str!("../../../deploy/ansible/roles/names/tasks/main.yml")),
     ("roles/java/tasks/main.yml", include_str!("../../../deploy/ansible/roles/java/tasks/main.yml")),
     ("roles/cassandra/tasks/main.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/main.yml")),
     ("roles/cassandra/tasks/start.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/start.yml")),
+    ("jobs.yml", include_str!("../../../deploy/ansible/jobs.yml")),
+    ("roles/slurm/tasks/main.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/main.yml")),
+    ("roles/slurm/tasks/start.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/start.yml")),
+    ("roles/slurm/tasks/check.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/check.yml")),
+    ("roles/slurm/templates/slurm.conf", include_str!("../../../deploy/ansible/roles/slurm/templates/slurm.conf")),
+    ("roles/libvirt/tasks/main.yml", include_str!("../../../deploy/ansible/roles/libvirt/tasks/main.yml")),
+    ("roles/libvirt/tasks/own.yml", include_str!("../../../deploy/ansible/roles/libvirt/tasks/own.yml")),
 ];
 
 /// Writes them into a folder.

@@ -41,9 +41,30 @@ fn node(line: &str) -> Option<Node> {
     Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, rack })
 }
 
+/// The versions of the schema that `nodetool describecluster` tells of, and who has each: where all agree there is one.
+#[must_use]
+pub fn schemas(text: &str) -> Vec<(String, Vec<String>)> {
+    let lines = text.lines().map(str::trim).skip_while(|line| *line != "Schema versions:").skip(1);
+    let version = |line: &str| {
+        let (version, who) = line.split_once(": [")?;
+        let who = who.strip_suffix(']')?;
+        Some((version.to_owned(), who.split(',').map(|address| address.trim().to_owned()).collect()))
+    };
+    lines.skip_while(|line| line.is_empty()).map_while(version).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_of_the_schema_are_read() {
+        let text = "Cluster Information:\n\tName: r\n\tSchema versions:\n\t\ta-1: [10.0.0.3, 10.0.0.5]\n\n\t\tUNREACHABLE: [10.0.0.7]\n\nStats:\n";
+        let first = schemas(text);
+        assert_eq!(first[0], ("a-1".to_owned(), vec!["10.0.0.3".to_owned(), "10.0.0.5".to_owned()]));
+        assert_eq!(schemas("Schema versions:\n"), []);
+        assert_eq!(schemas("nothing"), []);
+    }
 
     #[test]
     fn what_nodetool_prints_is_read() {

@@ -3,7 +3,11 @@
 use crate::Host;
 use serde_json::{Value, json};
 use sprat_plan::Spec;
+use sprat_plan::host::{Clock, Storage};
 use std::fmt::Write as _;
+
+/// Share of a server's memory that jobs are told of.
+const JOBS_SHARE: f64 = 15.0 / 16.0;
 
 /// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
 #[must_use]
@@ -21,6 +25,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         let instances: Vec<Value> = host.instances.iter().map(instance).collect();
         let vars = json!({
             "ansible_host": address,
+            "rack_address": address,
             "rack_prefix": prefix,
             "rack_gateway": host.gateway,
             "cassandra_instances": instances,
@@ -36,6 +41,8 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         }
     }
     let provision = &spec.provision;
+    // Of a server's memory its kernel keeps some, and more than there is no job may be promised.
+    let for_jobs = spec.server.memory.times(JOBS_SHARE / 1_048_576.0).0.floor();
     json!({
         "rack": {
             "hosts": all,
@@ -44,8 +51,29 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "rack_name": spec.name,
                 "rack_names": names,
                 "rack_base": provision.base,
+                "rack_network": spec.addresses.v4,
+                "rack_shared": provision.shared,
+                "rack_storage": spec.storage.as_ref().map(storage),
+                "rack_clock": spec.clock.as_ref().map(clock),
                 "cassandra_library": provision.library,
+                "rack_cores": spec.server.cores,
+                "rack_memory_mib": for_jobs,
+                "jobs_slurm": spec.jobs.slurm,
+                "jobs_libvirt": spec.jobs.libvirt,
             },
         },
     })
+}
+
+fn storage(asked: &Storage) -> Value {
+    json!({
+        "disks": asked.disks,
+        "filesystem": asked.filesystem.name(),
+        "read_ahead_kb": asked.read_ahead,
+        "erase": asked.erase,
+    })
+}
+
+fn clock(asked: &Clock) -> Value {
+    json!({ "servers": asked.servers, "within_ms": asked.within.0 * 1e3 })
 }

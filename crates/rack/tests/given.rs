@@ -112,4 +112,8 @@ fn the_inventory_has_every_host() {
     let names = inventory["rack"]["vars"]["rack_names"].as_str().expect("names");
     assert_eq!((names.lines().count(), names.lines().next()), (18, Some("10.0.0.2 c0-n1")));
     assert_eq!(inventory["rack"]["vars"]["cassandra_library"], "/opt/sprat/cassandra/lib");
+    assert_eq!(
+        (&inventory["rack"]["vars"]["jobs_slurm"], &inventory["rack"]["vars"]["jobs_libvirt"]),
+        (&false.into(), &false.into())
+    );
 }

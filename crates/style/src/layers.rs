@@ -11,6 +11,8 @@ pub const ROWS: &[&[&str]] = &[
     &["client", "rack"],
     &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "provision"],
+    &["store", "lab", "flow", "load"],
+    &["sim", "objects", "provision", "tune", "power"],
     &["bench"],
     &["cli"],
 ];

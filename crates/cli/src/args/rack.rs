@@ -1,7 +1,9 @@
 //! `rack`: racks of small servers.
 
 use super::rack_load::RackLoadArgs;
-use super::rack_up::{RackDownArgs, RackReplaceArgs, RackStatusArgs, RackUpArgs};
+use super::rack_power::{RackCostArgs, RackPowerArgs};
+use super::rack_tune::RackTuneArgs;
+use super::rack_up::{RackDownArgs, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -15,10 +17,18 @@ pub(crate) enum RackCommand {
     Up(RackUpArgs),
     /// Show all instances in one table, as nodetool tells it.
     Status(RackStatusArgs),
+    /// Start instances anew one at a time: as they are, with other settings, or with another version.
+    Rolling(RackRollingArgs),
     /// Have an instance that lost its data take its own place anew.
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.
     Load(Box<RackLoadArgs>),
+    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
+    Tune(Box<RackTuneArgs>),
+    /// Read what servers take, by their sensors, and tell energy and joules per operation.
+    Power(RackPowerArgs),
+    /// Tell what servers cost over the years, to buy and to run, side by side.
+    Cost(RackCostArgs),
     /// Stop all instances; hosts on this machine are removed.
     Down(RackDownArgs),
     /// List the racks that come with the program, or print one.

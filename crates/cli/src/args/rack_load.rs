@@ -39,6 +39,25 @@ pub(crate) struct RackLoadArgs {
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(crate) duration: String,
 
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+
+    /// Remember which writes were acknowledged, and look for them afterwards.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Draw latency and rate over time into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON, all seconds with it.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What operations are.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WorkArgs {
     /// What is written and read.
     #[arg(long, value_enum, default_value_t = WorkloadArg::Kv)]
     pub(crate) workload: WorkloadArg,
@@ -70,18 +89,6 @@ pub(crate) struct RackLoadArgs {
     /// Where chance begins: the same number is the same operations at the same times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
-
-    /// Remember which writes were acknowledged, and look for them afterwards.
-    #[arg(long)]
-    pub(crate) verify: bool,
-
-    /// Draw latency and rate over time into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-
-    /// Print JSON, all seconds with it.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -193,6 +193,12 @@ pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
     judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: 1.0 }, special)
 }
 
+/// Its loads run for times of their own.
+pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
+    let promises = PromisesArgs { results: results.clone(), seconds: 1.0, rounds: 1 };
+    judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
+}
+
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     let mut special = Special::default();
     if !args.count.is_empty() {

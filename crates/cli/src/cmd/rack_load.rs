@@ -3,7 +3,7 @@
 use super::lab::signals;
 use super::rack_up::Rack;
 use super::{BEHIND, CORRUPT, print_json, print_line};
-use crate::args::{ConsistencyArg, RackLoadArgs, WorkloadArg};
+use crate::args::{ConsistencyArg, RackLoadArgs, WorkArgs, WorkloadArg};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use sprat_bench::machine::Machine;
@@ -11,8 +11,8 @@ use sprat_bench::report::Report as Page;
 use sprat_bench::report::svg::{Axis, Line, chart};
 use sprat_bench::table::Table;
 use sprat_load::{Arrivals, Consistency, Finished, Load, Report, Running, Step, Verified, Workload};
-use sprat_rack::hosts;
-use std::fs::File;
+use sprat_plan::spec::Cassandra;
+use sprat_rack::{Host, hosts};
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -29,18 +29,7 @@ const BAND_MS: f64 = 10.0;
 pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let load = asked(args, &rack)?;
-    let namespace = match &rack.reach.namespace {
-        None => None,
-        Some(name) => {
-            let path = format!("/run/netns/{name}");
-            Some(File::open(&path).with_context(|| format!("{path}: `sprat rack up --local` makes the hosts"))?)
-        }
-    };
-    // Threads that are started where the hosts are neighbours stay there.
-    let (report, verified) = match namespace {
-        None => run(args, load)?,
-        Some(namespace) => sprat_lab::hosts::within(namespace, || run(args, load))??,
-    };
+    let (report, verified) = rack.within(|| run(args, load))??;
     if let Some(path) = &args.html {
         page(rack.name(), &report).write(path)?;
     }
@@ -61,9 +50,6 @@ fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
     let Some(cassandra) = &rack.plan.spec.cassandra else {
         bail!("{}: the plan has no [cassandra]", args.place.rack);
     };
-    let time = |flag: &str, text: &str| {
-        duration(text).with_context(|| format!("{flag} {text:?}: want a time, such as 90s, 10m or 1h"))
-    };
     let all = time("--duration", &args.duration)?;
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let steps = match args.rate.split_once("..") {
@@ -76,13 +62,22 @@ fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
         .with_context(|| format!("--rate {:?}: want operations a second, such as 1000 or 1000..20000", args.rate))?;
     let contacts = match args.contacts.is_empty() {
         false => args.contacts.clone(),
-        true => hosts(&rack.plan)
-            .iter()
-            .flat_map(|host| &host.instances)
-            .map(|instance| format!("{}:{PORT}", instance.address))
-            .take(sprat_load::MAX_CONTACTS)
-            .collect(),
+        true => contacts(&hosts(&rack.plan)),
     };
+    let mut load = work(&args.work, contacts, steps, cassandra)?;
+    load.remember = args.verify;
+    load.check()?;
+    Ok(load)
+}
+
+/// Where instances are spoken to.
+pub(super) fn contacts(hosts: &[Host]) -> Vec<String> {
+    let all = hosts.iter().flat_map(|host| &host.instances);
+    all.map(|instance| format!("{}:{PORT}", instance.address)).take(sprat_load::MAX_CONTACTS).collect()
+}
+
+/// What operations are, on a cluster as it is described.
+pub(super) fn work(args: &WorkArgs, contacts: Vec<String>, steps: Vec<Step>, cassandra: &Cassandra) -> Result<Load> {
     let mut load = Load::new(contacts, steps);
     load.workload = match args.workload {
         WorkloadArg::Kv => Workload::KeyValue { keys: args.keys.unwrap_or(100_000) },
@@ -95,16 +90,20 @@ fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
         ConsistencyArg::Quorum => Consistency::Quorum,
         ConsistencyArg::All => Consistency::All,
     };
-    (load.reads, load.value_bytes, load.seed, load.remember) = (args.reads, args.value, args.seed, args.verify);
+    (load.reads, load.value_bytes, load.seed) = (args.reads, args.value, args.seed);
     (load.replication, load.timeout) = (cassandra.replication, time("--timeout", &args.timeout)?);
     load.datacenter.clone_from(&cassandra.datacenter);
     load.arrivals = if args.poisson { Arrivals::Poisson } else { Arrivals::Even };
-    load.check()?;
     Ok(load)
 }
 
+/// A flag's time.
+pub(super) fn time(flag: &str, text: &str) -> Result<Duration> {
+    duration(text).with_context(|| format!("{flag} {text:?}: want a time, such as 90s, 10m or 1h"))
+}
+
 /// A time as people write long ones.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let whole = |number: &str, seconds: u64| {
         number.trim().parse::<u64>().ok().map(|count| Duration::from_secs(count.saturating_mul(seconds)))
     };

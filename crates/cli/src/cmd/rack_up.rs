@@ -5,12 +5,15 @@ use super::{INCOMPLETE, print_json, print_line};
 use crate::args::{RackDownArgs, RackPlace, RackReplaceArgs, RackStatusArgs, RackUpArgs};
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use serde_json::json;
 use sprat_bench::table::Table;
-use sprat_plan::Plan;
+use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
-use sprat_provision::{Folder, Local, Node, nodes};
-use sprat_rack::{Host, hosts};
+use sprat_provision::{Alive, Folder, Local, Node, Seen, nodes, survey};
+use sprat_rack::{Host, Instance, hosts};
+use sprat_tune::Overlay;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,7 +25,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A rack, and where it is.
 pub(super) struct Rack {
     pub(super) plan: Plan,
-    folder: Folder,
+    /// What is described, without what tuning found.
+    pub(super) described: Spec,
+    pub(super) folder: Folder,
     local: Option<Local>,
     pub(super) reach: Reach,
 }
@@ -35,26 +40,39 @@ impl Rack {
             None => state()?.join(&spec.name),
         };
         let folder = Folder::at(path);
-        let local = place.local.then(|| Local::new(&folder));
+        let local = match (place.local, place.guests) {
+            (true, _) => Some(Local::new(&folder)),
+            (_, true) => Some(Local::of_guests(&folder, images()?)),
+            (false, false) => None,
+        };
         let mut reach = Reach::default();
         if let Some(local) = &local {
             reach = local.reach(&spec.name);
             spec = local.adapt(spec);
         }
         reach.ansible.clone_from(&place.ansible);
-        let plan = Plan::new(spec).with_context(|| place.rack.clone())?;
-        Ok(Self { plan, folder, local, reach })
+        let plan = Plan::new(Overlay::read(folder.path())?.adapt(spec.clone())).with_context(|| place.rack.clone())?;
+        Ok(Self { plan, described: spec, folder, local, reach })
+    }
+
+    /// Does something where the hosts are neighbours. Threads that are started there stay there.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let Some(name) = &self.reach.namespace else { return Ok(work()) };
+        let path = format!("/run/netns/{name}");
+        let namespace =
+            File::open(&path).with_context(|| format!("{path}: `sprat rack up --local` makes the hosts"))?;
+        Ok(sprat_lab::hosts::within(namespace, work)?)
     }
 
     pub(super) fn name(&self) -> &str {
         &self.plan.spec.name
     }
 
-    /// The cluster as the first instance sees it that answers, but for one; and who that is.
-    fn look(&self, hosts: &[Host], but: Option<&str>) -> Result<(String, Vec<Node>)> {
+    /// The cluster as the first instance sees it that answers, of those that may be asked; and who that is.
+    pub(super) fn look(&self, hosts: &[Host], may: impl Fn(&Instance) -> bool) -> Result<(String, Vec<Node>)> {
         let mut why = None;
         for host in hosts {
-            for instance in host.instances.iter().filter(|instance| but != Some(&instance.name)) {
+            for instance in host.instances.iter().filter(|instance| may(instance)) {
                 match self.ask(host, &format!("{}/nodetool status", instance.home.display())) {
                     Ok(text) => return Ok((instance.name.clone(), nodes(&text))),
                     Err(error) => _ = why.get_or_insert_with(|| format!("{}: {error}", instance.name)),
@@ -64,7 +82,7 @@ impl Rack {
         bail!("no instance answers: {}", why.as_deref().unwrap_or("the plan has none"))
     }
 
-    fn ask(&self, host: &Host, command: &str) -> Result<String> {
+    pub(super) fn ask(&self, host: &Host, command: &str) -> Result<String> {
         Ok(self.reach.ask(&self.plan.spec.provision.user, &host.address.0.to_string(), command)?)
     }
 }
@@ -75,8 +93,16 @@ fn state() -> Result<PathBuf> {
     Ok(base.context("no HOME: name a folder with --state")?.join("sprat/racks"))
 }
 
+/// Where what guests start from is kept, for all racks.
+fn images() -> Result<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    Ok(base.context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?.join("sprat/guests"))
+}
+
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
+    let _mine = rack.folder.lock()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
     if let Some(local) = &rack.local
         && !local.stands(rack.name())
@@ -113,7 +139,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
 }
 
 /// Shows which task runs.
-fn show_task(bar: &ProgressBar, line: &str) {
+pub(super) fn show_task(bar: &ProgressBar, line: &str) {
     if let Some(task) = line.strip_prefix("TASK [") {
         bar.set_message(task.trim_end_matches(['*', ' ', ']']).to_owned());
         bar.tick();
@@ -123,37 +149,82 @@ fn show_task(bar: &ProgressBar, line: &str) {
 pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let hosts = hosts(&rack.plan);
-    let (by, seen) = rack.look(&hosts, None)?;
-    let state = |address: &str| seen.iter().find(|node| node.address == address);
-    let all: Vec<(&str, String, Option<&Node>)> = hosts
+    let alive = survey(&rack.reach, &rack.plan.spec.provision.user, &hosts);
+    // Who does not run cannot tell of others.
+    let running: Vec<&str> = alive.iter().filter(|seen| is_running(seen)).map(|seen| seen.instance.as_str()).collect();
+    let (by, seen) = match running.is_empty() {
+        true => (None, Vec::new()),
+        false => {
+            let (by, seen) = rack.look(&hosts, |instance| running.contains(&instance.name.as_str()))?;
+            (Some(by), seen)
+        }
+    };
+    let all: Vec<Line<'_>> = hosts
         .iter()
         .flat_map(|host| &host.instances)
-        .map(|instance| (instance.name.as_str(), instance.address.to_string(), state(&instance.address.to_string())))
+        .zip(&alive)
+        .map(|(instance, seen_here)| {
+            let address = instance.address.to_string();
+            let node = seen.iter().find(|node| node.address == address);
+            Line { name: &instance.name, address, alive: &seen_here.alive, node }
+        })
         .collect();
     if args.json {
-        let each = |(name, address, node): &(&str, String, Option<&Node>)| json!({ "name": name, "address": address, "node": node });
-        print_json(&json!({ "seen-by": by, "instances": all.iter().map(each).collect::<Vec<_>>() }))?;
+        print_json(&json!({ "seen-by": by, "instances": all }))?;
     } else {
-        let mut table = Table::new(&["instance", "address", "state", "load", "tokens", "rack"]);
-        for (name, address, node) in &all {
-            let told = |of: &dyn Fn(&Node) -> String| node.map_or("-".to_owned(), of);
-            let cells = [
+        let mut table = Table::new(&["instance", "address", "process", "state", "load", "tokens", "rack"]);
+        for line in &all {
+            let told = |of: &dyn Fn(&Node) -> String| line.node.map_or("-".to_owned(), of);
+            let process = match line.alive {
+                Alive::Running { pid } => pid.to_string(),
+                Alive::Stopped => "not running".to_owned(),
+                Alive::Absent => "never brought".to_owned(),
+                Alive::Unreachable { .. } => "unreachable".to_owned(),
+            };
+            table.row(vec![
+                line.name.to_owned(),
+                line.address.clone(),
+                process,
                 told(&|node| node.state.clone()),
                 told(&|node| node.load.clone()),
                 told(&|node| node.tokens.to_string()),
-            ];
-            let ends = [told(&|node| node.rack.clone())];
-            table.row([(*name).to_owned(), address.clone()].into_iter().chain(cells).chain(ends).collect());
+                told(&|node| node.rack.clone()),
+            ]);
         }
         print_line(table.to_string().trim_end())?;
-        print_line(&format!("as {by} sees it"))?;
+        match &by {
+            Some(by) => print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?,
+            None => print_line("no instance runs")?,
+        }
+        for line in &all {
+            if let Alive::Unreachable { why } = line.alive {
+                print_line(&format!("{}: {why}", line.name))?;
+            }
+        }
     }
-    let well = all.iter().all(|(_, _, node)| node.is_some_and(|node| node.state == "UN"));
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    let well = |line: &Line<'_>| {
+        matches!(line.alive, Alive::Running { .. }) && line.node.is_some_and(|node| node.state == "UN")
+    };
+    Ok(if all.iter().all(well) { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}
+
+/// An instance, as its host and as another one sees it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    address: String,
+    #[serde(flatten)]
+    alive: &'a Alive,
+    node: Option<&'a Node>,
+}
+
+fn is_running(seen: &Seen) -> bool {
+    matches!(seen.alive, Alive::Running { .. })
 }
 
 pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
+    let _mine = rack.folder.lock()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
     let all = hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)));
     let Some((host, instance)) = all.into_iter().find(|(_, instance)| instance.name == args.instance) else {
@@ -168,7 +239,7 @@ pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let bar = ProgressBar::new_spinner();
     bar.set_message("waiting until the others see that it is down");
     while rack
-        .look(&hosts, Some(&instance.name))?
+        .look(&hosts, |other| other.name != instance.name)?
         .1
         .iter()
         .any(|node| node.address == address && node.state.starts_with('U'))

@@ -62,6 +62,12 @@ impl Caller {
         Ok(Self { client, cancel: cancel.clone(), kept: Mutex::default() })
     }
 
+    /// The same, but whom it speaks to over TLS is known by the SHA-256 of a certificate, and nobody else is trusted.
+    #[must_use]
+    pub fn pinned(self, sum: [u8; 32]) -> Self {
+        Self { client: Client { trust: Trust::pinned(sum), ..self.client }, ..self }
+    }
+
     /// Makes a request. Redirects and errors of the server's are answers like others.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Trust {
     authorities: Option<PathBuf>,
     anybody: bool,
+    /// The SHA-256 of the one certificate that is trusted.
+    pin: Option<[u8; 32]>,
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
@@ -33,7 +35,12 @@ impl Trust {
         if let Some(path) = authorities {
             std::fs::File::open(path).map_err(|error| Error::file(path, error))?;
         }
-        Ok(Self { authorities: authorities.map(Path::to_owned), anybody, config: OnceLock::new() })
+        Ok(Self { authorities: authorities.map(Path::to_owned), anybody, pin: None, config: OnceLock::new() })
+    }
+
+    /// The holder of this certificate, by its SHA-256, and nobody else: whatever it says of names, times and authorities.
+    pub(crate) fn pinned(pin: [u8; 32]) -> Self {
+        Self { authorities: None, anybody: false, pin: Some(pin), config: OnceLock::new() }
     }
 
     /// A session with a host.
@@ -47,9 +54,9 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone());
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let mut config = if self.anybody {
-            let anybody = Arc::new(Anybody(provider));
-            builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
+        let mut config = if self.anybody || self.pin.is_some() {
+            let told = Arc::new(AsTold { pin: self.pin, provider });
+            builder.dangerous().with_custom_certificate_verifier(told).with_no_client_auth()
         } else {
             builder.with_root_certificates(self.roots()?).with_no_client_auth()
         };
@@ -76,19 +83,29 @@ impl Trust {
     }
 }
 
-/// Trusts anybody, because the user said so.
+/// Trusts one certificate, or anybody, because the user said so.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AsTold {
+    pin: Option<[u8; 32]>,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AsTold {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let sum = ::ring::digest::digest(&::ring::digest::SHA256, shown);
+        if self.pin.is_some_and(|pin| sum.as_ref() != pin) {
+            let hex: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            return Err(rustls::Error::General(format!(
+                "its certificate is another than the one that is trusted: {hex}"
+            )));
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -98,7 +115,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -107,10 +129,15 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -1,0 +1,181 @@
+//! A rack of one instance on this machine, with a disk and memory of its own where that matters; all of it is gone with the benchmark.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::promises::Settings;
+use crate::system::own_folder;
+
+/// Where this machine limits what programs together may have of its memory.
+const MEMORY: &str = "/sys/fs/cgroup/memory";
+
+/// Longest output of a program that is told when it fails, bytes.
+const TOLD: usize = 2_000;
+
+/// What a server has besides its cores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Its disk, bytes.
+    pub(super) disk: u64,
+    /// Its memory, what the kernel keeps of its disk among it, bytes.
+    pub(super) memory: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Bed {
+    program: PathBuf,
+    name: String,
+    folder: TempDir,
+    device: Option<String>,
+    memory: Option<PathBuf>,
+    up: bool,
+}
+
+impl Bed {
+    /// Makes a rack of one server with one instance, which runs. `cassandra` are lines of its description.
+    ///
+    /// # Errors
+    /// What this machine does not allow, or lacks.
+    pub(super) fn new(settings: &Settings, name: &str, cassandra: &str, limits: Option<Limits>) -> Result<Self> {
+        let folder = own_folder(&settings.lab.setup.data, "rack")?;
+        let name = format!("{name}{}", std::process::id() % 100_000);
+        let mut bed = Self { program: settings.program.clone(), name, folder, device: None, memory: None, up: false };
+        let text = format!(
+            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"4GiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
+             [chassis]\nservers = 1\n[cassandra]\nreplication = 1\n\
+             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
+            bed.name
+        );
+        fs::write(bed.file("rack.toml"), text)?;
+        fs::create_dir(bed.file("disk"))?;
+        if let Some(limits) = limits {
+            bed.furnish(limits)?;
+        }
+        bed.up()?;
+        Ok(bed)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A disk and memory of its own.
+    fn furnish(&mut self, limits: Limits) -> Result<()> {
+        let image = self.file("disk.img");
+        fs::File::create(&image)?.set_len(limits.disk)?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+        let device = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
+        self.device = Some(device.trim().to_owned());
+        run(Command::new("mount").arg(device.trim()).arg(self.file("disk")))?;
+        let group = Path::new(MEMORY).join(format!("sprat-{}", self.name));
+        fs::create_dir(&group).with_context(|| format!("{}: memory cannot be limited here", group.display()))?;
+        self.memory = Some(group.clone());
+        let limit = group.join("memory.limit_in_bytes");
+        fs::write(&limit, limits.memory.to_string()).with_context(|| limit.display().to_string())
+    }
+
+    /// The disk's name in `/sys/block`.
+    pub(super) fn disk(&self) -> Option<&str> {
+        self.device.as_deref()?.strip_prefix("/dev/")
+    }
+
+    /// What `sprat rack WHAT` is for this rack.
+    pub(super) fn sprat(&self, what: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["rack", what])
+            .arg(self.file("rack.toml"))
+            .args(["--local", "--state"])
+            .arg(self.file("disk/rack"));
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+
+    fn up(&mut self) -> Result<()> {
+        self.up = true;
+        match &self.memory {
+            None => run(&mut self.sprat("up", &[]))?,
+            Some(group) => {
+                // What it starts is in the group too, and what that starts.
+                let up = self.sprat("up", &[]);
+                let mut inside = Command::new("sh");
+                inside.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(group);
+                run(inside.arg(up.get_program()).args(up.get_args()).stdin(Stdio::null()))?
+            }
+        };
+        Ok(())
+    }
+
+    /// What a load tells: exit code 7, a missed rate, is an answer too.
+    pub(super) fn load(&self, args: &[&str]) -> Result<Value> {
+        report(&self.sprat("load", args).arg("--json").output()?)
+    }
+
+    /// A command where the host is reached.
+    pub(super) fn beside(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-ctl", self.name)]).arg(program);
+        command
+    }
+
+    /// The instance's address, and its process.
+    pub(super) fn instance(&self) -> Result<(String, rustix::process::Pid)> {
+        let told = run(&mut self.sprat("status", &["--json"]))?;
+        let status: Value = serde_json::from_str(&told)?;
+        let address = status["instances"][0]["address"].as_str().context("an instance has an address")?.to_owned();
+        let name = status["instances"][0]["name"].as_str().context("an instance has a name")?;
+        let home = self.file("disk/rack/hosts/c0-n1/srv/cassandra").join(name);
+        let pid = fs::read_to_string(home.join("run/pid"))?.trim().parse()?;
+        Ok((address, rustix::process::Pid::from_raw(pid).context("a process has a number")?))
+    }
+
+    /// A file that is gone with it.
+    pub(super) fn scratch(&self, name: &str) -> PathBuf {
+        self.file(name)
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if self.up {
+            let _ = self.sprat("down", &[]).output();
+        }
+        if let Some(device) = &self.device {
+            let _ = Command::new("umount").arg("--lazy").arg(self.file("disk")).output();
+            let _ = Command::new("losetup").args(["--detach", device]).output();
+        }
+        if let Some(group) = &self.memory {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// What `rack load --json` said.
+pub(super) fn report(output: &Output) -> Result<Value> {
+    if !matches!(output.status.code(), Some(0 | 7)) {
+        bail!("rack load: {}", told(output));
+    }
+    let mut all: Value = serde_json::from_slice(&output.stdout).context("what rack load said")?;
+    Ok(all["report"].take())
+}
+
+pub(super) fn run(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| program.clone())?;
+    if !output.status.success() {
+        bail!("{program}: {}", told(&output));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn told(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let from = text.char_indices().rev().take(TOLD).last().map_or(0, |(at, _)| at);
+    format!("{}: {}", output.status, text[from..].trim())
+}

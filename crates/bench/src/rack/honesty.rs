@@ -1,0 +1,109 @@
+//! An instance stands still for four seconds: what our load tells of it, and what a peer's does, at the same time.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use super::bed::{Bed, report, run};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+
+/// Operations a second.
+const RATE: &str = "200";
+
+/// Seconds of load, and when the instance stands still for how long.
+const SECONDS: u64 = 24;
+const STILL_AT: Duration = Duration::from_secs(10);
+const STILL: Duration = Duration::from_secs(4);
+
+/// The peer, where `make bench-rack` puts it, unless the variable says where else.
+const LATTE: &str = "SPRAT_LATTE";
+
+/// What the peer does: reads and writes, half of each, as ours.
+const WORK: &str = r#"use latte::*;
+const KEYS = 100000;
+pub async fn schema(db) {
+    db.execute("CREATE KEYSPACE IF NOT EXISTS peer WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").await?;
+    db.execute("CREATE TABLE IF NOT EXISTS peer.kv (key bigint PRIMARY KEY, value blob)").await?;
+}
+pub async fn prepare(db) {
+    db.prepare("write", "INSERT INTO peer.kv (key, value) VALUES (:key, :value)").await?;
+    db.prepare("read", "SELECT value FROM peer.kv WHERE key = :key").await?;
+}
+pub async fn run(db, i) {
+    let key = hash(i) % KEYS;
+    if i % 2 == 0 {
+        db.execute_prepared("read", [key]).await?
+    } else {
+        db.execute_prepared("write", [key, blob(i, 100)]).await?
+    }
+}
+"#;
+
+/// See the module.
+pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let bed = Bed::new(settings, "honest", "", None)?;
+    let (address, pid) = bed.instance()?;
+    let seconds = format!("{SECONDS}s");
+    bed.load(&["--rate", RATE, "--duration", "5s"])?; // Java has seen it all once
+    let latte = std::env::var_os(LATTE).map(PathBuf::from);
+    let (script, result) = (bed.scratch("work.rn"), bed.scratch("peer.json"));
+    let mut peer = None;
+    if let Some(latte) = &latte {
+        fs::write(&script, WORK)?;
+        run(bed.beside(latte).arg("schema").arg(&script).arg(&address))?;
+        let mut command = bed.beside(latte);
+        command.args(["run", "--quiet", "--rate", RATE, "--duration", &seconds, "--output"]).arg(&result);
+        command.arg(&script).arg(&address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        peer = Some(command.spawn().with_context(|| latte.display().to_string())?);
+    }
+    let mut ours = bed.sprat("load", &["--rate", RATE, "--duration", &seconds, "--json"]);
+    let ours = ours.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    #[expect(clippy::disallowed_methods, reason = "the instance stands still for as long as this does")]
+    let pause = std::thread::sleep;
+    pause(STILL_AT);
+    kill_process(pid, Signal::STOP)?;
+    pause(STILL);
+    kill_process(pid, Signal::CONT)?;
+    let told = report(&ours.wait_with_output()?)?;
+    let millis = |name: &str| told["response"][name].as_f64().map(|micros| micros / 1e3);
+    let missed = told["missed"].as_array().map(|missed| missed.len() as f64);
+    let theirs = match peer {
+        Some(mut peer) => {
+            peer.wait()?;
+            Some(serde_json::from_str::<Value>(&fs::read_to_string(&result).context("what the peer found")?)?)
+        }
+        None => None,
+    };
+    let counted = theirs.as_ref().and_then(|theirs| theirs["result"]["cycle_count"].as_f64());
+    let theirs = |wanted: f64| theirs.as_ref().and_then(|theirs| percentile(theirs, wanted));
+    let name = |what: &str| format!("{what}, {RATE} op/s, an instance stands still for {} s", STILL.as_secs());
+    findings.row(&name("p99.9 beside latte's"), millis("p999"), theirs(99.9), "ms", Goal::AtLeast(3_000.0));
+    findings.row(&name("p99 beside latte's"), millis("p99"), theirs(99.0), "ms", Goal::AtLeast(3_000.0));
+    findings.row(&name("seconds in which the rate was missed"), missed, None, "s", Goal::AtLeast(3.0));
+    // What a peer holds back while nothing is answered is in none of its percentiles.
+    let asked = told["asked"].as_f64();
+    let all = told["response"]["count"].as_f64();
+    findings.row(
+        &name("operations that times are told of, beside latte's"),
+        all,
+        counted,
+        "op",
+        Goal::AtLeast(asked.unwrap_or(1.0)),
+    );
+    if latte.is_none() {
+        findings.note(format!("the peer is not here: {LATTE} is to name it (scripts/setup bench-rack)"));
+    }
+    Ok(())
+}
+
+/// A percentile of what the peer reports, ms.
+fn percentile(report: &Value, wanted: f64) -> Option<f64> {
+    let at = report["percentiles"].as_array()?.iter().position(|percentile| percentile.as_f64() == Some(wanted))?;
+    report["result"]["request_latency"]["percentiles"][at]["value"].as_f64()
+}

@@ -1,0 +1,118 @@
+//! Latency before and after `sprat rack tune`: of an instance that is set up badly on purpose, and of one that is as its plan has it.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::bed::{Bed, Limits, run};
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+use crate::table::Table;
+
+/// A server whose disk holds more than its memory does.
+const LIMITS: Limits = Limits { disk: 8 << 30, memory: 2_500 << 20 };
+
+/// What is read beyond what was asked for, KiB, of a disk that is set up badly.
+const BAD_READ_AHEAD: &str = "8192";
+
+/// A heap that is too small, and compaction that takes what it can get.
+const BAD: &str = "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = { compaction_throughput = \"0MiB/s\" }";
+
+/// Rows, bytes of each: 3 GB.
+const KEYS: &str = "200000";
+const VALUE: &str = "16000";
+
+/// What a rack is asked for while it is tuned.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    /// Operations a second.
+    rate: &'static str,
+    /// Share of reads.
+    reads: &'static str,
+}
+
+/// More than what is set up badly can do, and less than what is not.
+const MUCH: Work = Work { rate: "1000", reads: "0.5" };
+
+/// What leaves two cores, the load on them, time to rest.
+const LITTLE: Work = Work { rate: "500", reads: "0.8" };
+
+/// What is wanted of the slowest hundredth, ms.
+const GOAL_MS: f64 = 10.0;
+
+/// See the module.
+pub(super) fn planted(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let bed = Bed::new(settings, "bad", BAD, Some(LIMITS))?;
+    fill(&bed)?;
+    let disk = bed.disk().context("it has a disk of its own")?;
+    let ahead = format!("/sys/block/{disk}/queue/read_ahead_kb");
+    fs::write(&ahead, BAD_READ_AHEAD).with_context(|| ahead.clone())?;
+    let name = "G1 with 256 MB, 8 MB read ahead, compaction without bounds";
+    let (before, after) = tune(&bed, "collector,read-ahead,compaction", name, MUCH, findings)?;
+    findings.row(
+        &format!("{name}: p99 after tuning, beside before"),
+        after.p99,
+        before.p99,
+        "ms",
+        Goal::RatioAtMost(0.2),
+    );
+    findings.row(&format!("{name}: p99 after tuning"), after.p99, None, "ms", Goal::AtMost(GOAL_MS));
+    findings.row(&format!("{name}: p99.9 after tuning, beside before"), after.p999, before.p999, "ms", Goal::Shown);
+    Ok(())
+}
+
+/// See the module.
+pub(super) fn defaults(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let bed = Bed::new(settings, "planned", "", Some(LIMITS))?;
+    fill(&bed)?;
+    let only = "collector,read-ahead,compaction,concurrency,memtable,commit-log";
+    let (before, after) = tune(&bed, only, "as planned", LITTLE, findings)?;
+    findings.row("as planned: p99 after tuning, beside before", after.p99, before.p99, "ms", Goal::RatioAtMost(1.0));
+    findings.row("as planned: p99 after tuning", after.p99, None, "ms", Goal::AtMost(GOAL_MS));
+    findings.row("as planned: p99.9 after tuning, beside before", after.p999, before.p999, "ms", Goal::Shown);
+    Ok(())
+}
+
+/// Times, ms.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    p99: Option<f64>,
+    p999: Option<f64>,
+}
+
+/// Rows, more than once over: compaction has something to do.
+fn fill(bed: &Bed) -> Result<()> {
+    bed.load(&[
+        "--rate",
+        "1000",
+        "--duration",
+        "200s",
+        "--keys",
+        KEYS,
+        "--value",
+        VALUE,
+        "--reads",
+        "0",
+        "--timeout",
+        "60s",
+    ])?;
+    Ok(())
+}
+
+fn tune(bed: &Bed, only: &str, name: &str, work: Work, findings: &mut Findings) -> Result<(Times, Times)> {
+    let Work { rate, reads } = work;
+    let mut args = vec!["--apply", "--only", only, "--rate", rate, "--reads", reads, "--keys", KEYS, "--value", VALUE];
+    args.extend(["--duration", "20s", "--warm", "5s", "--json"]);
+    let journal: Value = serde_json::from_str(&run(&mut bed.sprat("tune", &args))?).context("what rack tune said")?;
+    let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
+    let millis = |value: &Value| value["p99"].as_f64().map_or("-".to_owned(), |p99| format!("{p99:.1}"));
+    for entry in journal["entries"].as_array().into_iter().flatten() {
+        let text = |key: &str| entry[key].as_str().unwrap_or("failed").to_owned();
+        let what = format!("{}: {} -> {}", text("class"), text("present"), text("what"));
+        table.row(vec![what, millis(&entry["before"]), millis(&entry["after"]), text("state")]);
+    }
+    findings.table(&format!("{name}: {rate} op/s, {reads} of them reads, of {KEYS} rows of {VALUE} B"), table);
+    let times = |which: &str| Times { p99: journal[which]["p99"].as_f64(), p999: journal[which]["p999"].as_f64() };
+    Ok((times("before"), times("after")))
+}

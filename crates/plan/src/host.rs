@@ -1,0 +1,160 @@
+//! What a server is to be before anything runs on it: its disks and its clock, in words.
+
+use crate::quantity::{Bytes, Seconds};
+use crate::spec::{MAX_PARTS, SpecError, value, within};
+use serde::Deserialize;
+
+/// Most servers that tell the time.
+const MAX_CLOCKS: usize = 8;
+
+/// The largest read-ahead.
+const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
+
+/// Disks that become one filesystem, below which all data is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Storage {
+    /// Their names in `/dev` or `/dev/disk/by-id`, the same on all servers; several are joined as RAID-0.
+    pub disks: Vec<String>,
+    /// What is made on them.
+    #[serde(default)]
+    pub filesystem: Filesystem,
+    /// What the kernel reads further than it was asked to, KiB; from `read-ahead = "8KiB"`.
+    #[serde(default = "eight", deserialize_with = "kibibytes")]
+    pub read_ahead: u32,
+    /// Identities of disks whose data may go for ever: serial numbers, as `lsblk -o NAME,SERIAL` tells them.
+    #[serde(default)]
+    pub erase: Vec<String>,
+}
+
+/// A filesystem.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filesystem {
+    /// The fourth extended one.
+    #[default]
+    Ext4,
+    /// XFS: 300 MB at least.
+    Xfs,
+}
+
+impl Filesystem {
+    /// As the kernel names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+}
+
+/// Who tells servers the time.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Clock {
+    /// Names or addresses; none: the rack's first server.
+    pub servers: Vec<String>,
+    /// How far a server's clock may be from what it follows.
+    pub within: Seconds,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { servers: Vec::new(), within: Seconds(0.01) }
+    }
+}
+
+impl Storage {
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        within("storage.disks", self.disks.len(), 1, MAX_PARTS)?;
+        within("storage.erase", self.erase.len(), 0, 1 << 16)?;
+        for disk in &self.disks {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+/".contains(c);
+            if disk.is_empty() || disk.len() > 256 || !disk.chars().all(plain) || disk.contains("..") {
+                let want = "a name in /dev or /dev/disk/by-id, such as nvme0n1";
+                return Err(value("storage.disks", format!("{disk:?}"), want));
+            }
+        }
+        if let Some(number) = self.disks.iter().enumerate().find(|(at, disk)| self.disks[..*at].contains(disk)) {
+            return Err(value("storage.disks", format!("{:?} twice", number.1), "each disk once"));
+        }
+        if let Some(empty) = self.erase.iter().find(|serial| serial.trim().is_empty() || serial.len() > 256) {
+            return Err(value("storage.erase", format!("{empty:?}"), "a disk's serial number"));
+        }
+        Ok(())
+    }
+}
+
+impl Clock {
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        within("clock.servers", self.servers.len(), 0, MAX_CLOCKS)?;
+        for server in &self.servers {
+            // It goes into a line of chrony's configuration.
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
+            if server.is_empty() || server.len() > 253 || !server.chars().all(plain) {
+                return Err(value("clock.servers", format!("{server:?}"), "names or addresses of NTP servers"));
+            }
+        }
+        match (1e-5..=1.0).contains(&self.within.0) {
+            true => Ok(()),
+            false => Err(value("clock.within", self.within.to_string(), "10us to 1s")),
+        }
+    }
+}
+
+fn eight() -> u32 {
+    8
+}
+
+fn kibibytes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    use serde::de::Error as _;
+    let bytes = Bytes::deserialize(from)?;
+    if !(4_096.0..=MAX_READ_AHEAD).contains(&bytes.0) {
+        return Err(D::Error::custom(format!("{bytes}: want 4KiB to 16MiB")));
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "16 MiB at most")]
+    Ok((bytes.0 / 1_024.0) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Spec;
+
+    fn spec(more: &str) -> Result<Spec, String> {
+        let text = format!(
+            "name = \"r\"\n[server]\ncores = 1\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 2\n{more}"
+        );
+        Spec::from_toml(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_told_has_a_value() {
+        let found = spec("[storage]\ndisks = [\"nvme0n1\", \"/dev/disk/by-id/x-1\"]\n[clock]\n").expect("fine");
+        let storage = found.storage.expect("told");
+        assert_eq!((storage.filesystem.name(), storage.read_ahead, storage.erase.len()), ("ext4", 8, 0));
+        assert!((found.clock.expect("told").within.0 - 0.01).abs() < 1e-9);
+        let none = spec("").expect("fine");
+        assert!(none.storage.is_none() && none.clock.is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        for (more, word) in [
+            ("[storage]\ndisks = []", "storage.disks"),
+            ("[storage]\ndisks = [\"a b\"]", "storage.disks"),
+            ("[storage]\ndisks = [\"../etc/passwd\"]", "storage.disks"),
+            ("[storage]\ndisks = [\"sda\", \"sda\"]", "twice"),
+            ("[storage]\ndisks = [\"sda\"]\nerase = [\" \"]", "storage.erase"),
+            ("[storage]\ndisks = [\"sda\"]\nread-ahead = \"1B\"", "4KiB"),
+            ("[storage]\ndisks = [\"sda\"]\nfilesystem = \"fat\"", "fat"),
+            ("[storage]\ndisks = [\"sda\"]\nraid = 1", "raid"),
+            ("[clock]\nservers = [\"a\\nallow all\"]", "clock.servers"),
+            ("[clock]\nwithin = \"1m\"", "within"),
+            ("[clock]\nwithin = \"0ms\"", "clock.within"),
+        ] {
+            let error = spec(more).expect_err(more);
+            assert!(error.contains(word), "{more}: {error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Who we are to a controller: a file with `USER:PASSWORD`, that nobody else may read.
+
+use crate::Trouble;
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Longest login, bytes.
+const MAX_BYTES: u64 = 512;
+
+/// A name and a password, which is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({})", self.user)
+    }
+}
+
+impl Login {
+    /// From a file.
+    ///
+    /// # Errors
+    /// It cannot be read, can be by others, or is something else.
+    pub(crate) fn read(path: &Path) -> Result<Self, Trouble> {
+        let wrong = |why: String| Trouble::File { path: path.to_owned(), why };
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let mode = file.metadata().map_err(|error| wrong(error.to_string()))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(wrong("others may read or change it: chmod 600".to_owned()));
+        }
+        let mut text = String::new();
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        let (user, password) = text.trim_end_matches(['\r', '\n']).split_once(':').unwrap_or_default();
+        let plain = |text: &str| !text.chars().any(char::is_control);
+        if user.is_empty() || user.starts_with('-') || !plain(user) || !plain(password) {
+            return Err(wrong("want USER:PASSWORD, on one line".to_owned()));
+        }
+        Ok(Self { user: user.to_owned(), password: password.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_for_nobody_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("login");
+        let put = |text: &str, mode: u32| {
+            std::fs::write(&path, text).expect("a file");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its mode");
+            Login::read(&path)
+        };
+        let login = put("admin:a:b\n", 0o600).expect("a login");
+        assert_eq!((login.user.as_str(), login.password.as_str()), ("admin", "a:b"));
+        assert!(!format!("{login:?}").contains("a:b"));
+        for (text, mode, why) in [("admin:x", 0o644, "chmod 600"), ("admin", 0o600, "USER"), ("-x:y", 0o600, "USER")] {
+            assert!(put(text, mode).expect_err(text).to_string().contains(why), "{text}");
+        }
+    }
+}

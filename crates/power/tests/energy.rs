@@ -1,0 +1,131 @@
+//! From readings to energy, to what it costs.
+
+use proptest::prelude::*;
+use sprat_plan::power::{Cost, CostOption};
+use sprat_power::cost::{HOURS, published, totals};
+use sprat_power::meter::{MAX_POINTS, Meter};
+use sprat_power::report::{Measured, Report};
+use sprat_power::targets::Of;
+use sprat_power::{Error, Reading, Trouble, Watts};
+
+fn failed() -> Error {
+    Error { kind: "command", place: "here".to_owned(), trouble: Trouble::Silent("1".to_owned()) }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+}
+
+proptest! {
+    /// Power that changes evenly is measured exactly, however it is sampled; and a counter of the same says the same.
+    #[test]
+    fn energy_is_what_is_under_the_line(from in 0.0..500.0_f64, slope in 0.0..50.0_f64, steps in prop::collection::vec(0.1..3.0_f64, 1..40)) {
+        let (mut power, mut counter) = (Meter::every(1.0), Meter::every(1.0));
+        let under = |at: f64| from * at + slope * at * at / 2.0;
+        let mut at = 0.0;
+        for step in std::iter::once(0.0).chain(steps) {
+            at += step;
+            power.take(at, Ok(Reading::Watts(Watts(from + slope * at))));
+            counter.take(at, Ok(Reading::Joules(under(at))));
+        }
+        prop_assert!(close(power.joules, under(at)), "{} {}", power.joules, under(at));
+        prop_assert!(close(counter.joules, under(at)));
+        prop_assert!(close(power.covered, at) && close(counter.covered, at));
+    }
+}
+
+#[test]
+fn what_nobody_saw_is_not_counted_but_by_counters() {
+    let (mut power, mut counter) = (Meter::every(1.0), Meter::every(1.0));
+    for at in [0.0, 1.0, 9.0, 10.0] {
+        power.take(at, Ok(Reading::Watts(Watts(100.0))));
+        counter.take(at, Ok(Reading::Joules(100.0 * at)));
+    }
+    assert!(close(power.joules, 200.0) && close(power.covered, 2.0), "{power:?}");
+    assert!(close(counter.joules, 1_000.0) && close(counter.covered, 10.0), "{counter:?}");
+    // One reading that fails leaves no hole in power.
+    let mut meter = Meter::every(1.0);
+    meter.take(0.0, Ok(Reading::Watts(Watts(10.0))));
+    meter.take(1.0, Err(failed()));
+    assert_eq!((meter.now, meter.error.clone()), (None, Some(failed())));
+    meter.take(2.0, Ok(Reading::Watts(Watts(30.0))));
+    assert!(close(meter.joules, 40.0) && meter.failed == 1 && meter.error.is_none() && meter.peak == Watts(30.0));
+}
+
+#[test]
+fn a_long_run_keeps_a_bounded_number_of_points() {
+    let mut meter = Meter::every(1.0);
+    for at in 0..20_000 {
+        meter.take(f64::from(at), Ok(Reading::Watts(Watts(f64::from(at % 2) * 10.0))));
+    }
+    let points = meter.points();
+    assert!(points.len() < MAX_POINTS && points.len() > MAX_POINTS / 4, "{}", points.len());
+    assert!(points.iter().all(|(_, watts)| close(*watts, 5.0)), "each stands for as many of both");
+    assert!(points.is_sorted_by(|one, other| one.0 < other.0));
+}
+
+fn measured(name: &str, of: Of, watts: &[(&'static str, Option<f64>)]) -> Measured {
+    let meter = |(kind, watts): &(&'static str, Option<f64>)| {
+        let mut meter = Meter::every(1.0);
+        for at in [0.0, 1.0] {
+            meter.take(at, watts.map(|watts| Reading::Watts(Watts(watts))).ok_or_else(failed));
+        }
+        (*kind, "there".to_owned(), meter)
+    };
+    let instances = if of == Of::Server { 2 } else { 4 };
+    Measured { name: name.to_owned(), of, chassis: 0, instances, meters: watts.iter().map(meter).collect() }
+}
+
+#[test]
+fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
+    let one = measured("a", Of::Server, &[("shelly", Some(40.0)), ("shelly", Some(30.0)), ("rapl", Some(25.0))]);
+    let other = measured("b", Of::Server, &[("shelly", Some(50.0)), ("shelly", None), ("rapl", Some(25.0))]);
+    let report = Report::of(&[one.clone(), other], 1.0, 1.0, false);
+    assert_eq!(report.targets[0].watts, Some(Watts(70.0)));
+    assert_eq!(report.targets[0].watts_per_instance, Some(Watts(35.0)));
+    assert_eq!(report.targets[1].watts, None, "a half of what a server takes is not what it takes");
+    let total = report.total.expect("one told");
+    assert_eq!((total.watts, total.measured, total.there_are, total.instances), (Watts(70.0), 1, 2, 2));
+    assert!(!report.is_whole());
+    let report = Report::of(&[one], 1.0, 1.0, false);
+    assert!(report.is_whole());
+    assert_eq!(report.joules_per_million(1_000), Some(70.0 / 1e-3));
+    assert_eq!(report.joules_per_million_over(1_000, 10.0), Some(700.0 / 1e-3));
+    assert_eq!(report.joules_per_million(0), None);
+    assert!(
+        !Report::of(&[measured("a", Of::Server, &[("ipmi", Some(1.0))])], 2.0, 1.0, false).is_whole(),
+        "half of the time"
+    );
+}
+
+#[test]
+fn servers_without_sensors_have_their_part_of_the_chassis() {
+    let servers = || [measured("a", Of::Server, &[]), measured("b", Of::Server, &[])];
+    let chassis = |watts| measured("c0", Of::Chassis, &[("redfish", watts)]);
+    let all: Vec<_> = servers().into_iter().chain([chassis(Some(100.0))]).collect();
+    let report = Report::of(&all, 1.0, 1.0, false);
+    assert_eq!(report.targets[0].watts, Some(Watts(50.0)));
+    assert!(report.targets[0].shared && report.is_whole());
+    let total = report.total.expect("it told");
+    assert_eq!((total.of, total.watts, total.watts_per_instance), (Of::Chassis, Watts(100.0), Some(Watts(25.0))));
+    let all: Vec<_> = servers().into_iter().chain([chassis(None)]).collect();
+    assert_eq!(Report::of(&all, 1.0, 1.0, false).total, None);
+}
+
+#[test]
+fn the_published_servers_cost_what_the_sums_say() {
+    let cost = Cost { options: published(), carbon: Some(400.0), ..Cost::default() };
+    let all = totals(&cost);
+    let each: Vec<f64> = all.iter().map(|total| total.watts_per_instance.0).collect();
+    assert_eq!(each, [36.0, 75.0, 93.75], "published: 36 W an instance; four on 300 to 375 W");
+    let mini = &all[0];
+    assert_eq!(mini.servers, 6);
+    assert!(close(mini.kwh_per_year, 0.432 * 1.4 * HOURS), "{mini:?}");
+    assert!(close(mini.total, mini.kwh_per_year * 0.15 * 5.0));
+    assert_eq!(mini.carbon.map(f64::round), Some((mini.kwh_per_year * 5.0 * 0.4).round()));
+    // A server that is not full is bought whole.
+    let one = CostOption { name: "x".to_owned(), power: Watts(100.0), instances: 4, price: 1_000.0 };
+    let cost = Cost { instances: 5, pue: 1.0, kwh: 0.0, options: vec![one], ..Cost::default() };
+    let total = &totals(&cost)[0];
+    assert_eq!((total.servers, total.watts, total.total, total.total_per_instance), (2, Watts(200.0), 2_000.0, 400.0));
+}

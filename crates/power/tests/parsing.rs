@@ -1,0 +1,144 @@
+//! What sensors tell is read once: as watts, or as an error that says what was there instead.
+
+use proptest::prelude::*;
+use serde_json::json;
+use sprat_power::{Channel, Files, Trouble, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum};
+
+fn files(list: &[(&str, &str)]) -> Files {
+    list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
+
+const TWO_PACKAGES: [(&str, &str); 16] = [
+    ("intel-rapl:0/name", "package-0"),
+    ("intel-rapl:0/energy_uj", "1000"),
+    ("intel-rapl:0/max_energy_range_uj", "5000"),
+    ("intel-rapl:0:0/name", "core"),
+    ("intel-rapl:0:0/energy_uj", "700"),
+    ("intel-rapl:0:1/name", "dram"),
+    ("intel-rapl:0:1/energy_uj", "50"),
+    ("intel-rapl:0:1/max_energy_range_uj", "4000"),
+    ("intel-rapl:1/name", "package-1"),
+    ("intel-rapl:1/energy_uj", "2000"),
+    ("intel-rapl:1/max_energy_range_uj", "5000"),
+    ("intel-rapl:2/name", "psys"),
+    ("intel-rapl:2/energy_uj", "9"),
+    ("intel-rapl-mmio:0/name", "package-0"),
+    ("intel-rapl-mmio:0/energy_uj", "1001"),
+    ("dtpm/name", "dtpm"),
+];
+
+#[test]
+fn counters_that_would_count_twice_are_left_out() {
+    let zones = rapl::zones(&files(&TWO_PACKAGES)).expect("counters");
+    let names: Vec<_> = zones.iter().map(|(folder, zone)| (folder.as_str(), zone.name.as_str())).collect();
+    assert_eq!(names, [("intel-rapl:0", "package-0"), ("intel-rapl:0:1", "dram"), ("intel-rapl:1", "package-1")]);
+    let odd = rapl::zones(&files(&[("intel-rapl:0/name", "package-0"), ("intel-rapl:0/energy_uj", "-3")]));
+    assert!(matches!(odd, Err(Trouble::Nonsense(_))), "{odd:?}");
+    let hidden = rapl::zones(&files(&[("intel-rapl:0/name", "package-0")]));
+    assert_eq!(hidden.map(|zones| zones.len()), Ok(0), "what only root may read");
+}
+
+proptest! {
+    #[test]
+    fn a_counter_that_goes_round_has_counted_all(range in 1_u64..1 << 40, start in 0_u64..1 << 40, steps in prop::collection::vec(0.0..1.0_f64, 1..20)) {
+        let zone = |energy_uj| rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: range };
+        let (mut at, mut total, mut seen) = (start % range, 0_u64, 0_u64);
+        for step in steps {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the range")]
+            let step = (step * range as f64) as u64 % range;
+            let next = (at + step) % range;
+            seen += rapl::used(&zone(at), &zone(next));
+            total += step;
+            at = next;
+        }
+        prop_assert_eq!(seen, total);
+    }
+
+    #[test]
+    fn no_text_is_a_panic(text in "\\PC{0,200}", lines in "(PSU1|Total)? *\\|? *[0-9a-z.]{0,6} *\\| *Watts *\\| *ok") {
+        let _ = command_watts(&text);
+        let _ = ipmi::dcmi(&text);
+        let _ = ipmi::channels(&text);
+        let _ = ipmi::channels(&lines);
+        let value = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "Members": text }));
+        let _ = (plug::shelly(&value), plug::tasmota(&value), redfish::members(&value), redfish::power(&value));
+    }
+}
+
+#[test]
+fn boards_tell_microwatts_and_whoever_knows_them_chooses() {
+    let board = files(&[
+        ("hwmon0/name", "acpi"),
+        ("hwmon0/temp1_input", "40000"),
+        ("hwmon1/name", "ina3221"),
+        ("hwmon1/power1_input", "36250000"),
+        ("hwmon1/power1_average", "36000000"),
+        ("hwmon1/power1_label", "VDD_IN"),
+        ("hwmon1/power2_average", "8000000"),
+        ("hwmon1/power2_cap", "9000000"),
+        ("hwmon1/powerx_input", "1"),
+    ]);
+    let channels = hwmon::channels(&board).expect("a board");
+    let told: Vec<_> = channels.iter().map(|channel| (channel.name.as_str(), channel.watts.0)).collect();
+    assert_eq!(told, [("ina3221/VDD_IN", 36.25), ("ina3221/power2", 8.0)]);
+    let sum_of =
+        |names: &[&str]| sum(&channels, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), "none");
+    assert_eq!(sum_of(&["ina3221/power2", "ina3221/VDD_IN"]), Ok(Watts(44.25)));
+    let several =
+        Trouble::Several { key: "channels", all: vec!["ina3221/VDD_IN".to_owned(), "ina3221/power2".to_owned()] };
+    assert_eq!(sum_of(&[]), Err(several.clone()), "one may be a part of the other");
+    assert_eq!(sum_of(&["VDD"]), Err(several));
+    assert_eq!(sum(&channels[..1], &[], "none"), Ok(Watts(36.25)));
+    assert_eq!(sum(&[], &[], "none"), Err(Trouble::Absent("none".to_owned())));
+}
+
+#[test]
+fn controllers_tell_watts_by_dcmi_or_by_sensors() {
+    let text = "\n    Instantaneous power reading:                   212 Watts\n    Minimum during sampling period:                  4 Watts\n    \
+                IPMI timestamp:                           Thu Jan  1 00:00:00 1970\n    Power reading state is:                   activated\n";
+    assert_eq!(ipmi::dcmi(text), Ok(Some(Watts(212.0))));
+    assert_eq!(ipmi::dcmi(&text.replace("activated", "deactivated")), Ok(None));
+    assert_eq!(ipmi::dcmi("DCMI request failed because: Invalid command (c1)"), Ok(None));
+    assert!(matches!(ipmi::dcmi("Instantaneous power reading: many Watts"), Err(Trouble::Nonsense(_))));
+    let sensors = "Inlet Temp       | 23.000     | degrees C  | ok    | na\n\
+                   Pwr Consumption  | 168.000    | Watts      | ok    | na        | na\n\
+                   PSU2 Input       | na         | Watts      | na    | na\nnothing\n";
+    let expected = Channel { name: "Pwr Consumption".to_owned(), watts: Watts(168.0) };
+    assert_eq!(ipmi::channels(sensors), Ok(vec![expected]));
+    assert!(matches!(ipmi::channels("x | 0x80 | Watts | ok"), Err(Trouble::Nonsense(_))));
+}
+
+#[test]
+fn redfish_is_read_as_its_schemas_have_it() {
+    let old = json!({ "PowerControl": [{ "Name": "Chassis", "PowerConsumedWatts": null }, { "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
+    assert_eq!(redfish::power(&old), Ok(Some(Watts(344.5))), "the others are parts of it");
+    assert_eq!(redfish::power(&json!({ "PowerControl": [] })), Ok(None));
+    assert!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": -4 }] })).is_err());
+    assert_eq!(redfish::environment(&json!({ "PowerWatts": { "Reading": 36 } })), Ok(Some(Watts(36.0))));
+    assert_eq!(redfish::supply(&json!({ "InputPowerWatts": { "Reading": null } })), Ok(None));
+    let list = json!({ "Members": [{ "@odata.id": "/redfish/v1/Chassis/1U" }] });
+    assert_eq!(redfish::members(&list), Ok(vec!["/redfish/v1/Chassis/1U".to_owned()]));
+    for path in ["http://elsewhere/redfish/v1", "/redfish/v1/a b", "/etc/passwd"] {
+        assert!(redfish::members(&json!({ "Members": [{ "@odata.id": path }] })).is_err(), "{path}");
+    }
+    assert_eq!(
+        redfish::link(&json!({ "Power": { "@odata.id": "/redfish/v1/p" } }), "Power").as_deref(),
+        Some("/redfish/v1/p")
+    );
+}
+
+#[test]
+fn plugs_and_programs_tell_watts() {
+    assert_eq!(plug::shelly(&json!({ "id": 0, "output": true, "apower": -8.9, "voltage": 230 })), Ok(Watts(8.9)));
+    assert!(matches!(plug::shelly(&json!({ "id": 0, "output": true })), Err(Trouble::Absent(_))));
+    let energy = |power| json!({ "StatusSNS": { "ENERGY": { "Total": 3.2, "Power": power } } });
+    assert_eq!(plug::tasmota(&energy(json!(13))), Ok(Watts(13.0)));
+    assert_eq!(plug::tasmota(&energy(json!([13, 4.5]))), Ok(Watts(17.5)));
+    assert!(plug::tasmota(&energy(json!([13, "x"]))).is_err());
+    for (text, watts) in [("36.2\n", 36.2), ("\n 36200 mW\nmore", 36.2), ("0.0362kW", 36.2), ("36 W", 36.0)] {
+        assert!((command_watts(text).expect(text).0 - watts).abs() < 1e-9, "{text:?}");
+    }
+    for text in ["", "watts", "-3", "3 dB", "1e9", "99999999", "nan", "1.2.3"] {
+        assert!(command_watts(text).is_err(), "{text:?}");
+    }
+}

@@ -1,0 +1,30 @@
+"""A controller that speaks IPMI 2.0 over the network: pyghmi's, which answers DCMI's question for power.
+
+ipmi.py WATTS: no watts, no DCMI. Prints its port; ends when its input does.
+"""
+
+import os
+import struct
+import sys
+import threading
+
+from pyghmi.ipmi import bmc
+
+DCMI = 0x2C
+GET_POWER_READING = 2
+
+
+class Controller(bmc.Bmc):
+    def handle_raw_request(self, request, session):
+        if (request["netfn"], request["command"]) == (DCMI, GET_POWER_READING) and len(sys.argv) > 1:
+            watts = int(sys.argv[1])
+            measured = struct.pack("<BHHHHIIB", 0xDC, watts, 1, 2 * watts, watts, 0, 1000, 0x40)
+            return session.send_ipmi_response(data=list(measured))
+        return super().handle_raw_request(request, session)
+
+
+controller = Controller({"admin": "secret"}, port=0, address="127.0.0.1")
+controller.port = controller.serversocket.getsockname()[1]  # by which it finds its sessions
+print(controller.port, flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+controller.listen()

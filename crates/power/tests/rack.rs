@@ -1,0 +1,48 @@
+//! A rack's sensors as its plan names them, read side by side.
+
+use sprat_plan::{Plan, Spec};
+use sprat_power::Watts;
+use sprat_power::sampling::Sampling;
+use sprat_power::targets::{Of, of};
+use std::time::Duration;
+
+fn plan(power: &str) -> Plan {
+    let rack = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"1GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n\
+                [cassandra]\nreplication = 1\n";
+    Plan::new(Spec::from_toml(&format!("{rack}{power}")).expect("a rack")).expect("a plan")
+}
+
+#[test]
+fn each_server_is_read_by_its_own_sensor() {
+    let plan = plan(
+        "[[power.sensors]]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"test {name} = c0-n{slot} && echo {slot}0\"]\n",
+    );
+    let sampling = Sampling::start(of(&plan), Duration::from_millis(50), Duration::from_millis(200));
+    let report = sampling.finish();
+    let told: Vec<_> = report.targets.iter().map(|target| (target.name.as_str(), target.watts)).collect();
+    let mean = |watts: Option<Watts>| watts.map(|watts| (watts.0 * 1e6).round() / 1e6);
+    let told: Vec<_> = told.into_iter().map(|(name, watts)| (name, mean(watts))).collect();
+    assert_eq!(told, [("c0-n1", Some(10.0)), ("c0-n2", Some(20.0)), ("c0-n3", Some(30.0))]);
+    let total = report.total.expect("all told");
+    assert_eq!((total.of, total.instances, total.measured), (Of::Server, 3, 3));
+    // At the beginning and at the end at least; what is in between is for the machine to say.
+    assert!(
+        report.targets.iter().all(|target| target.sensors[0].reads >= 2 && target.sensors[0].failed == 0),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_early_and_says_so() {
+    let plan = plan("[[power.chassis]]\nkind = \"command\"\ncommand = [\"echo\", \"{chassis}90\"]\n");
+    let sampling = Sampling::start(of(&plan), Duration::from_secs(3_600), Duration::from_secs(36_000));
+    while sampling.report().targets.iter().all(|target| target.sensors.iter().all(|sensor| sensor.reads == 0)) {
+        std::thread::yield_now();
+    }
+    sampling.stop();
+    let report = sampling.finish();
+    assert!(report.stopped && report.seconds < 3_600.0);
+    let total = report.total.expect("it told");
+    assert_eq!((total.of, total.watts), (Of::Chassis, Watts(90.0)));
+    assert_eq!(report.targets[1].watts, Some(Watts(30.0)), "a server has its part");
+}

@@ -1,0 +1,122 @@
+//! What is advised for instances of Cassandra, by what their servers have.
+
+use crate::change::{Candidate, Change, Class};
+use crate::overlay::{Overlay, name};
+use serde_json::{Value, json};
+use sprat_plan::Spec;
+use sprat_plan::spec::Collector;
+use sprat_rack::Settings;
+use std::collections::BTreeMap;
+
+/// Largest heap worth a try, MiB.
+const MOST_HEAP_MIB: u64 = 16 * 1_024;
+
+/// Heaps from which the collector that runs beside the program is worth a try, MiB: it needs room to run in.
+const CONCURRENT_FROM_MIB: u64 = 1_024;
+
+/// Cores up to which the simplest collector is worth a try.
+const SERIAL_UP_TO: usize = 2;
+
+/// What compaction of an instance may write. Enough for what small servers take in; more is taken from reads.
+const COMPACTION: &str = "64MiB/s";
+const COMPACTION_LOW: &str = "16MiB/s";
+
+const MIB: f64 = 1_048_576.0;
+
+/// What is worth a try, over a description with what was found before.
+#[must_use]
+pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
+    let Some(asked) = &spec.cassandra else { return Vec::new() };
+    let present = Settings::of(spec, asked);
+    // What it would be if nobody had told anything.
+    let mut untold = asked.clone();
+    (untold.heap, untold.collector) = (None, None);
+    let advised = Settings::of(spec, &untold);
+    let mut all = collectors(spec, &present, &advised, asked.instances);
+    let mut yaml = |class, why, what: &[(&str, Value)], base: &[(&str, Value)]| {
+        let is = |key: &str| {
+            asked
+                .yaml
+                .get(key)
+                .or_else(|| base.iter().find(|(known, _)| *known == key).map(|(_, value)| value))
+                .cloned()
+        };
+        let unlike: BTreeMap<String, Value> = what
+            .iter()
+            .filter(|(key, value)| is(key).as_ref() != Some(value))
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        if !unlike.is_empty() {
+            let told = |key: &String| format!("{key} {}", is(key).map_or("unset".to_owned(), |value| plain(&value)));
+            let present = unlike.keys().map(told).collect::<Vec<_>>().join(", ");
+            let what =
+                unlike.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join(", ");
+            let changes = vec![Change::Instances(Overlay { yaml: unlike, ..Overlay::default() })];
+            all.push(Candidate { class, what, present, why, changes });
+        }
+    };
+    let compactors = (spec.server.disks.len() / asked.instances).clamp(1, (present.cores / 2).max(1));
+    let base = [("compaction_throughput", json!(COMPACTION)), ("concurrent_compactors", json!(compactors))];
+    let slow = "compaction that takes all of a disk leaves nothing for reads";
+    yaml(Class::Compaction, slow, &base, &base);
+    yaml(Class::Compaction, slow, &[("compaction_throughput", json!(COMPACTION_LOW))], &base);
+    let at_once = [("concurrent_reads", advised.concurrent_reads), ("concurrent_writes", advised.concurrent_writes)];
+    let base = at_once.map(|(key, count)| (key, json!(count)));
+    let why = "as many as disks and cores can do at once; more of them wait in each other's way";
+    yaml(Class::Concurrency, why, &base, &base);
+    yaml(Class::Concurrency, why, &at_once.map(|(key, count)| (key, json!(count * 2))), &base);
+    let off_heap = [("memtable_allocation_type", json!("offheap_objects"))];
+    let base = [("memtable_allocation_type", json!("heap_buffers"))];
+    yaml(Class::Memtable, "rows outside of the heap are nothing to collect", &off_heap, &base);
+    let trie =
+        json!({ "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } });
+    let tries = [("memtable", trie), ("sstable", json!({ "selected_format": "bti" }))];
+    yaml(Class::Memtable, "tries take fewer objects and fewer reads than what was before them", &tries, &tries);
+    let direct = [("commitlog_disk_access_mode", json!("direct"))];
+    let base = [("commitlog_disk_access_mode", json!("legacy"))];
+    yaml(Class::CommitLog, "what is written once and read after a crash needs no place in memory", &direct, &base);
+    all
+}
+
+/// Heaps and collectors.
+fn collectors(spec: &Spec, present: &Settings, advised: &Settings, instances: usize) -> Vec<Candidate> {
+    let share = spec.server.memory.0 / instances as f64 / MIB;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "memory of a server")]
+    let half = ((share / 2.0) as u64).min(MOST_HEAP_MIB);
+    let heap = advised.heap_mib.max(present.heap_mib.min(half));
+    let mut choices = vec![(heap, advised.collector)];
+    let worth = |collector, heap: u64| match collector {
+        Collector::Z => heap >= CONCURRENT_FROM_MIB,
+        Collector::Serial => present.cores <= SERIAL_UP_TO,
+        Collector::G1 => true,
+    };
+    for collector in [Collector::G1, Collector::Z, Collector::Serial] {
+        if worth(collector, heap) {
+            choices.push((heap, collector));
+        }
+    }
+    if half > heap {
+        choices.push((half, advised.collector));
+    }
+    let mut all: Vec<Candidate> = Vec::new();
+    for (heap, collector) in choices {
+        let overlay = Overlay { heap_mib: Some(heap), collector: Some(collector), ..Overlay::default() };
+        let told = |heap, collector| format!("{heap} MiB, {}", name(collector));
+        let candidate = Candidate {
+            class: Class::Collector,
+            what: told(heap, collector),
+            present: told(present.heap_mib, present.collector),
+            why: "what a heap has room for need not be collected, and who collects stops the program or does not",
+            changes: vec![Change::Instances(overlay)],
+        };
+        if (heap, collector) != (present.heap_mib, present.collector) && !all.contains(&candidate) {
+            all.push(candidate);
+        }
+    }
+    all
+}
+
+/// A value as people write it.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,117 @@
+//! What tuning found instances should have, over what the rack's description says.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sprat_plan::Spec;
+use sprat_plan::quantity::Bytes;
+use sprat_plan::spec::Collector;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+/// The file in a rack's folder.
+pub(crate) const FILE: &str = "tuned.json";
+
+const MIB: f64 = 1_048_576.0;
+
+/// Settings of instances that count before those of the description.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overlay {
+    /// Heap, MiB.
+    pub heap_mib: Option<u64>,
+    /// Who collects what is left on it.
+    pub collector: Option<Collector>,
+    /// Settings of `cassandra.yaml`.
+    pub yaml: BTreeMap<String, Value>,
+    /// Arguments for Java, behind the others.
+    pub java: Vec<String>,
+}
+
+impl Overlay {
+    /// What a rack's folder has of it; nothing where there is none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none.
+    pub fn read(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(FILE);
+        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    /// Writes it into a rack's folder, all of it or nothing; one that says nothing leaves no file.
+    ///
+    /// # Errors
+    /// Whatever the filesystem says, with the path.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let path = folder.join(FILE);
+        if *self != Self::default() {
+            return crate::journal::replace(&path, self);
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A description with it.
+    #[must_use]
+    pub fn adapt(&self, mut spec: Spec) -> Spec {
+        if let Some(cassandra) = &mut spec.cassandra {
+            if let Some(heap) = self.heap_mib {
+                cassandra.heap = Some(Bytes(heap as f64 * MIB));
+            }
+            cassandra.collector = self.collector.or(cassandra.collector);
+            cassandra.yaml.extend(self.yaml.clone());
+            cassandra.java.extend(self.java.iter().cloned());
+        }
+        spec
+    }
+
+    /// With what another says, which counts before this.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.heap_mib = other.heap_mib.or(self.heap_mib);
+        both.collector = other.collector.or(self.collector);
+        both.yaml.extend(other.yaml.clone());
+        both.java.extend(other.java.iter().filter(|argument| !self.java.contains(argument)).cloned());
+        both
+    }
+
+    /// As lines of a rack's description, for whoever wants them to stand there.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        lines.extend(self.heap_mib.map(|heap| format!("heap = \"{heap}MiB\"")));
+        lines.extend(self.collector.map(|collector| format!("collector = \"{}\"", name(collector))));
+        if !self.yaml.is_empty() {
+            let inline = |(key, value): (&String, &Value)| {
+                let value = toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string());
+                format!("{key} = {value}")
+            };
+            lines.push(format!("yaml = {{ {} }}", self.yaml.iter().map(inline).collect::<Vec<_>>().join(", ")));
+        }
+        if !self.java.is_empty() {
+            let all: Vec<_> = self.java.iter().map(|argument| format!("{argument:?}")).collect();
+            lines.push(format!("java = [{}]", all.join(", ")));
+        }
+        lines
+    }
+}
+
+/// What a collector is called in descriptions.
+#[must_use]
+pub(crate) fn name(collector: Collector) -> &'static str {
+    match collector {
+        Collector::Z => "z",
+        Collector::G1 => "g1",
+        Collector::Serial => "serial",
+    }
+}

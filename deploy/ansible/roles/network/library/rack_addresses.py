@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+"""Addresses of a server's instances, on the interface that has the server's own: now, and after it starts again.
+
+The server's own address, by which one is connected, is never touched. An address goes only if it was put there by an earlier
+run and the plan no longer has it.
+"""
+
+import json
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+MARK = "# sprat: addresses of a rack's instances"
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def keeper(index, interface):
+    """The file in which addresses are kept, and how it is written; by whoever cares for the interface."""
+    found = re.search(r"^NETWORK_FILE=(.+)$", read("/run/systemd/netif/links/%s" % index), re.MULTILINE)
+    if found:
+        folder = "/etc/systemd/network/%s.d" % os.path.basename(found.group(1))
+        return folder + "/sprat.conf", lambda net: "[Address]\nAddress=%s\n" % net
+    words = read("/etc/network/interfaces")
+    more = "/etc/network/interfaces.d"
+    texts = [words] + [read(os.path.join(more, name)) for name in (os.listdir(more) if os.path.isdir(more) else [])]
+    if any(re.search(r"^\s*iface\s+%s\s" % re.escape(interface), text, re.MULTILINE) for text in texts):
+        if re.search(r"^\s*source(-directory)?\s+(/etc/network/)?interfaces\.d", words, re.MULTILINE):
+            kind = lambda net: "inet6" if ":" in net else "inet"
+            return more + "/sprat", lambda net: "iface %s %s static\n    address %s\n" % (interface, kind(net), net)
+    return None, None
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "own": {"type": "str", "required": True},
+            "addresses": {"type": "list", "elements": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    own, wanted = module.params["own"], module.params["addresses"]
+    links = json.loads(module.run_command(["ip", "-json", "address"], check_rc=True)[1])
+    at = [(link, net) for link in links for net in link.get("addr_info", []) if net.get("local") == own]
+    if not at:
+        module.fail_json(msg="no interface has %s, the server's own address in the plan: give it that first" % own)
+    link, net = at[0]
+    interface, prefix = link["ifname"], net["prefixlen"]
+    has = [one["local"] for one in link["addr_info"]]
+    path, entry = keeper(link["ifindex"], interface)
+    if path is None:
+        module.fail_json(
+            msg="neither systemd-networkd nor /etc/network/interfaces (with `source interfaces.d/*`) cares for %s: an "
+            "address would be gone when the server starts again; have one of them do it" % interface
+        )
+    nets = ["%s/%d" % (one, prefix) for one in wanted]
+    text = MARK + "\n" + "".join(entry(one) for one in nets) if nets else ""
+    before = read(path)
+    kept = re.findall(r"(?im)^\s*address[\s=]+([0-9a-f.:]+)/", before)
+    stale = [one for one in kept if one in has and one not in wanted and one != own]
+    missing = [one for one in wanted if one not in has]
+    changed = bool(stale or missing or text != before)
+    if changed and not module.check_mode:
+        if text != before:
+            if text:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write(text)
+            else:
+                os.remove(path)
+        for one in missing:
+            module.run_command(["ip", "address", "add", "%s/%d" % (one, prefix), "dev", interface], check_rc=True)
+        for one in stale:
+            module.run_command(["ip", "address", "delete", "%s/%d" % (one, prefix), "dev", interface], check_rc=True)
+    now = ["%s has %s" % (interface, one) for one in has if one in wanted or one in stale]
+    then = ["%s has %s" % (interface, one) for one in wanted]
+    diffs = [
+        {"before_header": path, "after_header": path, "before": before, "after": text},
+        {"before": "\n".join(now) + "\n", "after": "\n".join(then) + "\n"},
+    ]
+    module.exit_json(changed=changed, interface=interface, diff=diffs if changed else [])
+
+
+if __name__ == "__main__":
+    main()

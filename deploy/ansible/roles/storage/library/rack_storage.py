@@ -1,0 +1,315 @@
+#!/usr/bin/python3
+"""Disks of a server: joined as RAID-0 where there are several, with a filesystem, mounted below the rack's folder.
+
+What is there already is left alone; a run that stopped half way goes on. A disk that holds anything else is refused, unless its
+identity is repeated in `erase`; one that is in use is refused in any case. With `look` nothing is done but that.
+"""
+
+import json
+import os
+import re
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+NAME = "sprat"  # of the array, and the filesystem's label: by it ours are known
+ARRAY = "/dev/md/" + NAME
+CHUNK_KB = 64
+BLOCK_KB = 4
+MARK = "# sprat: a rack's disks"
+RULES = "/etc/udev/rules.d/90-sprat-read-ahead.rules"
+APPEAR = 10  # seconds that a device may take to have its name
+
+
+class Refused(Exception):
+    pass
+
+
+class Storage:
+    def __init__(self, module):
+        self.module = module
+        self.params = module.params
+        self.base = module.params["base"]
+        self.kind = module.params["filesystem"]
+        self.done = []
+
+    # What is there.
+
+    def run(self, *command, fails=False):
+        code, out, err = self.module.run_command(list(command))
+        if code and not fails:
+            raise Refused("%s failed (%d): %s" % (" ".join(command), code, (err or out).strip()))
+        return out.strip() if not code else ""
+
+    def blkid(self, device):
+        """What is on a device, as it is now, not as it was remembered."""
+        out = self.run("blkid", "--probe", "--output", "export", device, fails=True)
+        return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+    def disk(self, name):
+        """A disk by its name, checked."""
+        tried = [name] if name.startswith("/dev/") else ["/dev/" + name, "/dev/disk/by-id/" + name]
+        path = next((os.path.realpath(one) for one in tried if os.path.exists(one)), None)
+        if path is None:
+            raise Refused("there is no disk %s: `lsblk -o NAME,SERIAL,SIZE` tells those that are there" % name)
+        columns = "NAME,TYPE,SIZE,SERIAL,WWN,MOUNTPOINTS"
+        told = json.loads(self.run("lsblk", "--json", "--bytes", "--paths", "--output", columns, path))["blockdevices"][0]
+        if told["type"] != "disk":
+            raise Refused("%s is a %s: whole disks are joined" % (name, told["type"]))
+        short = os.path.basename(path)
+        # Two disks without a serial number may be alike: then name and size are what there is.
+        identity = told["serial"] or told["wwn"] or "%s-%s" % (short, told["size"])
+        return {"name": name, "path": path, "short": short, "identity": identity.strip(), "tree": told}
+
+    def in_use(self, disk):
+        """Why nobody may write to a disk: not even who repeats its identity."""
+        with open("/proc/swaps") as swaps:
+            swapped = [line.split()[0] for line in swaps.readlines()[1:]]
+        found = []
+        queue = [disk["tree"]]
+        while queue:
+            part = queue.pop(0)
+            queue += part.get("children", [])
+            found += ["mounted at " + at for at in part.get("mountpoints") or [] if at and at != "[SWAP]"]
+            if part["name"] in swapped:
+                found.append("swapped to")
+            if part is not disk["tree"] and part["type"] != "part":
+                found.append("part of %s (%s)" % (part["name"], part["type"]))
+        return sorted(set(found))
+
+    def holds(self, disk):
+        """What is on a disk."""
+        out = self.run("wipefs", "--no-act", "--json", disk["path"], fails=True)
+        signatures = json.loads(out)["signatures"] if out else []
+        found = []
+        for one in signatures:
+            label = " \"%s\"" % one["label"] if one.get("label") else ""
+            found.append(one["type"] + label)
+        found += [os.path.basename(part["name"]) for part in disk["tree"].get("children", []) if part["type"] == "part"]
+        return sorted(set(found))
+
+    def members(self, disks):
+        """The array of ours that these disks, all of them and no others, are joined to: its UUID."""
+        uuids = set()
+        for disk in disks:
+            told = self.run("mdadm", "--examine", "--export", disk["path"], fails=True)
+            told = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+            chunk = re.search(r"Chunk Size : (\S+)", self.run("mdadm", "--examine", disk["path"], fails=True))
+            ours = told.get("MD_NAME", "").split(":")[-1] == NAME and told.get("MD_LEVEL") == "raid0"
+            ours = ours and told.get("MD_DEVICES") == str(len(disks)) and chunk and chunk.group(1) == "%dK" % CHUNK_KB
+            uuids.add(told.get("MD_UUID") if ours else None)
+        return uuids.pop() if len(uuids) == 1 else None
+
+    def running(self, disks):
+        """The array that runs with these disks."""
+        holders = [os.listdir("/sys/class/block/%s/holders" % disk["short"]) for disk in disks]
+        names = set(name for one in holders for name in one if name.startswith("md"))
+        return "/dev/" + names.pop() if len(names) == 1 and all(len(one) == 1 for one in holders) else None
+
+    def mounted(self):
+        with open("/proc/self/mounts") as mounts:
+            at = [line.split()[0] for line in mounts if line.split()[1] == self.base]
+        return os.path.realpath(at[-1]) if at else None
+
+    # What is to be.
+
+    def look(self):
+        """All that is known, and what is wrong."""
+        wrong, disks = [], []
+        for name in self.params["disks"]:
+            try:
+                disks.append(self.disk(name))
+            except Refused as refused:
+                wrong.append(str(refused))
+        if len(set(disk["path"] for disk in disks)) != len(disks):
+            wrong.append("storage.disks has one disk twice")
+        if wrong:
+            return None, wrong
+        tools = ["wipefs", "blkid", "mkfs." + self.kind] + (["mdadm"] if len(disks) > 1 else [])
+        lacking = [tool for tool in tools if not self.module.get_bin_path(tool)]
+        if lacking:
+            return None, ["there is no %s: install mdadm, e2fsprogs, xfsprogs, util-linux" % ", ".join(lacking)]
+        array = self.members(disks) if len(disks) > 1 else None
+        device = self.running(disks) if array else disks[0]["path"] if len(disks) == 1 else None
+        on = self.blkid(device) if device else {}
+        ours = on.get("LABEL") == NAME and on.get("USAGE") == "filesystem"
+        erased = []
+        if ours and on.get("TYPE") != self.kind:
+            wrong.append(
+                "%s has our filesystem of the kind %s, storage.filesystem says %s: what is on it is not made into another; "
+                "say %s, or empty it by hand" % (device, on.get("TYPE"), self.kind, on.get("TYPE"))
+            )
+        elif array and on and not ours and device:
+            wrong.append("%s has a %s that is not ours: empty it by hand" % (device, on.get("TYPE", on.get("PTTYPE"))))
+        elif not array and not ours:
+            for disk in disks:
+                holds, used = self.holds(disk), self.in_use(disk)
+                who = "%s (%s, serial %s)" % (disk["name"], disk["path"], disk["identity"])
+                if used:
+                    wrong.append("%s is %s: end that first, or take it out of storage.disks" % (who, ", ".join(used)))
+                elif holds and disk["identity"] not in self.params["erase"]:
+                    wrong.append(
+                        "%s holds %s, and nothing is touched; if that may go for ever, say so in the description: "
+                        "[storage] erase = [\"%s\"]" % (who, ", ".join(holds), disk["identity"])
+                    )
+                elif holds:
+                    erased.append((disk, holds))
+        at = self.mounted()
+        if at and at != device:
+            wrong.append("%s is mounted from %s: unmount that first" % (self.base, at))
+        if not at and os.path.isdir(self.base) and os.listdir(self.base):
+            wrong.append("%s has files, which mounting would hide: move them away first" % self.base)
+        for line in self.others("/etc/fstab"):
+            words = line.split()
+            if len(words) > 1 and words[1] == self.base and not line.startswith("#"):
+                wrong.append("/etc/fstab mounts something else at %s: take that line out first" % self.base)
+        return {"disks": disks, "array": array, "device": device, "ours": ours, "on": on, "erased": erased, "at": at}, wrong
+
+    def lines(self, path):
+        try:
+            with open(path) as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def step(self, what, *commands):
+        """Something that is changed; in check mode it is only told."""
+        self.done.append(what)
+        if not self.module.check_mode:
+            for command in commands:
+                command() if callable(command) else self.run(*command)
+
+    def others(self, path):
+        """Lines of a file but for ours, which stands behind our mark."""
+        after, ours = [], False
+        for line in self.lines(path):
+            if not ours and line != MARK:
+                after.append(line)
+            ours = line == MARK
+        return after
+
+    def line(self, path, text):
+        """One line of ours in a file that is not."""
+        lines = self.lines(path)
+        if lines.count(MARK) == 1 and lines[lines.index(MARK) + 1:][:1] == [text]:
+            return False
+        after = "\n".join(self.others(path) + [MARK, text]) + "\n"
+        self.step("%s: %s" % (path, text), lambda: self.write(path, after))
+        return True
+
+    def write(self, path, text):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = path + ".sprat-new"
+        with open(new, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(new, 0o644)
+        os.rename(new, path)
+
+    def settle(self, path):
+        until = time.monotonic() + APPEAR
+        while not os.path.exists(path) and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def make(self, found):
+        disks, count = found["disks"], len(found["disks"])
+        paths = [disk["path"] for disk in disks]
+        for disk, holds in found["erased"]:
+            parts = [part["name"] for part in disk["tree"].get("children", [])]
+            what = "%s (serial %s): %s erased" % (disk["name"], disk["identity"], ", ".join(holds))
+            self.step(what, *[["wipefs", "--all", part] for part in parts + [disk["path"]]])
+            if parts and not self.module.check_mode:
+                self.run("blockdev", "--rereadpt", disk["path"], fails=True)
+        device, array = found["device"], found["array"]
+        if count > 1 and not array:
+            self.step(
+                "%s: RAID-0 of %s, chunks of %d KB" % (ARRAY, ", ".join(paths), CHUNK_KB),
+                ["mdadm", "--create", ARRAY, "--run", "--metadata=1.2", "--level=0", "--chunk=%d" % CHUNK_KB]
+                + ["--name=" + NAME, "--raid-devices=%d" % count] + paths,
+            )
+        elif count > 1 and not device:
+            self.step("%s: assembled of %s" % (ARRAY, ", ".join(paths)), ["mdadm", "--assemble", ARRAY] + paths)
+        if count > 1 and not self.module.check_mode:
+            self.settle(ARRAY)
+            array = array or self.members(disks)
+            device = self.running(disks)
+            if not array or not device:
+                raise Refused("%s was made and is not there: `cat /proc/mdstat`" % ARRAY)
+        if array:
+            conf = "/etc/mdadm/mdadm.conf" if os.path.isdir("/etc/mdadm") else "/etc/mdadm.conf"
+            if self.line(conf, "ARRAY %s metadata=1.2 UUID=%s" % (ARRAY, array)):
+                if self.module.get_bin_path("update-initramfs"):
+                    self.step("the initial filesystem knows the array", ["update-initramfs", "-u"])
+        on = self.blkid(device) if device else {}
+        if not found["ours"] and not (on.get("LABEL") == NAME and on.get("USAGE") == "filesystem"):
+            self.step("%s: %s%s" % (device or ARRAY, self.kind, self.stripes(count)), lambda: self.format(device, count))
+        on = self.blkid(device) if device else {}
+        uuid = on.get("UUID", "(of the filesystem)")
+        options = "noatime,nofail,x-systemd.device-timeout=30s"
+        if self.line("/etc/fstab", "UUID=%s %s %s %s 0 2" % (uuid, self.base, self.kind, options)):
+            if os.path.isdir("/run/systemd/system"):
+                self.step("systemd knows where it is mounted", ["systemctl", "daemon-reload"])
+        if not found["at"]:
+            if not os.path.isdir(self.base):
+                self.step(self.base + ": made", lambda: os.makedirs(self.base))
+            self.step("%s: mounted" % self.base, ["mount", self.base])
+        self.read_ahead(disks, device, uuid, array)
+
+    def stripes(self, count):
+        if count == 1:
+            return ""
+        if self.kind == "xfs":
+            return " -d su=%dk,sw=%d" % (CHUNK_KB, count)
+        return " -E stride=%d,stripe-width=%d" % (CHUNK_KB // BLOCK_KB, CHUNK_KB // BLOCK_KB * count)
+
+    def format(self, device, count):
+        quiet = ["-q", "-L", NAME] if self.kind == "xfs" else ["-q", "-F", "-b", str(BLOCK_KB << 10), "-L", NAME]
+        self.run("mkfs." + self.kind, *quiet, *self.stripes(count).split(), device)
+
+    def read_ahead(self, disks, device, uuid, array):
+        wanted = self.params["read_ahead_kb"]
+        # blkid writes an array's UUID as 8-4-4-4-12, mdadm as 8:8:8:8.
+        plain = (array or "").replace(":", "")
+        dashed = "-".join([plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]]) if plain else None
+        rule = 'ACTION=="add|change", SUBSYSTEM=="block", ENV{ID_FS_UUID}=="%s", ATTR{queue/read_ahead_kb}="%d"'
+        text = MARK + "\n" + "".join(rule % (one, wanted) + "\n" for one in [uuid, dashed] if one)
+        if "\n".join(self.lines(RULES)) + "\n" != text:
+            self.step("%s: %d KB" % (RULES, wanted), lambda: self.write(RULES, text), ["udevadm", "control", "--reload"])
+        for path in [disk["path"] for disk in disks] + ([device] if device else []):
+            setting = "/sys/class/block/%s/queue/read_ahead_kb" % os.path.basename(path)
+            if self.lines(setting) != [str(wanted)]:
+                self.step("%s: %d KB are read ahead" % (path, wanted), lambda to=setting: self.set(to, wanted))
+
+    def set(self, path, value):
+        with open(path, "w") as file:
+            file.write(str(value))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "disks": {"type": "list", "elements": "str", "required": True},
+            "erase": {"type": "list", "elements": "str", "default": []},
+            "filesystem": {"choices": ["ext4", "xfs"], "default": "ext4"},
+            "base": {"type": "path", "required": True},
+            "read_ahead_kb": {"type": "int", "required": True},
+            "look": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    storage = Storage(module)
+    try:
+        found, wrong = storage.look()
+        if wrong:
+            module.fail_json(msg="; ".join(wrong))
+        if not module.params["look"]:
+            storage.make(found)
+    except Refused as refused:
+        module.fail_json(msg=str(refused), done=storage.done)
+    after = "".join(line + "\n" for line in storage.done)
+    module.exit_json(changed=bool(storage.done), done=storage.done, diff={"before": "", "after": after})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+//! What sensors tell: any bytes are an error or watts that a rack can take.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use sprat_power::{Files, MAX_WATTS, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish};
+
+fn believed(watts: Watts) {
+    assert!((0.0..=MAX_WATTS).contains(&watts.0), "{watts:?}");
+}
+
+fuzz_target!(|text: &str| {
+    command_watts(text).into_iter().for_each(believed);
+    ipmi::dcmi(text).into_iter().flatten().for_each(believed);
+    ipmi::channels(text).into_iter().flatten().for_each(|channel| believed(channel.watts));
+    let files: Files = sprat_power::listed(text);
+    if let Ok(zones) = rapl::zones(&files) {
+        for (before, now) in zones.values().zip(zones.values().skip(1)) {
+            let used = rapl::used(before, now);
+            assert!(used <= now.energy_uj.max(now.range_uj).saturating_add(now.energy_uj));
+        }
+    }
+    hwmon::channels(&files).into_iter().flatten().for_each(|channel| believed(channel.watts));
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        let all = [plug::shelly(&value).map(Some), plug::tasmota(&value).map(Some)];
+        let more = [redfish::power(&value), redfish::environment(&value), redfish::supply(&value)];
+        all.into_iter().chain(more).flatten().flatten().for_each(believed);
+        let paths = redfish::members(&value).into_iter().flatten().chain(redfish::link(&value, "Power"));
+        assert!(paths.into_iter().all(|path| path.starts_with("/redfish/") && !path.contains(['\r', '\n', ' '])));
+    }
+});
