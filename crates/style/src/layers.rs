@@ -10,8 +10,6 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log"],
     &["client", "rack"],
     &["store", "lab", "flow", "load", "bridge"],
-    &["sim", "objects", "provision"],
-    &["store", "lab", "flow", "load"],
     &["sim", "objects", "provision", "tune", "power"],
     &["bench"],
     &["cli"],
