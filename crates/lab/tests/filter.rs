@@ -132,7 +132,7 @@ proptest! {
             }
             if let Change::Vlan(vlan) = change {
                 let kind = u16::from_be_bytes([frame[12], frame[13]]);
-                prop_assert_eq!(had, matches!(kind, 0x8100 | 0x88a8));
+                prop_assert_eq!(had, matches!(kind, 0x8100 | 0x88a8 | 0x9100));
                 prop_assert!(!had || u16::from_be_bytes([changed[14], changed[15]]) & 0xfff == vlan);
             }
         }
@@ -217,8 +217,9 @@ fn tcp(port: u16, vlans: &[u16]) -> Vec<u8> {
     let mut frame = Vec::new();
     ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(40_000, port, 1, 1000).syn().write(&mut frame, &[]).unwrap();
     for vlan in vlans.iter().rev() {
-        let tag = [0x81, 0, (vlan >> 8) as u8, (vlan & 0xff) as u8];
-        frame.splice(12..12, tag);
+        // Of each kind that is known, by the number.
+        let kind: u16 = [0x8100, 0x88a8, 0x9100][usize::from(vlan % 3)];
+        frame.splice(12..12, kind.to_be_bytes().into_iter().chain(vlan.to_be_bytes()));
     }
     frame
 }

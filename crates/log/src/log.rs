@@ -31,6 +31,10 @@ const RESERVE_MAX: usize = 24;
 /// for longer, so few are kept: a writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
+/// Free seglets that only removals may take, for the tombstones and completions of some hundred of them: a log must be able to
+/// be emptied however full it is.
+pub(crate) const REMOVALS: usize = 1;
+
 /// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet of memory adds
 /// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
 const FORCED_SLICES: usize = 256;
@@ -76,6 +80,17 @@ pub struct Written {
     pub reference: Ref,
 }
 
+/// For whom the head takes memory: what each may take is in [`Log::floor`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Taker {
+    /// Objects.
+    Writer,
+    /// Tombstones, and the completions of removals.
+    Remover,
+    /// Survivors that are to be listed.
+    Cleaner,
+}
+
 /// A log-structured memory. See the crate's page for what holds at all times.
 pub struct Log {
     pub(crate) config: Config,
@@ -106,7 +121,7 @@ pub struct Log {
     /// Bytes of entries of objects, and of tombstones.
     pub(crate) object_bytes: usize,
     pub(crate) tombstone_bytes: usize,
-    /// Seglets that only the cleaner may take.
+    /// Seglets that only the cleaner may take, and removals.
     pub(crate) reserve: usize,
     /// Free seglets under which writers pay for cleaning.
     pub(crate) low_water: usize,
@@ -121,7 +136,7 @@ impl Log {
     /// When the configuration does not work out, or the address space cannot be reserved.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let mut log = Self::headless(config)?;
-        log.open_head(true).expect("an empty arena has room for a header");
+        log.open_head(Taker::Cleaner).expect("an empty arena has room for a header");
         Ok(log)
     }
 
@@ -129,7 +144,7 @@ impl Log {
     pub(crate) fn headless(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let seglets = config.seglets();
-        let reserve = (seglets / 128).clamp(2, RESERVE_MAX);
+        let reserve = (seglets / 128).clamp(2, RESERVE_MAX) + REMOVALS;
         Ok(Self {
             memory: Memory::new(seglets)?,
             table: Table::new(config.memory / HEADER_BYTES)?,
@@ -285,7 +300,7 @@ impl Log {
         let len = HEADER_BYTES + key.len() + value.len();
         let before = operation.map_or(0, Operation::len);
         self.admit(hash, table, key, before + len)?;
-        let completion = self.make_room(before + len)?;
+        let completion = self.make_room(before + len, Taker::Writer)?;
         let address = completion + before;
         // From here on nothing fails. The lookup comes after the cleaning, which may have moved the object.
         let known = self.lookup(hash, table, key);
@@ -346,7 +361,7 @@ impl Log {
             Durability::Volatile => 0,
             Durability::Tracked => HEADER_BYTES + key.len() + size_of::<u64>(),
         };
-        let room = if before + len > 0 { self.make_room(before + len)? } else { 0 };
+        let room = if before + len > 0 { self.make_room(before + len, Taker::Remover)? } else { 0 };
         let tombstone = (len > 0).then_some((room + before, len));
         let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
         let entry = self.memory.entry(old.address);
@@ -457,7 +472,7 @@ impl Log {
     }
 
     /// Takes room for an entry in the head, cleaning as needed: the writer pays.
-    fn make_room(&mut self, len: usize) -> Result<usize, Full> {
+    fn make_room(&mut self, len: usize, taker: Taker) -> Result<usize, Full> {
         if len + self.config.header_bytes_max() > self.config.segment_bytes {
             return Err(Full::Memory);
         }
@@ -467,7 +482,7 @@ impl Log {
         let slices = FORCED_SLICES + FORCED_SLICES_PER_SEGLET * self.config.seglets();
         let mut wanted = wanted_run(len);
         for _ in 0..slices {
-            let no_room = match self.append_to_head(len, wanted) {
+            let no_room = match self.append_to_head(len, wanted, taker) {
                 Ok(address) => return Ok(address),
                 Err(no_room) => no_room,
             };
@@ -490,12 +505,21 @@ impl Log {
         Err(if waiting { Full::Replication } else { Full::Memory })
     }
 
-    fn append_to_head(&mut self, len: usize, run: usize) -> Result<usize, NoRoom> {
-        let limit = self.config.segment_bytes;
-        let address = match self.memory.append(self.head, len, run, limit, self.reserve) {
+    /// Free seglets that are left to others in the head.
+    fn floor(&self, taker: Taker) -> usize {
+        if taker == Taker::Writer { self.reserve } else { 0 }
+    }
+
+    fn append_to_head(&mut self, len: usize, run: usize, taker: Taker) -> Result<usize, NoRoom> {
+        if taker == Taker::Writer && self.memory.seglets.free() < REMOVALS {
+            // What is left of the head's memory is for removals.
+            return Err(NoRoom::Memory);
+        }
+        let (limit, floor) = (self.config.segment_bytes, self.floor(taker));
+        let address = match self.memory.append(self.head, len, run, limit, floor) {
             Err(NoRoom::Segment) => {
-                self.open_head(false)?;
-                self.memory.append(self.head, len, run, limit, self.reserve)
+                self.open_head(taker)?;
+                self.memory.append(self.head, len, run, limit, floor)
             }
             other => other,
         }?;
@@ -505,9 +529,10 @@ impl Log {
 
     /// Seals the head, if there is one, and opens the next, whose digest lists the survivors that became durable and
     /// no longer what was cleaned into them. The cleaner may take its reserves for that, a writer may not.
-    pub(crate) fn open_head(&mut self, reserves: bool) -> Result<(), NoRoom> {
+    pub(crate) fn open_head(&mut self, taker: Taker) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
-        let (segments, floor) = if reserves { (0, 0) } else { (CLEANER_SEGMENTS, self.reserve) };
+        let segments = if taker == Taker::Cleaner { 0 } else { CLEANER_SEGMENTS };
+        let floor = self.floor(taker);
         if self.disk_room() <= segments {
             return Err(NoRoom::Disk);
         }

@@ -5,7 +5,7 @@
 //! its place, were wholly durable when it was opened. So whatever head is the newest on disk, all that its
 //! digest lists is there.
 
-use crate::log::Log;
+use crate::log::{Log, Taker};
 use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
@@ -236,7 +236,7 @@ impl Log {
     /// Seals the head and opens the next: for when the head's replica is full before the head is. False when there is no
     /// room for another segment now; the head stays open then.
     pub fn roll_head(&mut self) -> bool {
-        self.open_head(false).is_ok()
+        self.open_head(Taker::Writer).is_ok()
     }
 
     /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list them. Each is given once.

@@ -6,7 +6,7 @@
 //! whichever came first. While this goes on, tombstones have a hash table of their own.
 
 use crate::config::{Config, ConfigError};
-use crate::log::Log;
+use crate::log::{Log, Taker};
 use crate::segment::NoRoom;
 use crate::table::Table;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
@@ -140,7 +140,7 @@ impl Restore {
         log.graves = None;
         log.position += log.config.segment_bytes as u64;
         log.memory.next_id = log.memory.next_id.max(highest_id + 1);
-        match log.open_head(true) {
+        match log.open_head(Taker::Cleaner) {
             Ok(()) => Ok(log),
             Err(_) => Err(RestoreError::Full(log.config.memory)),
         }

@@ -284,6 +284,18 @@ fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: us
     assert_eq!(contents(&log, 3), model.state);
     pins.into_iter().for_each(|(pin, _)| log.unpin(pin));
     log.check_invariants();
+    empty(&mut log, &model);
+}
+
+/// However full a log is, it can be emptied, by operations that take effect once too.
+fn empty(log: &mut Log, model: &Model) {
+    let keys = model.state.keys().filter(|key| key.0 & COMPLETIONS == 0);
+    for (sequence, key) in (1..).zip(keys) {
+        let id = OperationId { client: u64::MAX, lane: 0, sequence, again: false };
+        let removed = log.remove_once(key.0, &key.1, &Operation { id, result: RESULT });
+        assert!(matches!(removed, Ok(Some(_))), "{removed:?} at {:?}", log.stats());
+    }
+    log.check_invariants();
 }
 
 /// With a disk and crashes.
@@ -360,4 +372,10 @@ fn a_tombstone_does_not_rely_on_a_survivor_that_is_not_listed() {
 #[test]
 fn a_log_takes_as_much_as_it_says() {
     volatile(10_131_788_691_295_585_730, 4 * MIN_MEMORY, 668, 50_000, 1, 3000);
+}
+
+/// The cleaner had taken the last seglet, and a removal found no room for its completion.
+#[test]
+fn a_full_log_takes_removals() {
+    volatile(3_476_376_052_953_269_021, 4 * MIN_MEMORY, 690, 50_000, 1, 3000);
 }

@@ -3,7 +3,7 @@
 //! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum is updated
 //! as RFC 1624 has it.
 
-use crate::frame::updated;
+use crate::frame::{is_tag, updated};
 use std::fmt;
 use std::str::FromStr;
 
@@ -100,7 +100,7 @@ impl Change {
         match self {
             Self::Destination(address) => put(frame, 0, &address),
             Self::Vlan(vlan) => match word(frame, 12) {
-                Some(0x8100 | 0x88a8) => match word(frame, 14) {
+                Some(kind) if is_tag(kind) => match word(frame, 14) {
                     Some(tag) => put(frame, 14, &(tag & 0xf000 | vlan & 0x0fff).to_be_bytes()),
                     None => false,
                 },
@@ -116,7 +116,7 @@ impl Change {
 fn change_class(frame: &mut [u8], mask: u8, value: u8) -> bool {
     let mut at = 12;
     for _ in 0..MAX_TAGS {
-        if !matches!(word(frame, at), Some(0x8100 | 0x88a8)) {
+        if !word(frame, at).is_some_and(is_tag) {
             break;
         }
         at += 4;

@@ -14,6 +14,7 @@ mod vnet;
 pub(crate) use checksum::updated;
 pub use flow::{Flow, ParseFlowError};
 pub use packet::{Packet, Received};
+pub(crate) use parse::is_tag;
 pub use parse::{Malformed, parse};
 pub use vnet::{VNET_BYTES, VnetHeader};
 

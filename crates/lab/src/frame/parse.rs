@@ -90,10 +90,16 @@ struct Found {
     fragment: bool,
 }
 
+/// Whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the one in use before the latter, which
+/// libpcap and switches know too.
+pub(crate) fn is_tag(kind: u16) -> bool {
+    matches!(kind, 0x8100 | 0x88a8 | 0x9100)
+}
+
 fn find(head: &[u8]) -> Found {
     let (mut at, mut vlan) = (12, None);
     for _ in 0..MAX_TAGS {
-        if !matches!(word(head, at), Some(0x8100 | 0x88a8)) {
+        if !word(head, at).is_some_and(is_tag) {
             break;
         }
         let Some(tag) = word(head, at + 2) else { break };

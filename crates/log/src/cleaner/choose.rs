@@ -1,7 +1,7 @@
 //! Which segment to clean next, and whether to.
 
 use crate::config::{CLEANER_SEGMENTS, Durability};
-use crate::log::{Log, NO_SLOT};
+use crate::log::{Log, NO_SLOT, Taker};
 use crate::segment::Segment;
 use sprat_wire::SEGLET_BYTES;
 
@@ -145,7 +145,7 @@ impl Log {
         }
         let head = self.memory.segment(self.head);
         let dead = head.appended - head.header_len - head.live;
-        dead > 2 * SEGLET_BYTES && self.open_head(true).is_ok()
+        dead > 2 * SEGLET_BYTES && self.open_head(Taker::Cleaner).is_ok()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::choose::{LEAST_ROOM, SURVIVORS_MAX};
 use super::{Budget, NO_VISITS};
 use crate::config::{CLEANER_SEGMENTS, Durability};
-use crate::log::{Log, NO_SLOT};
+use crate::log::{Log, NO_SLOT, REMOVALS, Taker};
 use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
@@ -147,11 +147,11 @@ impl Log {
         if job.survivor == NO_SLOT {
             self.open_survivor(job)?;
         }
-        match self.memory.append(job.survivor, len, 1, limit, 0) {
+        match self.memory.append(job.survivor, len, 1, limit, REMOVALS) {
             Err(NoRoom::Segment) => {
                 self.seal_survivor(job);
                 self.open_survivor(job)?;
-                self.memory.append(job.survivor, len, 1, limit, 0)
+                self.memory.append(job.survivor, len, 1, limit, REMOVALS)
             }
             other => other,
         }
@@ -165,7 +165,7 @@ impl Log {
         let id = self.memory.next_id;
         let slot = self.memory.add(id, Role::Survivor, job.birth);
         let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Survivor, digest: Vec::new() };
-        if let Err(no_room) = self.append_header(slot, &header, 0) {
+        if let Err(no_room) = self.append_header(slot, &header, REMOVALS) {
             self.memory.abandon(slot);
             return Err(no_room);
         }
@@ -258,6 +258,6 @@ impl Log {
 
     /// Opens a new head before its time if a finished combination waits for nothing else.
     pub(crate) fn roll_for_batches(&mut self) -> bool {
-        self.durable_batches() > 0 && self.head != NO_SLOT && self.open_head(true).is_ok()
+        self.durable_batches() > 0 && self.head != NO_SLOT && self.open_head(Taker::Cleaner).is_ok()
     }
 }
