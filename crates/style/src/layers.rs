@@ -9,7 +9,7 @@ pub const ROWS: &[&[&str]] = &[
     &["disk", "net", "pace", "key", "plan"],
     &["rpc", "log"],
     &["client", "rack"],
-    &["store", "lab", "flow", "load"],
+    &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "provision", "tune", "power"],
     &["bench"],
     &["cli"],

@@ -1,0 +1,113 @@
+//! The home: a table of Apache Cassandra.
+
+use crate::cell::Delivery;
+use crate::error::Error;
+use crate::keeper::Far;
+use crate::options::HomeOptions;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::statement::Statement;
+use scylla::statement::prepared::PreparedStatement;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long an instance may take to take a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long the cluster may take to answer before a bridge stands: small machines take seconds to make a table.
+const SETUP: Duration = Duration::from_secs(90);
+
+/// A row as it is at home.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Stored {
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Its write timestamp.
+    pub stamp: i64,
+}
+
+/// A table of Cassandra.
+#[derive(Debug)]
+pub struct Home {
+    session: Session,
+    read: PreparedStatement,
+    write: PreparedStatement,
+    delete: PreparedStatement,
+}
+
+impl Home {
+    /// Finds the cluster, and makes what is missing of keyspace and table.
+    ///
+    /// # Errors
+    /// Nobody is there, or it will not have it.
+    pub async fn connect(options: &HomeOptions) -> Result<Self, Error> {
+        options.check()?;
+        let late = Error::Home { doing: options.contacts.join(", "), error: format!("no answer for {SETUP:?}") };
+        timeout(SETUP, Self::set_up(options)).await.unwrap_or(Err(late))
+    }
+
+    async fn set_up(options: &HomeOptions) -> Result<Self, Error> {
+        let HomeOptions { keyspace, table, datacenter, replication, .. } = options;
+        let session = SessionBuilder::new().known_nodes(&options.contacts).connection_timeout(CONNECT);
+        let session = session.disallow_shard_aware_port(true).build().await;
+        let session = session.map_err(|error| failed(&options.contacts.join(", "), &error))?;
+        let state = session.get_cluster_state();
+        if state.get_keyspace(keyspace).is_none() {
+            let quoted = datacenter.replace('\'', "''");
+            let text = format!(
+                "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+                 {{'class': 'NetworkTopologyStrategy', '{quoted}': {replication}}}"
+            );
+            make(&session, text).await?;
+        }
+        let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} (key blob PRIMARY KEY, value blob)");
+        make(&session, text).await?;
+        let read = format!("SELECT value, WRITETIME(value) FROM {keyspace}.{table} WHERE key = ?");
+        let write = format!("INSERT INTO {keyspace}.{table} (key, value) VALUES (?, ?) USING TIMESTAMP ?");
+        let delete = format!("DELETE FROM {keyspace}.{table} USING TIMESTAMP ? WHERE key = ?");
+        Ok(Self {
+            read: prepare(&session, options, read).await?,
+            write: prepare(&session, options, write).await?,
+            delete: prepare(&session, options, delete).await?,
+            session,
+        })
+    }
+}
+
+impl Far for Home {
+    async fn read(&self, key: &[u8]) -> Result<Option<Stored>, Error> {
+        let rows = self.session.execute_unpaged(&self.read, (key,)).await.map_err(|error| failed("a read", &error))?;
+        let rows = rows.into_rows_result().map_err(|error| failed("a read", &error))?;
+        let row = rows.maybe_first_row::<(Option<Vec<u8>>, Option<i64>)>();
+        let row = row.map_err(|error| failed("a read", &error))?;
+        Ok(row.and_then(|(value, stamp)| value.zip(stamp)).map(|(value, stamp)| Stored { value, stamp }))
+    }
+
+    async fn apply(&self, key: &[u8], delivery: &Delivery<'_>) -> Result<(), Error> {
+        let done = match delivery.value {
+            Some(value) => self.session.execute_unpaged(&self.write, (key, value, delivery.stamp)).await,
+            None => self.session.execute_unpaged(&self.delete, (delivery.stamp, key)).await,
+        };
+        done.map(drop).map_err(|error| failed("a write", &error))
+    }
+}
+
+async fn make(session: &Session, text: String) -> Result<(), Error> {
+    let mut statement = Statement::new(text);
+    statement.set_request_timeout(Some(SETUP));
+    let made = session.query_unpaged(statement.clone(), ()).await;
+    made.map(drop).map_err(|error| failed(&statement.contents, &error))
+}
+
+async fn prepare(session: &Session, options: &HomeOptions, text: String) -> Result<PreparedStatement, Error> {
+    let mut prepared = session.prepare(text.as_str()).await.map_err(|error| failed(&text, &error))?;
+    prepared.set_consistency(options.consistency);
+    prepared.set_request_timeout(Some(options.timeout));
+    // Each delivery says in full what is to be where, and as of when.
+    prepared.set_is_idempotent(true);
+    Ok(prepared)
+}
+
+fn failed(doing: &str, error: &dyn std::error::Error) -> Error {
+    Error::Home { doing: doing.to_owned(), error: error.to_string() }
+}

@@ -1,0 +1,185 @@
+//! Looks through all of a table, again and again: finds what a bridge that is gone left behind, and has leave memory what is at home when
+//! there is too much.
+
+use crate::bridged::Shared;
+use crate::cell::Cell;
+use crate::error::Error;
+use crate::figures::count;
+use crate::options::Options;
+use sprat_client::{Client, Condition, Error as StoreError, Row, Table};
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Keys whose reads are remembered between two sweeps. Of more, chance decides who stays.
+const MAX_REFERENCED: usize = 1 << 20;
+
+/// How long a sweep that finds no room in the backlog waits before it looks again.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// The thread that does it.
+pub(crate) struct Sweep {
+    wake: SyncSender<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Sweep {
+    /// Starts with a first look at once.
+    pub(crate) fn start(options: &Options, table: Table, shared: Arc<Shared>) -> Result<Self, Error> {
+        let (wake, woken) = sync_channel(1);
+        let (ready, is_ready) = sync_channel(1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, store) = (Arc::clone(&stop), options.store.clone());
+        let (memory, period) = (options.memory, options.sweep);
+        let run = move || {
+            // A client is its thread's own: it is made there.
+            let client = match Client::connect(&store) {
+                Ok(client) => client,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            drop(ready.send(Ok(())));
+            Sweeper { client, table, shared, woken, stop: stopped, memory, period }.run();
+        };
+        std::thread::Builder::new().name("sprat-sweep".to_owned()).spawn(run)?;
+        match is_ready.recv() {
+            Ok(made) => made?,
+            Err(_) => return Err(std::io::Error::other("the thread that sweeps has ended").into()),
+        }
+        Ok(Self { wake, stop })
+    }
+
+    /// Looks sooner.
+    pub(crate) fn nudge(&self) {
+        let _ = self.wake.try_send(()); // one that is not heard yet is enough
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.nudge();
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Sweeper {
+    client: Client,
+    table: Table,
+    shared: Arc<Shared>,
+    woken: Receiver<()>,
+    stop: Arc<AtomicBool>,
+    memory: u64,
+    period: Duration,
+}
+
+impl Sweeper {
+    fn run(&mut self) {
+        while !self.stopped() {
+            match self.sweep() {
+                Ok(()) => count(&self.shared.counters.sweeps),
+                Err(error) => self.shared.note(&error),
+            }
+            if self.woken.recv_timeout(self.period) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Once through the table, and again without mercy for what was read if that was not enough.
+    fn sweep(&mut self) -> Result<(), Error> {
+        let recent = self.shared.references.turn();
+        if self.pass(Some(&recent))? > 0 {
+            self.pass(None)?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes are too many still.
+    fn pass(&mut self, recent: Option<&Recent>) -> Result<u64, Error> {
+        let table = self.table;
+        let mut over = self.client.table_stats(table)?.bytes.saturating_sub(self.memory);
+        let mut after = None;
+        loop {
+            let page = self.client.scan(table, after)?;
+            for row in page.rows {
+                if self.stopped() {
+                    return Ok(0);
+                }
+                self.look_at(&row, recent, &mut over)?;
+            }
+            match page.next {
+                None => return Ok(over),
+                next => after = next,
+            }
+        }
+    }
+
+    fn look_at(&mut self, row: &Row, recent: Option<&Recent>, over: &mut u64) -> Result<(), Error> {
+        let cell = Cell::parse(&row.value)?;
+        if !cell.may_leave() {
+            while !self.shared.backlog.knows(&row.key) && !self.stopped() {
+                match self.shared.backlog.room_now() {
+                    Some(room) => self.shared.backlog.push(&row.key, room),
+                    None => std::thread::park_timeout(WAIT),
+                }
+            }
+            return Ok(());
+        }
+        let stays = *over == 0 || recent.is_some_and(|recent| self.shared.references.has(recent, &row.key));
+        if stays && cell != Cell::Loading {
+            return Ok(());
+        }
+        match self.client.remove_if(self.table, &row.key, Condition::Version(row.version)) {
+            Ok(Some(_)) => {
+                *over = over.saturating_sub((row.key.len() + row.value.len()) as u64);
+                count(&self.shared.counters.evicted);
+                Ok(())
+            }
+            // It was written meanwhile, or is gone.
+            Ok(None) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Which keys were read lately, by hashes: those of this time between sweeps, and of the last.
+#[derive(Default)]
+pub(crate) struct References {
+    hash: RandomState,
+    now: Mutex<HashSet<u64>>,
+    before: Mutex<HashSet<u64>>,
+}
+
+/// What was read in the last two times between sweeps.
+pub(crate) struct Recent(HashSet<u64>);
+
+impl References {
+    pub(crate) fn note(&self, key: &[u8]) {
+        let hash = self.hash.hash_one(key);
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.len() < MAX_REFERENCED {
+            now.insert(hash);
+        }
+    }
+
+    fn turn(&self) -> Recent {
+        let now = std::mem::take(&mut *self.now.lock().unwrap_or_else(PoisonError::into_inner));
+        let before = std::mem::replace(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        Recent(now.into_iter().chain(before).collect())
+    }
+
+    fn has(&self, recent: &Recent, key: &[u8]) -> bool {
+        recent.0.contains(&self.hash.hash_one(key))
+    }
+}

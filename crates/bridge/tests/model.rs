@@ -1,0 +1,194 @@
+//! Readers, writers, carriers and a sweeper at once, in any order, with faults, each ended at any point: what a key's users see is as
+//! if there were one place, and in the end the home has what was written last.
+#![allow(missing_docs, reason = "a test is no library")]
+
+mod pretend;
+
+use pretend::{Far, Near, Shared};
+use proptest::prelude::*;
+use sprat_bridge::{Cell, Error, Keeper, Near as _, Stamps};
+use sprat_client::Condition;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+const BASE: u64 = 1_000_000;
+const KEYS: u8 = 2;
+const WORKERS: usize = 6;
+
+/// What a user asked for and was told, with the times between which it was.
+#[derive(Clone, Debug)]
+struct Seen {
+    key: u8,
+    begun: usize,
+    ended: usize,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// A write of this value (none: a deletion), and the version it got.
+    Wrote(Option<u64>, u64),
+    /// A read, and the value.
+    Read(Option<u64>),
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Read(u8),
+    Write(u8),
+    Delete(u8),
+    Carry(u8),
+    Sweep(u8),
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+type History = Rc<RefCell<Vec<Seen>>>;
+type Clock = Rc<RefCell<usize>>;
+
+fn tick(clock: &Clock) -> usize {
+    *clock.borrow_mut() += 1;
+    *clock.borrow()
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value.try_into().expect("values of this test are numbers"))
+}
+
+/// Every write that was ever begun: its version and what it wrote. Later faults may lose its answer.
+fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clock) -> Task {
+    let (keeper, history, clock, act) = (Rc::clone(keeper), Rc::clone(history), Rc::clone(clock), act.clone());
+    Box::pin(async move {
+        let begun = tick(&clock);
+        let saw = |key, what| {
+            let ended = tick(&clock);
+            history.borrow_mut().push(Seen { key, begun, ended, what });
+        };
+        match act {
+            Act::Read(key) => match keeper.read(&[key]).await {
+                Ok(read) => saw(key, What::Read(read.value.as_deref().map(number))),
+                Err(Error::Store(_) | Error::Home { .. }) => {}
+                Err(error) => panic!("{error}"),
+            },
+            Act::Write(key) | Act::Delete(key) => {
+                let value = matches!(act, Act::Write(_)).then_some(begun as u64);
+                let bytes = value.map(u64::to_le_bytes);
+                let cell = bytes.as_ref().map_or(Cell::Gone, |bytes| Cell::Dirty(bytes));
+                if let Ok(version) = keeper.near.put(&[key], &cell.encode(), Condition::None).await {
+                    saw(key, What::Wrote(value, version));
+                }
+            }
+            Act::Carry(key) => drop(keeper.carry(&[key]).await),
+            Act::Sweep(key) => {
+                let Ok(Some(object)) = keeper.near.get(&[key]).await else { return };
+                if Cell::parse(&object.value).expect("a cell").may_leave() {
+                    drop(keeper.near.remove(&[key], Condition::Version(object.version)).await);
+                }
+            }
+        }
+    })
+}
+
+/// Runs acts, `WORKERS` at once, polling whom `choices` say; some are dropped half-way.
+fn run(acts: &[Act], choices: &[u8], faults: u8) {
+    let shared = Shared::new(choices, faults);
+    let stamps = Stamps::new(BASE).expect("a time");
+    let keeper = Rc::new(Keeper { near: Near(shared.clone()), far: Far(shared.clone()), stamps });
+    let (history, clock) = (History::default(), Clock::default());
+    let mut left = acts.iter();
+    let mut tasks: Vec<Task> = Vec::new();
+    loop {
+        while tasks.len() < WORKERS
+            && let Some(next) = left.next()
+        {
+            tasks.push(act(next, &keeper, &history, &clock));
+        }
+        if tasks.is_empty() {
+            break;
+        }
+        let at = shared.choose(tasks.len());
+        if shared.fails() && shared.fails() {
+            drop(tasks.swap_remove(at)); // its process was killed
+        } else if poll(&mut tasks[at]) {
+            drop(tasks.swap_remove(at));
+        }
+    }
+    shared.heal();
+    check(&history.borrow(), &shared);
+    // What is left is carried home, and leaves memory; a reader finds the last that was written.
+    for key in 0..KEYS {
+        while shared.is_dirty(key) {
+            finish(act(&Act::Carry(key), &keeper, &history, &clock));
+        }
+        let last = shared.last_written(key);
+        let row = shared.row(key);
+        assert_eq!(row.as_ref().map(|row| number(&row.value)), last.as_ref().and_then(|last| last.0));
+        if let (Some(row), Some((_, version))) = (row, last) {
+            assert_eq!(row.stamp, stamps.of(version));
+        }
+        finish(act(&Act::Sweep(key), &keeper, &history, &clock));
+        assert!(shared.object(key).is_none(), "all may leave");
+        finish(act(&Act::Read(key), &keeper, &history, &clock));
+    }
+    check(&history.borrow(), &shared);
+}
+
+fn poll(task: &mut Task) -> bool {
+    matches!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
+}
+
+fn finish(mut task: Task) {
+    while !poll(&mut task) {}
+}
+
+/// Writes of a key took effect by their versions; every read fits in between.
+fn check(history: &[Seen], shared: &Shared) {
+    for key in 0..KEYS {
+        // Versions that values got: of writes whose answer was lost too.
+        let versions: BTreeMap<u64, Option<u64>> = shared.written(key);
+        let of = |value: Option<u64>| {
+            versions.iter().filter(move |(_, wrote)| **wrote == value).map(|(version, _)| *version)
+        };
+        let mut all: Vec<&Seen> = history.iter().filter(|seen| seen.key == key).collect();
+        all.sort_by_key(|seen| seen.ended);
+        // For everything that ended: the least version that who begins afterwards may see.
+        let mut floors: Vec<(usize, u64)> = Vec::new();
+        for seen in all {
+            let before = floors.iter().filter(|(ended, _)| *ended < seen.begun);
+            let floor = before.map(|(_, version)| *version).max().unwrap_or(0);
+            let version = match &seen.what {
+                What::Wrote(_, version) => *version,
+                What::Read(value) => {
+                    let nothing_yet = (value.is_none() && floor == 0).then_some(0);
+                    let found = nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));
+                    found.unwrap_or_else(|| panic!("key {key}: {seen:?} is older than {floor}: {versions:?}"))
+                }
+            };
+            floors.push((seen.ended, version));
+        }
+    }
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let key = 0..KEYS;
+    let act = prop_oneof![
+        4 => key.clone().prop_map(Act::Read),
+        3 => key.clone().prop_map(Act::Write),
+        1 => key.clone().prop_map(Act::Delete),
+        4 => key.clone().prop_map(Act::Carry),
+        2 => key.prop_map(Act::Sweep),
+    ];
+    prop::collection::vec(act, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_see_one_place(acts in acts(), choices in prop::collection::vec(any::<u8>(), 32..600), faults in 0u8..60) {
+        run(&acts, &choices, faults);
+    }
+}
