@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -60,6 +61,14 @@ pub enum Error {
     /// The bridge is being closed.
     #[error("the bridge is being closed; nothing was changed")]
     Closed,
+    /// Nobody can be let in.
+    #[error("cannot listen at {listen}: {error}; is somebody else there? --listen names another address")]
+    Listen {
+        /// Where.
+        listen: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// No thread, no socket.
     #[error("{0}")]
     System(#[from] std::io::Error),

@@ -16,6 +16,7 @@ mod home;
 mod keeper;
 mod options;
 mod resp;
+mod running;
 mod serve;
 mod sweep;
 
@@ -28,4 +29,6 @@ pub use home::{Home, Stored};
 pub use keeper::{Carried, Far, Keeper, Near, Read};
 pub use options::{HomeOptions, Options};
 pub use resp::{Answer, MAX_ARGUMENTS, MAX_QUESTION, Parts, Question, parse};
+pub use running::Running;
+pub use scylla::statement::Consistency;
 pub use serve::{MAX_ANSWER, MAX_CONNECTIONS, serve};

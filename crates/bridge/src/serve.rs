@@ -124,6 +124,7 @@ fn info(bridged: &Bridged) -> String {
         ("applied", of.applied),
         ("failed", of.failed),
         ("evicted", of.evicted),
+        ("sweeps", of.sweeps),
         ("dirty", of.dirty as u64),
     ];
     for (name, number) in numbers {

@@ -11,6 +11,7 @@ mod lab;
 mod lab_ctl;
 mod lab_up;
 mod rack;
+mod rack_bridge;
 mod rack_load;
 mod rack_power;
 mod rack_tune;
@@ -39,6 +40,7 @@ pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, Series
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};
+pub(crate) use rack_bridge::{BridgeConsistencyArg, RackBridgeArgs};
 pub(crate) use rack_load::{ConsistencyArg, RackLoadArgs, WorkArgs, WorkloadArg};
 pub(crate) use rack_power::{RackCostArgs, RackPowerArgs};
 pub(crate) use rack_tune::RackTuneArgs;

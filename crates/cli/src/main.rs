@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Rack(RackCommand::Replace(args)) => cmd::rack_up::replace(&args),
         Command::Rack(RackCommand::Load(args)) => cmd::rack_load::load(&args),
         Command::Rack(RackCommand::Tune(args)) => cmd::rack_tune::tune(&args),
+        Command::Rack(RackCommand::Bridge(args)) => cmd::rack_bridge::bridge(&args),
         Command::Rack(RackCommand::Power(args)) => cmd::rack_power::power(&args),
         Command::Rack(RackCommand::Cost(args)) => cmd::rack_cost::cost(&args),
         Command::Rack(RackCommand::Down(args)) => cmd::rack_up::down(&args),

@@ -99,6 +99,7 @@ const COMMANDS: &[&[&str]] = &[
     &["rack", "replace"],
     &["rack", "tune"],
     &["rack", "rolling"],
+    &["rack", "bridge"],
     &["rack", "power"],
     &["rack", "cost"],
     &["doctor"],

@@ -1,5 +1,6 @@
 //! `rack`: racks of small servers.
 
+use super::rack_bridge::RackBridgeArgs;
 use super::rack_load::RackLoadArgs;
 use super::rack_power::{RackCostArgs, RackPowerArgs};
 use super::rack_tune::RackTuneArgs;
@@ -25,6 +26,8 @@ pub(crate) enum RackCommand {
     Load(Box<RackLoadArgs>),
     /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
     Tune(Box<RackTuneArgs>),
+    /// Keep a table in the store's memory, and Cassandra as its large, slow home; speaks Redis' protocol.
+    Bridge(Box<RackBridgeArgs>),
     /// Read what servers take, by their sensors, and tell energy and joules per operation.
     Power(RackPowerArgs),
     /// Tell what servers cost over the years, to buy and to run, side by side.

@@ -18,6 +18,7 @@ pub(crate) mod lab_watch;
 pub(crate) mod moves;
 pub(crate) mod objects;
 pub(crate) mod rack;
+pub(crate) mod rack_bridge;
 pub(crate) mod rack_cost;
 pub(crate) mod rack_load;
 pub(crate) mod rack_power;

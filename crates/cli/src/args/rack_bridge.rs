@@ -1,0 +1,87 @@
+//! `rack bridge`.
+
+use super::{Connect, parse_size};
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack bridge users --contact 10.0.0.3,10.0.0.5        to a store on this machine
+  sprat rack bridge users --contact 10.0.0.3 -C tcp:host=10.0.0.1,port=11100 --memory 8G
+  redis-cli -p 6379 SET alice 'likes tea'
+  redis-cli -p 6379 GET alice
+
+A write is answered when the store has it durably; Cassandra gets it some milliseconds later. What is at
+home already leaves memory when the table takes more than --memory, least lately read first, and is
+read from there when it is asked for. Each write reaches Cassandra with a write timestamp that
+follows from its version in the store: once in effect, however often it is sent, and by whichever bridge. Several
+bridges may serve a table at once. While Cassandra is away, writes and what is in memory go on.
+
+Commands: GET, SET, DEL, MGET, PING, INFO, QUIT. Ctrl-C carries home what waits and ends; exit code 7: not all
+of it is there yet, and the next bridge finds it in the store.")]
+pub(crate) struct RackBridgeArgs {
+    /// The store's table, made where it is not there. It is the bridge's alone.
+    pub(crate) table: String,
+
+    /// Where Cassandra is found: HOST or HOST:PORT, several with commas between.
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
+    pub(crate) contact: Vec<String>,
+
+    /// Cassandra's keyspace, made where it is not there.
+    #[arg(long, value_name = "NAME", default_value = "sprat")]
+    pub(crate) keyspace: String,
+
+    /// Cassandra's table, made where it is not there; default the name of the store's.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) home_table: Option<String>,
+
+    /// The datacenter that a keyspace is made for.
+    #[arg(long, value_name = "NAME", default_value = "dc1")]
+    pub(crate) datacenter: String,
+
+    /// How many replicas a keyspace is made with.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub(crate) replication: usize,
+
+    /// How many replicas must have answered. Reads must meet writes, so one is not enough.
+    #[arg(long, value_enum, default_value_t = BridgeConsistencyArg::LocalQuorum)]
+    pub(crate) consistency: BridgeConsistencyArg,
+
+    /// How long Cassandra may take for an answer.
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) home_timeout: String,
+
+    /// The store's memory that the table may take: bytes, or with K, M, G.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    pub(crate) memory: u64,
+
+    /// How often all of the table is looked through, for what others left behind and for what may leave.
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) sweep: String,
+
+    /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay on a network you trust.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
+    pub(crate) listen: SocketAddr,
+
+    /// How long the end may take, to carry home what waits.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) drain: String,
+
+    /// How often figures are told.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) every: String,
+
+    /// Tell figures as JSON, one object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BridgeConsistencyArg {
+    LocalQuorum,
+    Quorum,
+    All,
+}
