@@ -6,7 +6,7 @@ use toml::{Table, Value};
 /// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
 pub const ROWS: &[&[&str]] = &[
     &["wire"],
-    &["disk", "net", "pace", "key", "plan"],
+    &["disk", "net", "pace", "key", "plan", "formula"],
     &["rpc", "log"],
     &["client", "rack"],
     &["store", "lab", "flow", "load", "bridge"],

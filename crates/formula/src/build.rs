@@ -1,0 +1,158 @@
+//! Makes programs, value by value.
+
+use crate::program::{
+    Binary, Compare, Constant, Field, MAX_NODES, Node, Program, Reduction, ResultField, Type, Unary, Value,
+};
+use std::collections::HashMap;
+
+/// Makes a [`Program`] value by value: what is the same is one value. Types are its caller's to get right, and asserted.
+#[derive(Debug)]
+pub struct Builder {
+    program: Program,
+    known: HashMap<(Node, Type), Value>,
+}
+
+impl Builder {
+    /// Begins a program of these variables.
+    #[must_use]
+    pub fn new(i: Vec<Field>, j: Vec<Field>, constants: Vec<Constant>) -> Self {
+        let program = Program { i, j, constants, nodes: Vec::new(), results: Vec::new() };
+        Self { program, known: HashMap::new() }
+    }
+
+    /// The type of a value.
+    #[must_use]
+    pub fn of(&self, value: Value) -> Type {
+        self.program.of(value)
+    }
+
+    /// The value of a node, whose type follows from its operands (of `Convert`, the other one). Of numbers use [`Builder::number`].
+    ///
+    /// # Panics
+    /// Where operands are not of the types that the node's documentation asks for; past [`MAX_NODES`].
+    pub fn value(&mut self, node: Node) -> Value {
+        let of = self.type_of(node);
+        self.intern(node, of)
+    }
+
+    /// A number, rounded to its type.
+    pub fn number(&mut self, number: f64, of: Type) -> Value {
+        assert_ne!(of, Type::Bool, "a number is not a bool");
+        #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
+        let number = if of == Type::F32 { f64::from(number as f32) } else { number };
+        self.intern(Node::Number(number.to_bits()), of)
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.program.nodes.len()
+    }
+
+    /// Whether there is none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.program.nodes.is_empty()
+    }
+
+    /// Adds a result.
+    ///
+    /// # Panics
+    /// Where the contribution is not of the reduction's type.
+    pub fn result(&mut self, name: &str, reduction: Reduction, contribution: Value) {
+        let logic = matches!(reduction, Reduction::And | Reduction::Or);
+        assert_eq!(self.of(contribution) == Type::Bool, logic, "{name}: a reduction of another type");
+        self.program.results.push(ResultField { name: name.to_owned(), reduction, contribution });
+    }
+
+    /// The program, without values that no result needs.
+    #[must_use]
+    pub fn finish(self) -> Program {
+        let Program { i, j, constants, nodes, results } = self.program;
+        let mut needed = vec![false; nodes.len()];
+        results.iter().for_each(|result| needed[result.contribution.index()] = true);
+        for index in (0..nodes.len()).rev() {
+            if needed[index] {
+                nodes[index].0.operands().for_each(|operand| needed[operand.index()] = true);
+            }
+        }
+        let mut places = vec![Value(0); nodes.len()];
+        let mut kept: Vec<(Node, Type)> = Vec::new();
+        for (index, (node, of)) in nodes.into_iter().enumerate() {
+            if needed[index] {
+                places[index] = place(kept.len());
+                kept.push((node.map(|operand| places[operand.index()]), of));
+            }
+        }
+        let results = results
+            .into_iter()
+            .map(|result| ResultField { contribution: places[result.contribution.index()], ..result })
+            .collect();
+        Program { i, j, constants, nodes: kept, results }
+    }
+
+    fn intern(&mut self, node: Node, of: Type) -> Value {
+        if let Some(&value) = self.known.get(&(node, of)) {
+            return value;
+        }
+        assert!(self.len() < MAX_NODES, "more than {MAX_NODES} values");
+        let value = place(self.len());
+        self.program.nodes.push((node, of));
+        self.known.insert((node, of), value);
+        value
+    }
+
+    fn type_of(&self, node: Node) -> Type {
+        let number = |value| {
+            let of = self.of(value);
+            assert_ne!(of, Type::Bool, "{node:?}: a bool where a number belongs");
+            of
+        };
+        let same = |a, b| {
+            assert_eq!(self.of(a), self.of(b), "{node:?}: operands of two types");
+            self.of(a)
+        };
+        let bool = |value| assert_eq!(self.of(value), Type::Bool, "{node:?}: a number where a bool belongs");
+        match node {
+            Node::I(at) => self.program.i[usize::from(at)].of,
+            Node::J(at) => self.program.j[usize::from(at)].of,
+            Node::Constant(at) => self.program.constants[usize::from(at)].of,
+            Node::Number(_) => unreachable!("numbers are made by Builder::number"),
+            Node::Unary(Unary::Not, a) => {
+                bool(a);
+                Type::Bool
+            }
+            Node::Unary(Unary::Convert, a) => match number(a) {
+                Type::F32 => Type::F64,
+                _ => Type::F32,
+            },
+            Node::Unary(_, a) => number(a),
+            Node::Binary(Binary::And | Binary::Or, a, b) => {
+                bool(a);
+                same(a, b)
+            }
+            Node::Binary(_, a, b) => {
+                number(a);
+                same(a, b)
+            }
+            Node::Compare(Compare::Lt | Compare::Le | Compare::Eq | Compare::Ne, a, b) => {
+                number(a);
+                same(a, b);
+                Type::Bool
+            }
+            Node::Select(condition, a, b) => {
+                bool(condition);
+                same(a, b)
+            }
+            Node::Fma { a, b, c, .. } => {
+                number(a);
+                same(a, b);
+                same(a, c)
+            }
+        }
+    }
+}
+
+fn place(index: usize) -> Value {
+    Value(u16::try_from(index).expect("bounded by MAX_NODES"))
+}
