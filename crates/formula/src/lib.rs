@@ -2,6 +2,8 @@
 //! and reduces it to a few results for each i. A kernel is text ([`Kernel::parse`]); [`Program`] is what it means, typed and in single assignment, which
 //! back ends compute; the [`reference()`] computes it slowly in `f64`, and judges them.
 
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 mod build;
 mod check;
 mod contract;
