@@ -1,7 +1,7 @@
 //! A kernel made ready for a processor.
 
 use crate::error::Error;
-use crate::ir::{Kind, Pooled};
+use crate::ir::{Kind, Pooled, SPILL};
 use crate::lanes::Lanes;
 use crate::pack::Pack;
 use crate::portable::Portable;
@@ -18,7 +18,7 @@ use crate::{
     machine,
 };
 
-/// Code of a loop, at most: past this, processors fetch it slower than they would interpret.
+/// Code of a loop, at most: several times what the longest program comes to.
 pub const MAX_CODE: usize = 16 << 20;
 
 /// How a kernel is compiled and run.
@@ -80,7 +80,7 @@ pub(crate) enum Engine {
 }
 
 impl Compiled {
-    /// Compiles a kernel.
+    /// Compiles a kernel. Products that are added are contracted ([`Program::contracted`]) where the target has instructions for that.
     ///
     /// # Errors
     /// [`Error`].
@@ -89,7 +89,8 @@ impl Compiled {
         if !target.here() {
             return Err(Error::Lacks { target, best: Target::best() });
         }
-        let program = program.clone();
+        // Where a product that is added takes one instruction; without it, it would take a function.
+        let program = if target == Target::Portable { program.clone() } else { program.contracted() };
         let shape = Shape::new(&program);
         let (engine, facts, pool) = engine(&program, &shape, target)?;
         let threads = match threads.get() {
@@ -99,7 +100,7 @@ impl Compiled {
         Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, pool, threads })
     }
 
-    /// The kernel.
+    /// The kernel, as it is computed.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
@@ -183,7 +184,7 @@ fn engine(program: &Program, shape: &Shape, target: Target) -> Result<(Engine, F
         tile: shape.lane * lanes * unroll,
         sums: shape.sums * lanes * unroll,
         pool: body.pool.len() * pool_bytes(target),
-        spills: emitted.spills * machine::SPILL,
+        spills: emitted.spills * SPILL,
     };
     let code = Code::new(&emitted, extent).map_err(|error| Error::Memory(error.into()))?;
     let facts = Facts {

@@ -2,6 +2,9 @@
 
 use sprat_formula::Value;
 
+/// Bytes of a place in memory for a value that had to leave its register: of the longest vector.
+pub(crate) const SPILL: usize = 64;
+
 /// What a vector of one value is made of.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {

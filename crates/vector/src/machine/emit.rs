@@ -2,15 +2,12 @@
 //! makes room.
 
 use super::assembler::{Assembler, POOL, Place, ROWS, SPILLS, SUMS, TILE};
-use crate::ir::{Body, Home, Inst, Kind, Op, Var};
+use crate::ir::{Body, Home, Inst, Kind, Op, SPILL, Var};
 use crate::target::Target;
 use iced_x86::IcedError;
 
 /// Registers for masks: the first one cannot be asked for where masks apply.
 const MASKS: usize = 7;
-
-/// Bytes of a place for what had to make room.
-pub(crate) const SPILL: usize = 64;
 
 /// Code, and facts about it.
 #[derive(Debug)]

@@ -1,9 +1,12 @@
 //! What several tests need: kernels, bodies, targets.
 
-#![allow(dead_code)] // each test uses some
+#![allow(dead_code, unreachable_pub)] // each test uses some
 
-use sprat_formula::{Binary, Builder, Constant, Field, Node, Program, Reduction, Type, Unary, Value};
-use sprat_vector::Target;
+use sprat_formula::{
+    Binary, Builder, Column, Constant, Field, Inputs, Node, Output, Program, Reduction, Type, Unary, Value,
+};
+use sprat_vector::{Compiled, Options, Target};
+use std::num::NonZeroUsize;
 
 /// Those that this processor has.
 pub fn targets() -> Vec<Target> {
@@ -65,4 +68,19 @@ pub fn gravity(of: Type, bits: u8) -> Program {
     let potential = b.value(Node::Unary(Unary::Neg, mr));
     b.result("potential", Reduction::Sum, potential);
     b.finish()
+}
+
+/// For two threads.
+pub fn compile(program: &Program, target: Target) -> Compiled {
+    Compiled::new(program, Options { target, threads: NonZeroUsize::new(2).expect("two") }).expect("the target is here")
+}
+
+/// Runs a kernel on numbers, which are rounded where it has smaller ones.
+pub fn run(program: &Program, target: Target, i: &[&[f64]], j: &[&[f64]], constants: &[f64]) -> Vec<Output> {
+    fn columns<'a>(all: &[&'a [f64]]) -> Vec<Column<'a>> {
+        all.iter().copied().map(Column::from).collect()
+    }
+    let constants: Vec<Option<f64>> = constants.iter().copied().map(Some).collect();
+    let inputs = Inputs::new(program, columns(i), columns(j), &constants).expect("columns of the program");
+    compile(program, target).run(&inputs)
 }
