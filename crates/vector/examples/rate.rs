@@ -1,6 +1,7 @@
 //! How fast gravity is, beside the processor's peak in the same run, by one thread's processor time on one core.
 
-#![allow(clippy::print_stdout)] // what it is for
+#![allow(clippy::print_stdout, reason = "what it is for")]
+#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,7 +1,7 @@
 //! Machine code in memory, and the call into it. Pages are written, and then made executable, never both; they are given back when nobody
 //! holds the code any more.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code)] // ARCHITECTURE.md says why
 
 use crate::machine::Emitted;
 use rustix::io::Errno;

@@ -10,6 +10,7 @@ mod compiled;
 mod error;
 #[cfg(all(target_arch = "x86_64", unix))]
 mod functions;
+#[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
 mod ir;
 mod lanes;
 #[cfg(all(target_arch = "x86_64", unix))]
@@ -21,6 +22,7 @@ mod peak;
 mod portable;
 mod run;
 mod shape;
+#[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
 mod target;
 mod totals;
 

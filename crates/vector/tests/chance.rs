@@ -2,31 +2,23 @@
 
 mod common;
 
-use common::{compile, targets};
+use common::{compile, numbers, targets};
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, Kind, cases};
 use sprat_formula::{Arithmetic, Output, Reduction, Type, reference};
 
-fn number(output: &Output, at: usize) -> f64 {
-    match output {
-        Output::F32(all) => f64::from(all[at]),
-        Output::F64(all) => all[at],
-        Output::Bool(all) => f64::from(u8::from(all[at])),
-        Output::Index(all) => all[at] as f64,
-    }
-}
-
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let inputs = case.inputs();
     let judged = reference(&case.program, &inputs, Arithmetic::Typed);
+    let expected: Vec<Vec<f64>> = judged.outputs.iter().map(numbers).collect();
     for target in targets() {
-        let results = compile(&case.program, target).run(&inputs);
+        let results: Vec<Vec<f64>> = compile(&case.program, target).run(&inputs).iter().map(numbers).collect();
         for (at, (result, tolerance)) in case.program.results().iter().zip(&case.tolerances).enumerate() {
             let sum = result.reduction == Reduction::Sum;
             let epsilon =
                 if case.program.of(result.contribution) == Type::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
             for i in 0..inputs.ni() {
-                let (got, expected) = (number(&results[at], i), number(&judged.outputs[at], i));
+                let (got, expected) = (results[at][i], expected[at][i]);
                 let (terms, size) = if sum { (inputs.nj() as f64, judged.magnitudes[at][i]) } else { (1.0, 0.0) };
                 let bound = terms * (tolerance + epsilon * (size + terms * tolerance));
                 let near = got == expected || (got - expected).abs() <= bound || (got.is_nan() && expected.is_nan());
@@ -57,15 +49,7 @@ proptest! {
         for target in targets() {
             let results = compile(&case.program, target).run(&inputs);
             prop_assert_eq!(results.len(), case.program.results().len());
-            for result in &results {
-                let len = match result {
-                    Output::F32(all) => all.len(),
-                    Output::F64(all) => all.len(),
-                    Output::Bool(all) => all.len(),
-                    Output::Index(all) => all.len(),
-                };
-                prop_assert_eq!(len, inputs.ni());
-            }
+            prop_assert!(results.iter().all(|result| numbers(result).len() == inputs.ni()));
         }
     }
 }

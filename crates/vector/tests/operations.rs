@@ -1,8 +1,10 @@
 //! Every operation on every target, with the numbers that are easily got wrong.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
+
 mod common;
 
-use common::{field, run, targets};
+use common::{field, numbers, run, targets};
 use sprat_formula::{Binary, Builder, Column, Compare, Inputs, Node, Output, Program, Reduction, Type, Unary, Value};
 
 const EDGES: [f64; 22] = [
@@ -51,15 +53,6 @@ fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Progra
         b.result("max", Reduction::Max, value);
     }
     b.finish()
-}
-
-fn numbers(output: &Output) -> Vec<f64> {
-    match output {
-        Output::F32(all) => all.iter().map(|&x| f64::from(x)).collect(),
-        Output::F64(all) => all.clone(),
-        Output::Bool(all) => all.iter().map(|&x| f64::from(u8::from(x))).collect(),
-        Output::Index(all) => all.iter().map(|&x| x as f64).collect(),
-    }
 }
 
 /// Holds a kernel against a function of a pair, within some units in the last place.

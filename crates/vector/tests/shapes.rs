@@ -2,20 +2,12 @@
 
 mod common;
 
-use common::{bodies, field, gravity, random, run, targets};
-use sprat_formula::{Binary, Builder, Column, Inputs, Node, Output, Reduction, Type, Value};
+use common::{bodies, field, gravity, numbers, random, run, targets};
+use sprat_formula::{Binary, Builder, Column, Inputs, Node, Reduction, Type, Value};
 use sprat_vector::{Compiled, Error, Options, Target};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-fn numbers(output: &Output) -> Vec<f64> {
-    match output {
-        Output::F32(all) => all.iter().map(|&x| f64::from(x)).collect(),
-        Output::F64(all) => all.clone(),
-        other => panic!("not numbers: {other:?}"),
-    }
-}
 
 #[test]
 fn any_number_of_particles_has_results() {

@@ -1,6 +1,6 @@
 //! What several tests need: kernels, bodies, targets.
 
-#![allow(dead_code, unreachable_pub)] // each test uses some
+#![allow(dead_code, unreachable_pub, reason = "each test uses some")]
 
 use sprat_formula::{
     Binary, Builder, Column, Constant, Field, Inputs, Node, Output, Program, Reduction, Type, Unary, Value,
@@ -83,4 +83,14 @@ pub fn run(program: &Program, target: Target, i: &[&[f64]], j: &[&[f64]], consta
     let constants: Vec<Option<f64>> = constants.iter().copied().map(Some).collect();
     let inputs = Inputs::new(program, columns(i), columns(j), &constants).expect("columns of the program");
     compile(program, target).run(&inputs)
+}
+
+/// A result as numbers.
+pub fn numbers(output: &Output) -> Vec<f64> {
+    match output {
+        Output::F32(all) => all.iter().map(|&x| f64::from(x)).collect(),
+        Output::F64(all) => all.clone(),
+        Output::Bool(all) => all.iter().map(|&x| f64::from(u8::from(x))).collect(),
+        Output::Index(all) => all.iter().map(|&x| x as f64).collect(),
+    }
 }
