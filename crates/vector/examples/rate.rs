@@ -1,77 +1,80 @@
-//! How fast gravity is, beside the processor's peak in the same run, by one thread's processor time on one core.
+//! How fast the ready kernels are, beside the processor's peak in the same run, by one thread's processor time on one core.
 
 #![allow(clippy::print_stdout, reason = "what it is for")]
-#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{bodies, gravity, targets};
+use common::{random, targets};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
-use sprat_formula::{Column, Inputs, Program, Type};
-use sprat_vector::{Compiled, Options, PEAK_FLOPS, peak};
+use sprat_formula::{Column, Inputs, Kernel, Precision, Program, READY};
+use sprat_vector::{Compiled, Options, PEAK_FLOPS, Target, peak};
 use std::num::NonZeroUsize;
 
-/// Operations of a pair by the convention of the field, whatever instructions there are.
-const GRAVITY_FLOPS: f64 = 38.0;
-const BODIES: usize = 8192;
-const ROUNDS: usize = 12;
+const PARTICLES: usize = 8192;
+const ROUNDS: usize = 8;
 
 fn main() {
     let mut cpus = CpuSet::new();
     cpus.set(1);
     let pinned = sched_setaffinity(None, &cpus).is_ok();
-    println!("{BODIES} bodies, one thread{}, best of {ROUNDS}", if pinned { " on core 1" } else { "" });
-    let (x, m) = bodies(BODIES);
+    println!("{PARTICLES} particles, one thread{}, best of {ROUNDS}", if pinned { " on core 1" } else { "" });
+    let mut random = random(5);
+    let columns: Vec<Vec<f64>> = (0..8).map(|_| (0..PARTICLES).map(|_| random()).collect()).collect();
     for target in targets() {
-        for (of, bits) in [(Type::F32, 24), (Type::F64, 53)] {
-            let single = |all: &[f64]| all.iter().map(|&x| x as f32).collect::<Vec<f32>>();
-            let narrow = [single(&x[0]), single(&x[1]), single(&x[2]), single(&m)];
-            let wide = [&x[0], &x[1], &x[2], &m];
-            let columns: Vec<Column> = if of == Type::F32 {
-                narrow.iter().map(|x| Column::from(&x[..])).collect()
-            } else {
-                wide.iter().map(|x| Column::from(&x[..])).collect()
-            };
-            let options = Options { target, threads: NonZeroUsize::MIN };
-            let compile = |program: &Program| {
-                let before = std::time::Instant::now();
-                let compiled = Compiled::new(program, options).expect("the target is here");
-                (compiled, before.elapsed())
-            };
-            let (best, _) = compile(&peak(of));
-            let (kernel, took) = compile(&gravity(of, bits));
-            let of_peak = Inputs::new(best.program(), columns[..2].to_vec(), columns.clone(), &[]).expect("columns");
-            let of_kernel =
-                Inputs::new(kernel.program(), columns[..3].to_vec(), columns.clone(), &[Some(1e-4)]).expect("columns");
-            let rounds = if target == sprat_vector::Target::Portable { 1 } else { ROUNDS };
-            let (mut peak_time, mut time) = (f64::INFINITY, f64::INFINITY);
-            for _ in 0..rounds {
-                peak_time = peak_time.min(timed(&best, &of_peak));
-                time = time.min(timed(&kernel, &of_kernel));
+        for precision in [Precision::F32, Precision::F64] {
+            let (best, _) = compile(&peak(precision.into()), target);
+            for ready in READY {
+                let program = Kernel::parse(ready.text, precision).expect("ready").program;
+                let (kernel, took) = compile(&program, target);
+                let rounds = if target == Target::Portable { 1 } else { ROUNDS };
+                let (mut peak_time, mut time) = (f64::INFINITY, f64::INFINITY);
+                for _ in 0..rounds {
+                    peak_time = peak_time.min(timed(&best, &columns));
+                    time = time.min(timed(&kernel, &columns));
+                }
+                let pairs = (PARTICLES * PARTICLES) as f64;
+                print!("{target:?} {precision:?} {}: {:.3} G interactions/s", ready.name, pairs / time / 1e9);
+                if let Some(flops) = program.flops() {
+                    let (peak_rate, rate) = (f64::from(PEAK_FLOPS) / peak_time, f64::from(flops) / time);
+                    let share = 100.0 * rate / peak_rate;
+                    let giga = pairs / 1e9;
+                    print!(", {:.1} Gflop/s, {share:.0} % of a peak of {:.1}", giga * rate, giga * peak_rate);
+                }
+                let facts = kernel.facts();
+                println!(
+                    "\n    {} lanes, {} vectors, {:.1} instructions each, {} registers, {} spills, {} bytes, compiled in {took:?}",
+                    facts.lanes,
+                    facts.unroll,
+                    facts.instructions as f64 / facts.unroll as f64,
+                    facts.registers,
+                    facts.spills,
+                    facts.code,
+                );
             }
-            let pairs = (BODIES * BODIES) as f64;
-            let (peak_rate, rate) = (pairs * f64::from(PEAK_FLOPS) / peak_time, pairs * GRAVITY_FLOPS / time);
-            println!(
-                "{target:?} {of:?}: {:.3} G interactions/s, {:.1} Gflop/s; peak {:.1}; {:.0} %; compiled in {took:?}\n    {:?}",
-                pairs / time / 1e9,
-                rate / 1e9,
-                peak_rate / 1e9,
-                100.0 * rate / peak_rate,
-                kernel.facts(),
-            );
         }
     }
 }
 
+fn compile(program: &Program, target: Target) -> (Compiled, std::time::Duration) {
+    let before = std::time::Instant::now();
+    let compiled = Compiled::new(program, Options { target, threads: NonZeroUsize::MIN }).expect("the target is here");
+    (compiled, before.elapsed())
+}
+
 /// Seconds of this thread.
-fn timed(kernel: &Compiled, inputs: &Inputs) -> f64 {
+fn timed(kernel: &Compiled, columns: &[Vec<f64>]) -> f64 {
+    let program = kernel.program();
+    let take = |count: usize| columns[..count].iter().map(|all| Column::from(&all[..])).collect();
+    let constants: Vec<Option<f64>> =
+        program.constants().iter().map(|constant| Some(constant.default.unwrap_or(0.01))).collect();
+    let inputs = Inputs::new(program, take(program.i().len()), take(program.j().len()), &constants).expect("columns");
     let now = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);
         now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
     };
     let before = now();
-    std::hint::black_box(kernel.run(inputs));
+    std::hint::black_box(kernel.run(&inputs));
     now() - before
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{compile, numbers, targets};
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, Kind, cases};
-use sprat_formula::{Arithmetic, Output, Reduction, Type, reference};
+use sprat_formula::{Arithmetic, Reduction, Type, reference};
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let inputs = case.inputs();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{bodies, field, gravity, numbers, random, run, targets};
-use sprat_formula::{Binary, Builder, Column, Inputs, Node, Reduction, Type, Value};
+use sprat_formula::{Binary, Builder, Column, Inputs, MAX_NODES, Node, Reduction, Type, Unary, Value};
 use sprat_vector::{Compiled, Error, Options, Target};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -139,5 +139,52 @@ fn what_nobody_can_run_is_refused_and_a_run_can_be_ended() {
         assert!(compiled.run_with(&inputs, &count).is_some());
         assert_eq!(pairs.into_inner(), 4_000_000);
         assert!(compiled.run_with(&inputs, &|_| ControlFlow::Break(())).is_none());
+    }
+}
+
+/// In 32 bits a plain sum of so many terms would lose three digits more.
+#[test]
+fn sums_of_a_million_keep_their_digits() {
+    let mut b = Builder::new(vec![field("x", Type::F32)], vec![field("y", Type::F32)], Vec::new());
+    let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
+    let sum = b.value(Node::Binary(Binary::Add, i, j));
+    b.result("sum", Reduction::Sum, sum);
+    let program = b.finish();
+    let mut random = random(11);
+    let j: Vec<f64> = (0..1_000_000).map(|_| (random() * 1e6).floor() / 1e6).collect();
+    for target in targets() {
+        let got = numbers(&run(&program, target, &[&[0.0, 1.0]], &[&j], &[])[0]);
+        for (x, got) in [0.0, 1.0].into_iter().zip(got) {
+            let expected: f64 = j.iter().map(|y| x + y).sum();
+            assert!((got - expected).abs() <= 1e-6 * expected, "{target:?}: {got} for {expected}");
+        }
+    }
+}
+
+/// The longest program there may be, of the longest functions.
+#[test]
+fn the_longest_program_compiles() {
+    for of in [Type::F32, Type::F64] {
+        let mut b = Builder::new(vec![field("x", of)], vec![field("y", of)], Vec::new());
+        let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
+        let mut value = b.value(Node::Binary(Binary::Mul, i, j));
+        while b.len() + 3 < MAX_NODES {
+            let negative = b.value(Node::Unary(Unary::Neg, value));
+            let power = b.value(Node::Unary(Unary::Exp, negative));
+            value = b.value(Node::Binary(Binary::Max, power, j));
+        }
+        b.result("sum", Reduction::Sum, value);
+        let program = b.finish();
+        let expected = |x: f64, y: f64| {
+            let rounds = (MAX_NODES - 6) / 3;
+            (0..=rounds).fold(x * y, |value, _| (-value).exp().max(y))
+        };
+        for target in targets() {
+            let got = numbers(&run(&program, target, &[&[0.5, 2.0]], &[&[0.25, 0.75]], &[])[0]);
+            for (x, got) in [0.5, 2.0].into_iter().zip(got) {
+                let expected = expected(x, 0.25) + expected(x, 0.75);
+                assert!((got - expected).abs() <= 1e-5 * expected, "{target:?} {of:?}: {got} for {expected}");
+            }
+        }
     }
 }
