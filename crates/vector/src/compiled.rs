@@ -1,7 +1,7 @@
 //! A kernel made ready for a processor.
 
 use crate::error::Error;
-use crate::ir::{Kind, Pooled, SPILL};
+use crate::ir::{Kind, Pooled};
 use crate::lanes::Lanes;
 use crate::pack::Pack;
 use crate::portable::Portable;
@@ -184,7 +184,7 @@ fn engine(program: &Program, shape: &Shape, target: Target) -> Result<(Engine, F
         tile: shape.lane * lanes * unroll,
         sums: shape.sums * lanes * unroll,
         pool: body.pool.len() * pool_bytes(target),
-        spills: emitted.spills * SPILL,
+        spills: emitted.spills * crate::ir::SPILL,
     };
     let code = Code::new(&emitted, extent).map_err(|error| Error::Memory(error.into()))?;
     let facts = Facts {

@@ -5,7 +5,6 @@
 
 use crate::buffer::Buffer;
 use crate::compiled::{Compiled, Engine};
-use crate::ir::SPILL;
 use crate::lanes::Lanes;
 use crate::pack;
 use crate::totals::Total;
@@ -99,7 +98,8 @@ impl Compiled {
         let mut rows = Buffer::new(shape.row * block);
         pack::places(shape, block, rows.bytes_mut());
         let mut sums = Buffer::new(shape.sums * width);
-        let mut spills = Buffer::new(self.facts.spills * SPILL);
+        #[cfg(all(target_arch = "x86_64", unix))]
+        let mut spills = Buffer::new(self.facts.spills * crate::ir::SPILL);
         for first in j.clone().step_by(block) {
             if ended.load(Ordering::Relaxed) {
                 break;
