@@ -188,3 +188,50 @@ fn the_longest_program_compiles() {
         }
     }
 }
+
+/// One i where there are no variables of i, one j where there are none of j; and what depends on neither, or on one alone, as results.
+#[test]
+fn kernels_without_variables_run() {
+    for of in [Type::F32, Type::F64] {
+        for (with_i, with_j) in [(false, false), (false, true), (true, false), (true, true)] {
+            let fields = |with, name| if with { vec![field(name, of)] } else { Vec::new() };
+            let constants = vec![sprat_formula::Constant { name: "c".to_owned(), of, default: Some(3.0) }];
+            let mut b = Builder::new(fields(with_i, "x"), fields(with_j, "y"), constants);
+            let c = b.value(Node::Constant(0));
+            let square = b.value(Node::Binary(Binary::Mul, c, c));
+            b.result("run", Reduction::Sum, square);
+            for (with, node) in [(with_i, Node::I(0)), (with_j, Node::J(0))] {
+                if with {
+                    let value = b.value(node);
+                    let value = b.value(Node::Binary(Binary::Add, value, square));
+                    b.result("own", Reduction::Sum, value);
+                    let four = b.number(13.0, of);
+                    let above = b.value(Node::Compare(sprat_formula::Compare::Lt, four, value));
+                    b.result("any", Reduction::Or, above);
+                    b.result("all", Reduction::And, above);
+                }
+            }
+            let program = b.finish();
+            let (x, y) = ([1.0, 5.0, 2.0], [2.0, 7.0]);
+            let i: &[&[f64]] = if with_i { &[&x] } else { &[] };
+            let j: &[&[f64]] = if with_j { &[&y] } else { &[] };
+            let (ni, nj) = (if with_i { 3 } else { 1 }, if with_j { 2.0 } else { 1.0 });
+            for target in targets() {
+                let results: Vec<Vec<f64>> = run(&program, target, i, j, &[3.0]).iter().map(numbers).collect();
+                let mut expected = vec![vec![9.0 * nj; ni]];
+                if with_i {
+                    expected.push(x.iter().map(|x| (x + 9.0) * nj).collect());
+                    expected.extend([vec![0.0, 1.0, 0.0], vec![0.0, 1.0, 0.0]]);
+                }
+                if with_j {
+                    expected.extend([vec![27.0; ni], vec![1.0; ni], vec![0.0; ni]]);
+                }
+                assert_eq!(results, expected, "{target:?} {of:?} {with_i} {with_j}");
+            }
+        }
+    }
+    let program = Builder::new(vec![field("x", Type::F32)], Vec::new(), Vec::new()).finish();
+    for target in targets() {
+        assert!(run(&program, target, &[&[1.0]], &[], &[]).is_empty(), "{target:?}");
+    }
+}
