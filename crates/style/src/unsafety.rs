@@ -44,6 +44,10 @@ pub const PLACES: &[Place] = &[
         path: "crates/disk/src/ring.rs",
         reason: "io_uring reads and writes at addresses the kernel keeps while a request is under way",
     },
+    Place {
+        path: "crates/vector/src/code.rs",
+        reason: "maps machine code of kernels and calls it, with buffers as long as it was compiled for",
+    },
 ];
 
 /// `unsafe` anywhere else.

@@ -1,0 +1,45 @@
+//! Memory for vectors, which begins where cache lines do.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// A cache line.
+#[derive(Clone, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Bytes that begin with a cache line.
+pub(crate) struct Buffer {
+    lines: Vec<Line>,
+}
+
+impl Buffer {
+    /// Zeros, at least so many.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { lines: vec![Line::new_zeroed(); bytes.div_ceil(size_of::<Line>())] }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.lines.as_slice().as_bytes()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.lines.as_mut_slice().as_mut_bytes()
+    }
+}
+
+/// Numbers as they lie in memory.
+pub(crate) fn put_f32(bytes: &mut [u8], at: usize, number: f32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());
+}
+
+pub(crate) fn put_f64(bytes: &mut [u8], at: usize, number: f64) {
+    bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
+}
+
+pub(crate) fn get_f32(bytes: &[u8], at: usize) -> f32 {
+    f32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn get_f64(bytes: &[u8], at: usize) -> f64 {
+    f64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,125 @@
+//! Functions that processors have no exact instruction for: an estimate or a polynomial, and what makes them good.
+
+use crate::ir::{Kind, Op, Var};
+use crate::lower::Lower;
+use crate::target::Target;
+use sprat_formula::Compare;
+
+/// The series of (1 - e) to the power of -1/2, after its 1: y (1 + e/2 + 3/8 e^2 + ...) is right where y is an estimate of the root's inverse of x,
+/// and e = 1 - x y^2.
+const SERIES: [f64; 4] = [0.5, 0.375, 0.3125, 0.273_437_5];
+
+/// Accuracies in bits that an estimate and so many terms give; 2 units in the last place count as all bits.
+const TERMS_512: [u8; 4] = [14, 27, 40, 53];
+
+/// The same where the estimate has 11 bits and a half.
+const TERMS_2: [u8; 3] = [11, 21, 24];
+
+/// Degrees to which e to the power of r is taken, |r| <= ln 2 / 2.
+const DEGREES: [usize; 2] = [7, 13];
+
+impl Lower<'_> {
+    pub(crate) fn rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> Var {
+        match (self.target, kind) {
+            (Target::Avx512, _) => {
+                let most = if kind == Kind::F32 { 1 } else { 3 };
+                let terms = TERMS_512.iter().position(|&good| bits <= good).unwrap_or(most).min(most);
+                let y = self.inst(Op::Estimate, kind, &[x]);
+                self.refine(kind, x, y, terms)
+            }
+            (_, Kind::F32) => {
+                let terms = TERMS_2.iter().position(|&good| bits <= good).unwrap_or(2);
+                // The estimate takes what is below the least normal number for 0: such x are made greater, and the result again.
+                let (least, up, down) = (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
+                let least = self.number(kind, least);
+                let small = self.compare(Compare::Lt, kind, &[x, least]);
+                let (up, down) = (self.number(kind, up), self.number(kind, down));
+                let greater = self.inst(Op::Mul, kind, &[x, up]);
+                let scaled = self.blend(kind, small, greater, x);
+                let y = self.inst(Op::Estimate, kind, &[scaled]);
+                let y = self.refine(kind, scaled, y, terms);
+                let less = self.inst(Op::Mul, kind, &[y, down]);
+                self.blend(kind, small, less, y)
+            }
+            // No estimate for these: through one of 32 bits it would have to be scaled, both ways.
+            _ => {
+                let root = self.inst(Op::Sqrt, kind, &[x]);
+                let one = self.number(kind, 1.0);
+                self.inst(Op::Div, kind, &[one, root])
+            }
+        }
+    }
+
+    /// One step of so many terms. Where x is 0, infinite or not a number, so is e none: it is then taken for 1, which leaves y as it is.
+    fn refine(&mut self, kind: Kind, x: Var, y: Var, terms: usize) -> Var {
+        if terms == 0 {
+            return y;
+        }
+        let one = self.number(kind, 1.0);
+        let product = self.inst(Op::Mul, kind, &[x, y]);
+        let e = self.inst(Op::Fnma, kind, &[product, y, one]);
+        let e = self.inst(Op::Min, kind, &[e, one]);
+        let mut factor = self.number(kind, SERIES[terms - 1]);
+        for &term in SERIES[..terms - 1].iter().rev() {
+            let term = self.number(kind, term);
+            factor = self.inst(Op::Fma, kind, &[factor, e, term]);
+        }
+        if terms == 1 {
+            let half = self.inst(Op::Mul, kind, &[y, factor]);
+            return self.inst(Op::Fma, kind, &[half, e, y]);
+        }
+        let part = self.inst(Op::Mul, kind, &[y, e]);
+        self.inst(Op::Fma, kind, &[part, factor, y])
+    }
+
+    /// x = n ln 2 + r, and then 2^n times a polynomial of r.
+    pub(crate) fn exp(&mut self, kind: Kind, x: Var) -> Var {
+        // Beyond these the result is infinity and 0 anyway. In this order, what is not a number stays so.
+        let [most, least] = if kind == Kind::F32 { [89.0, -105.0] } else { [710.0, -746.0] };
+        // ln 2 in two parts, the first with so few bits that its products with n are exact.
+        let [high, low] = if kind == Kind::F32 {
+            [0.693_359_375, -2.121_944_400_546_905_8e-4]
+        } else {
+            [0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10]
+        };
+        let (most, least) = (self.number(kind, most), self.number(kind, least));
+        let x = self.inst(Op::Min, kind, &[most, x]);
+        let x = self.inst(Op::Max, kind, &[least, x]);
+        let inverse = self.number(kind, std::f64::consts::LOG2_E);
+        let n = self.inst(Op::Mul, kind, &[x, inverse]);
+        let n = self.inst(Op::Round, kind, &[n]);
+        let (high, low) = (self.number(kind, high), self.number(kind, low));
+        let r = self.inst(Op::Fnma, kind, &[n, high, x]);
+        let r = self.inst(Op::Fnma, kind, &[n, low, r]);
+        let degree = DEGREES[usize::from(kind == Kind::F64)];
+        let mut factorial: f64 = (1..=degree).map(|k| f64::from(u8::try_from(k).expect("few"))).product();
+        let mut sum = self.number(kind, 1.0 / factorial);
+        for k in (0..degree).rev() {
+            factorial /= f64::from(u8::try_from(k + 1).expect("few"));
+            let term = self.number(kind, 1.0 / factorial);
+            sum = self.inst(Op::Fma, kind, &[sum, r, term]);
+        }
+        self.scale(kind, sum, n)
+    }
+
+    /// a times 2^n. Without an instruction in two steps, for 2^n may be no number where the product is.
+    fn scale(&mut self, kind: Kind, a: Var, n: Var) -> Var {
+        if self.target == Target::Avx512 {
+            return self.inst(Op::Scale, kind, &[a, n]);
+        }
+        // Added to this, a whole number stands in the lowest bits with the exponent's bias, and is shifted to where exponents are.
+        let (digits, bias) = if kind == Kind::F32 { (23u8, 127.0) } else { (52, 1023.0) };
+        let magic = self.number(kind, 1.5 * 2f64.powi(i32::from(digits)) + bias);
+        let half = self.number(kind, 0.5);
+        let first = self.inst(Op::Mul, kind, &[n, half]);
+        let first = self.inst(Op::Round, kind, &[first]);
+        let second = self.inst(Op::Sub, kind, &[n, first]);
+        let mut product = a;
+        for part in [first, second] {
+            let bits = self.inst(Op::Add, kind, &[part, magic]);
+            let power = self.inst(Op::Shift(digits), kind, &[bits]);
+            product = self.inst(Op::Mul, kind, &[product, power]);
+        }
+        product
+    }
+}

@@ -1,0 +1,202 @@
+//! Values of a kernel for a run of particles at once, computed by loops over arrays: what is needed once for each i or j on any
+//! processor, and pairs where nothing better is known.
+
+use sprat_formula::{Binary, Column, Compare, Data, Node, Program, Type, Unary, Value};
+use std::ops::Range;
+
+/// Numbers of an array.
+pub(crate) const LANES: usize = 64;
+
+/// Values of a kernel, each of many lanes.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    values: Vec<Lane>,
+}
+
+/// A value of many lanes.
+#[derive(Clone, Debug)]
+pub(crate) enum Lane {
+    F32(Box<[f32; LANES]>),
+    F64(Box<[f64; LANES]>),
+    Bool(Box<[bool; LANES]>),
+}
+
+impl Lanes {
+    /// Zeros.
+    pub(crate) fn new(program: &Program) -> Self {
+        let lane = |of| match of {
+            Type::F32 => Lane::F32(Box::new([0.0; LANES])),
+            Type::F64 => Lane::F64(Box::new([0.0; LANES])),
+            Type::Bool => Lane::Bool(Box::new([false; LANES])),
+        };
+        Self { values: program.nodes().iter().map(|&(_, of)| lane(of)).collect() }
+    }
+
+    pub(crate) fn get(&self, value: Value) -> &Lane {
+        &self.values[value.index()]
+    }
+
+    /// Gives a lane a number, rounded to its type; a bool is whether it is not 0.
+    pub(crate) fn set(&mut self, value: Value, lane: usize, number: f64) {
+        match &mut self.values[value.index()] {
+            #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
+            Lane::F32(lanes) => lanes[lane] = number as f32,
+            Lane::F64(lanes) => lanes[lane] = number,
+            Lane::Bool(lanes) => lanes[lane] = number != 0.0,
+        }
+    }
+
+    /// Gives all lanes a number.
+    pub(crate) fn fill(&mut self, value: Value, number: f64) {
+        match &mut self.values[value.index()] {
+            #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
+            Lane::F32(lanes) => lanes.fill(number as f32),
+            Lane::F64(lanes) => lanes.fill(number),
+            Lane::Bool(lanes) => lanes.fill(number != 0.0),
+        }
+    }
+
+    /// Takes a variable's numbers of a run of particles, of the last of them where there are no more.
+    pub(crate) fn load(&mut self, value: Value, column: &Column<'_>, particles: Range<usize>) {
+        let (last, stride) = (particles.end - 1, column.stride());
+        let at = |k: usize| (particles.start + k).min(last) * stride;
+        match (&mut self.values[value.index()], column.data()) {
+            (Lane::F32(to), Data::F32(from)) => each(to, |k| from[at(k)]),
+            #[expect(clippy::cast_possible_truncation, reason = "rounded, as columns are documented to be")]
+            (Lane::F32(to), Data::F64(from)) => each(to, |k| from[at(k)] as f32),
+            (Lane::F64(to), Data::F32(from)) => each(to, |k| f64::from(from[at(k)])),
+            (Lane::F64(to), Data::F64(from)) => each(to, |k| from[at(k)]),
+            (Lane::Bool(_), _) => unreachable!("a variable is a number"),
+        }
+    }
+
+    /// Computes a value from its operands, which come before it. Variables and constants are the caller's to give; numbers too are not
+    /// computed.
+    pub(crate) fn compute(&mut self, value: Value, node: Node) {
+        let (before, rest) = self.values.split_at_mut(value.index());
+        let of = |value: Value| &before[value.index()];
+        match (node, &mut rest[0]) {
+            (Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_), _) => {}
+            (Node::Unary(Unary::Convert, a), Lane::F64(to)) => {
+                each(to, |k| f64::from(of(a).f32()[k]));
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "what conversion is")]
+            (Node::Unary(Unary::Convert, a), Lane::F32(to)) => each(to, |k| of(a).f64()[k] as f32),
+            (Node::Unary(_, a), Lane::Bool(to)) => each(to, |k| !of(a).bool()[k]),
+            (Node::Unary(what, a), Lane::F32(to)) => {
+                let a = of(a).f32();
+                match what {
+                    Unary::Neg => each(to, |k| -a[k]),
+                    Unary::Abs => each(to, |k| a[k].abs()),
+                    Unary::Sqrt => each(to, |k| a[k].sqrt()),
+                    Unary::Rsqrt { .. } => each(to, |k| 1.0 / a[k].sqrt()),
+                    Unary::Exp => each(to, |k| a[k].exp()),
+                    Unary::Not | Unary::Convert => unreachable!("of other types"),
+                }
+            }
+            (Node::Unary(what, a), Lane::F64(to)) => {
+                let a = of(a).f64();
+                match what {
+                    Unary::Neg => each(to, |k| -a[k]),
+                    Unary::Abs => each(to, |k| a[k].abs()),
+                    Unary::Sqrt => each(to, |k| a[k].sqrt()),
+                    Unary::Rsqrt { .. } => each(to, |k| 1.0 / a[k].sqrt()),
+                    Unary::Exp => each(to, |k| a[k].exp()),
+                    Unary::Not | Unary::Convert => unreachable!("of other types"),
+                }
+            }
+            (Node::Binary(what, a, b), Lane::F32(to)) => {
+                let (a, b) = (of(a).f32(), of(b).f32());
+                match what {
+                    Binary::Add => each(to, |k| a[k] + b[k]),
+                    Binary::Sub => each(to, |k| a[k] - b[k]),
+                    Binary::Mul => each(to, |k| a[k] * b[k]),
+                    Binary::Div => each(to, |k| a[k] / b[k]),
+                    Binary::Min => each(to, |k| if a[k] < b[k] { a[k] } else { b[k] }),
+                    Binary::Max => each(to, |k| if a[k] > b[k] { a[k] } else { b[k] }),
+                    Binary::And | Binary::Or => unreachable!("of bools"),
+                }
+            }
+            (Node::Binary(what, a, b), Lane::F64(to)) => {
+                let (a, b) = (of(a).f64(), of(b).f64());
+                match what {
+                    Binary::Add => each(to, |k| a[k] + b[k]),
+                    Binary::Sub => each(to, |k| a[k] - b[k]),
+                    Binary::Mul => each(to, |k| a[k] * b[k]),
+                    Binary::Div => each(to, |k| a[k] / b[k]),
+                    Binary::Min => each(to, |k| if a[k] < b[k] { a[k] } else { b[k] }),
+                    Binary::Max => each(to, |k| if a[k] > b[k] { a[k] } else { b[k] }),
+                    Binary::And | Binary::Or => unreachable!("of bools"),
+                }
+            }
+            (Node::Binary(what, a, b), Lane::Bool(to)) => {
+                let (a, b) = (of(a).bool(), of(b).bool());
+                if what == Binary::And { each(to, |k| a[k] & b[k]) } else { each(to, |k| a[k] | b[k]) }
+            }
+            (Node::Compare(what, a, b), Lane::Bool(to)) => match (of(a), of(b)) {
+                (Lane::F32(a), Lane::F32(b)) => compare(what, to, a, b),
+                (Lane::F64(a), Lane::F64(b)) => compare(what, to, a, b),
+                _ => unreachable!("numbers of one type"),
+            },
+            (Node::Select(by, a, b), to) => {
+                let by = of(by).bool();
+                match (to, of(a), of(b)) {
+                    (Lane::F32(to), Lane::F32(a), Lane::F32(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
+                    (Lane::F64(to), Lane::F64(a), Lane::F64(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
+                    (Lane::Bool(to), Lane::Bool(a), Lane::Bool(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
+                    _ => unreachable!("of one type"),
+                }
+            }
+            (Node::Fma { negated, a, b, c }, Lane::F32(to)) => {
+                let (a, b, c) = (of(a).f32(), of(b).f32(), of(c).f32());
+                let sign = if negated { -1.0 } else { 1.0 };
+                each(to, |k| (sign * a[k]).mul_add(b[k], c[k]));
+            }
+            (Node::Fma { negated, a, b, c }, Lane::F64(to)) => {
+                let (a, b, c) = (of(a).f64(), of(b).f64(), of(c).f64());
+                let sign = if negated { -1.0 } else { 1.0 };
+                each(to, |k| (sign * a[k]).mul_add(b[k], c[k]));
+            }
+            (node, _) => unreachable!("{node:?}: of another type"),
+        }
+    }
+}
+
+fn each<T>(to: &mut [T; LANES], what: impl Fn(usize) -> T) {
+    to.iter_mut().enumerate().for_each(|(k, to)| *to = what(k));
+}
+
+fn compare<T: PartialOrd>(what: Compare, to: &mut [bool; LANES], a: &[T; LANES], b: &[T; LANES]) {
+    match what {
+        Compare::Lt => each(to, |k| a[k] < b[k]),
+        Compare::Le => each(to, |k| a[k] <= b[k]),
+        Compare::Eq => each(to, |k| a[k] == b[k]),
+        Compare::Ne => each(to, |k| a[k] != b[k]),
+    }
+}
+
+impl Lane {
+    /// As a number: a bool is 1 or 0.
+    pub(crate) fn number(&self, lane: usize) -> f64 {
+        match self {
+            Self::F32(lanes) => f64::from(lanes[lane]),
+            Self::F64(lanes) => lanes[lane],
+            Self::Bool(lanes) => f64::from(u8::from(lanes[lane])),
+        }
+    }
+
+    fn f32(&self) -> &[f32; LANES] {
+        let Self::F32(lanes) = self else { unreachable!("of 32 bits, as its type says") };
+        lanes
+    }
+
+    fn f64(&self) -> &[f64; LANES] {
+        let Self::F64(lanes) = self else { unreachable!("of 64 bits, as its type says") };
+        lanes
+    }
+
+    fn bool(&self) -> &[bool; LANES] {
+        let Self::Bool(lanes) = self else { unreachable!("a bool, as its type says") };
+        lanes
+    }
+}

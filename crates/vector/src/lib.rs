@@ -1,0 +1,33 @@
+//! Kernels by the processor's vectors: a [`sprat_formula::Program`] becomes machine code for AVX-512 or AVX2 (or, on other processors, loops over
+//! arrays), and is run on arrays by several threads.
+//!
+//! i are held, one in each lane of several vectors; j are broadcast to all lanes, one after the other.
+
+mod buffer;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod code;
+mod compiled;
+mod error;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod functions;
+#[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
+mod ir;
+mod lanes;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod lower;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod machine;
+mod pack;
+mod peak;
+mod portable;
+mod run;
+mod shape;
+#[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
+mod target;
+mod totals;
+
+pub use compiled::{Compiled, Facts, MAX_CODE, Options};
+pub use error::Error;
+pub use peak::{PEAK_FLOPS, peak};
+pub use run::{BLOCK, Hook};
+pub use target::Target;

@@ -1,0 +1,414 @@
+//! Gives registers to values while instructions are put, and keeps the rest in memory: of what is in registers, what is needed latest
+//! makes room.
+
+use super::assembler::{Assembler, POOL, Place, ROWS, SPILLS, SUMS, TILE};
+use crate::ir::{Body, Home, Inst, Kind, Op, SPILL, Var};
+use crate::target::Target;
+use iced_x86::IcedError;
+
+/// Registers for masks: the first one cannot be asked for where masks apply.
+const MASKS: usize = 7;
+
+/// Code, and facts about it.
+#[derive(Debug)]
+pub(crate) struct Emitted {
+    pub(crate) code: Vec<u8>,
+    /// Vector registers that are used.
+    pub(crate) registers: usize,
+    /// Places of [`SPILL`] bytes that the code needs.
+    pub(crate) spills: usize,
+    /// Instructions of the loop.
+    pub(crate) instructions: usize,
+}
+
+/// Code for a body, on rows of so many bytes.
+pub(crate) fn emit(body: &Body, target: Target, wide: bool, row: usize) -> Result<Emitted, IcedError> {
+    let mut emitter = Emitter::new(body, target, wide);
+    emitter.pin(target);
+    emitter.begin();
+    emitter.asm.align();
+    let (start, before) = (emitter.asm.len, emitter.asm.instructions);
+    for (at, inst) in body.insts.iter().enumerate() {
+        emitter.step(at, inst);
+    }
+    emitter.asm.next(row, start);
+    let instructions = emitter.asm.instructions - before;
+    emitter.end();
+    let registers = emitter.vectors.used;
+    Ok(Emitted { code: emitter.asm.finish()?, registers, spills: emitter.spills, instructions })
+}
+
+/// Whether all that lives through the loop has registers beside what the body needs.
+pub(crate) fn fits(body: &Body, target: Target) -> bool {
+    let emitter = Emitter::new(body, target, false);
+    let through = emitter.through();
+    through.len() + emitter.pressure() <= target.registers()
+}
+
+/// Registers of one sort.
+#[derive(Debug)]
+struct Class {
+    owners: Vec<Option<Var>>,
+    used: usize,
+}
+
+struct Emitter<'b> {
+    body: &'b Body,
+    target: Target,
+    asm: Assembler,
+    /// Where each value is used, the latest first.
+    uses: Vec<Vec<u32>>,
+    held: Vec<Option<u8>>,
+    /// What keeps its register through the loop.
+    pinned: Vec<bool>,
+    /// Where values lie that had to make room.
+    slots: Vec<Option<usize>>,
+    spills: usize,
+    vectors: Class,
+    masks: Class,
+}
+
+impl<'b> Emitter<'b> {
+    fn new(body: &'b Body, target: Target, wide: bool) -> Self {
+        let count = body.vars.len();
+        let mut uses: Vec<Vec<u32>> = vec![Vec::new(); count];
+        for (at, inst) in (0..).zip(&body.insts) {
+            for (k, var) in inst.operands().iter().enumerate() {
+                if !inst.operands()[..k].contains(var) {
+                    uses[var.index()].push(at);
+                }
+            }
+        }
+        uses.iter_mut().for_each(|uses| uses.reverse());
+        let class = |registers| Class { owners: vec![None; registers], used: 0 };
+        Self {
+            body,
+            target,
+            asm: Assembler::new(target, wide),
+            uses,
+            held: vec![None; count],
+            pinned: vec![false; count],
+            slots: vec![None; count],
+            spills: 0,
+            vectors: class(target.registers()),
+            masks: class(MASKS),
+        }
+    }
+
+    /// What lives through the loop, what is most worth a register first.
+    fn through(&self) -> Vec<Var> {
+        let mut all: Vec<(usize, Var)> = Vec::new();
+        for (index, (&(_, home), uses)) in (0..).zip(self.body.vars.iter().zip(&self.uses)) {
+            match home {
+                Home::Sum(_) => all.push((usize::MAX, Var(index))),
+                Home::Tile(_) | Home::Pool(_) if !uses.is_empty() => all.push((uses.len(), Var(index))),
+                _ => {}
+            }
+        }
+        all.sort_by_key(|&(worth, var)| (std::cmp::Reverse(worth), var.index()));
+        all.into_iter().map(|(_, var)| var).collect()
+    }
+
+    /// Vector registers that the body needs at once beside what lives through it.
+    fn pressure(&self) -> usize {
+        let (mut live, mut most) = (0usize, 0);
+        let mut counted = vec![false; self.body.vars.len()];
+        for (at, inst) in (0u32..).zip(&self.body.insts) {
+            let passes = |var: Var| match self.body.vars[var.index()] {
+                (Kind::Mask, _) => false,
+                (_, Home::None) => true,
+                (_, Home::Row(_)) => self.target != Target::Avx512 || self.uses[var.index()].len() > 1,
+                _ => false,
+            };
+            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| passes(var)) {
+                if !std::mem::replace(&mut counted[var.index()], true) {
+                    live += 1;
+                }
+            }
+            most = most.max(live);
+            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| passes(var)) {
+                let last = self.uses[var.index()].first().is_none_or(|&last| last <= at);
+                if last && std::mem::replace(&mut counted[var.index()], false) {
+                    live -= 1;
+                }
+            }
+        }
+        most
+    }
+
+    /// Gives registers to what is to keep them through the loop.
+    fn pin(&mut self, target: Target) {
+        let all = target.registers();
+        let room = all.saturating_sub(self.pressure() + 1).max(all / 4);
+        for var in self.through().into_iter().take(room) {
+            let register = self.vectors.free().expect("fewer than there are");
+            self.vectors.take(register, var);
+            self.held[var.index()] = Some(register);
+            self.pinned[var.index()] = true;
+        }
+    }
+
+    /// Before the loop.
+    fn begin(&mut self) {
+        for (index, &(kind, home)) in (0..).zip(&self.body.vars) {
+            let var = Var(index);
+            match (home, self.held[var.index()]) {
+                (Home::Sum(at), held) => {
+                    let start = self.home(self.body.sums[at].start).expect("a constant");
+                    // Without a register of its own, it lies in memory from the beginning, by way of one that is free yet.
+                    let register = held.or_else(|| self.vectors.free()).expect("more than are pinned");
+                    self.vectors.used = self.vectors.used.max(usize::from(register) + 1);
+                    self.asm.load(kind, register, start);
+                    if held.is_none() {
+                        self.asm.store(kind, self.home(var).expect("an accumulator"), register);
+                    }
+                }
+                (_, Some(register)) => self.asm.load(kind, register, self.home(var).expect("it has a home")),
+                _ => {}
+            }
+        }
+    }
+
+    /// After the loop.
+    fn end(&mut self) {
+        for sum in &self.body.sums {
+            if let Some(register) = self.held[sum.var.index()].filter(|_| self.pinned[sum.var.index()]) {
+                let to = self.home(sum.var).expect("an accumulator");
+                self.asm.store(self.body.vars[sum.var.index()].0, to, register);
+            }
+        }
+        self.asm.leave();
+    }
+
+    fn step(&mut self, at: usize, inst: &Inst) {
+        let operands = inst.operands();
+        for var in operands {
+            let uses = &mut self.uses[var.index()];
+            uses.pop_if(|use_| *use_ as usize <= at);
+        }
+        let folded = self.fold(inst);
+        for (k, &var) in operands.iter().enumerate() {
+            if folded != Some(k) && self.held[var.index()].is_none() {
+                self.hold(var, operands);
+            }
+        }
+        let places: Vec<Place> = operands
+            .iter()
+            .enumerate()
+            .map(|(k, &var)| match self.held[var.index()] {
+                Some(register) if folded != Some(k) => Place::Register(register),
+                _ => self.memory(var).expect("folded from memory"),
+            })
+            .collect();
+        let gathers = matches!(self.body.vars[inst.to.index()].1, Home::Sum(_));
+        let dying: Vec<Var> = operands.iter().copied().filter(|&var| self.dies(var)).collect();
+        if matches!(inst.op, Op::Fma | Op::Fnma) {
+            self.fused(inst, &places, &dying);
+        } else {
+            // What is read for the last time leaves its register to the result.
+            dying.iter().filter(|&&var| var != inst.to).for_each(|&var| self.release(var));
+            let to = self.held[inst.to.index()].unwrap_or_else(|| self.room(inst.to, operands));
+            self.put(inst, to, &places);
+        }
+        if gathers && !self.pinned[inst.to.index()] {
+            let register = self.held[inst.to.index()].expect("just made");
+            self.asm.store(inst.kind, self.home(inst.to).expect("an accumulator"), register);
+        }
+        // A sum in memory, or what nothing needs.
+        if self.dies(inst.to) {
+            self.release(inst.to);
+        }
+    }
+
+    /// Which operand the instruction takes from memory.
+    fn fold(&self, inst: &Inst) -> Option<usize> {
+        let may: &[usize] = match inst.op {
+            Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor | Op::Compare(_) => &[1, 0],
+            Op::Sub | Op::Div | Op::Min | Op::Max | Op::Scale | Op::Blend => &[1],
+            Op::Fma | Op::Fnma => &[0, 1, 2],
+            Op::Sqrt | Op::Estimate | Op::Round | Op::Convert => &[0],
+            Op::Shift(_) | Op::MaskAnd | Op::MaskOr | Op::MaskNot => &[],
+        };
+        let operands = inst.operands();
+        let free = self.vectors.free().is_some();
+        may.iter().copied().find(|&k| {
+            let var = operands[k];
+            let once = operands.iter().filter(|&&other| other == var).count() == 1;
+            let memory = self.memory(var);
+            let spread = matches!(memory, Some(Place::Memory { spread: true, .. }));
+            let worth = matches!(self.home(var), Some(Place::Memory { base: ROWS, .. }))
+                && !self.uses[var.index()].is_empty()
+                && free;
+            once && memory.is_some()
+                && var != inst.to
+                && self.held[var.index()].is_none()
+                && !(spread && self.target != Target::Avx512)
+                && !worth
+        })
+    }
+
+    /// Puts an instruction whose operands are where it can take them.
+    fn put(&mut self, inst: &Inst, to: u8, places: &[Place]) {
+        let register = |place: Place| match place {
+            Place::Register(register) => register,
+            Place::Memory { .. } => unreachable!("one operand at most is in memory, where it may be"),
+        };
+        let first_in_memory = matches!(places[0], Place::Memory { .. });
+        match (inst.op, places) {
+            (Op::Sqrt | Op::Estimate | Op::Round | Op::Shift(_) | Op::Convert | Op::MaskNot, &[a]) => {
+                self.asm.one(inst.op, inst.kind, to, a);
+            }
+            (Op::Compare(predicate), &[a, b]) if first_in_memory => {
+                // Less becomes greater.
+                let turned = match predicate {
+                    17 => 30,
+                    18 => 29,
+                    same => same,
+                };
+                self.asm.compare(turned, inst.kind, to, register(b), a);
+            }
+            (Op::Compare(predicate), &[a, b]) => self.asm.compare(predicate, inst.kind, to, register(a), b),
+            (Op::Blend, &[mask, yes, no]) => self.asm.blend(inst.kind, to, register(mask), yes, register(no)),
+            (op, &[a, b]) if first_in_memory => self.asm.two(op, inst.kind, to, register(b), a),
+            (op, &[a, b]) => self.asm.two(op, inst.kind, to, register(a), b),
+            _ => unreachable!("{inst:?}: another number of operands"),
+        }
+    }
+
+    /// `c + a * b`, in whichever form overwrites what is not needed any more.
+    fn fused(&mut self, inst: &Inst, places: &[Place], dying: &[Var]) {
+        let (negated, kind) = (inst.op == Op::Fnma, inst.kind);
+        let [a, b, c] = [places[0], places[1], places[2]];
+        let operands = inst.operands();
+        let may = |k: usize| match places[k] {
+            Place::Register(register) if operands[k] == inst.to || dying.contains(&operands[k]) => Some(register),
+            _ => None,
+        };
+        let in_memory = |place: Place| matches!(place, Place::Memory { .. });
+        let register = |place: Place| match place {
+            Place::Register(register) => register,
+            Place::Memory { .. } => unreachable!("one operand at most is in memory"),
+        };
+        let order = [(2, may(2)), (0, may(0)), (1, may(1))].into_iter().find(|(_, register)| register.is_some());
+        match order {
+            Some((2, Some(to))) => {
+                let (second, third) = if in_memory(a) { (b, a) } else { (a, b) };
+                self.asm.fused(negated, 2, kind, to, register(second), third);
+                self.become_(inst.to, operands[2], dying);
+            }
+            Some((k, Some(to))) => {
+                let other = if k == 0 { b } else { a };
+                if in_memory(other) {
+                    self.asm.fused(negated, 0, kind, to, register(c), other);
+                } else {
+                    self.asm.fused(negated, 1, kind, to, register(other), c);
+                }
+                self.become_(inst.to, operands[k], dying);
+            }
+            _ => {
+                let to = self.room(inst.to, operands);
+                match c {
+                    Place::Register(c) => self.asm.copy(kind, to, c),
+                    memory @ Place::Memory { .. } => self.asm.load(kind, to, memory),
+                }
+                let (second, third) = if in_memory(a) { (b, a) } else { (a, b) };
+                self.asm.fused(negated, 2, kind, to, register(second), third);
+                dying.iter().for_each(|&var| self.release(var));
+            }
+        }
+    }
+
+    /// A result took the register of an operand that was needed for the last time; other such operands leave theirs.
+    fn become_(&mut self, to: Var, from: Var, dying: &[Var]) {
+        if to != from {
+            let register = self.held[from.index()].take().expect("it was held");
+            self.held[to.index()] = Some(register);
+            let class = if self.is_mask(to) { &mut self.masks } else { &mut self.vectors };
+            class.take(register, to);
+        }
+        dying.iter().filter(|&&var| var != from && var != to).for_each(|&var| self.release(var));
+    }
+
+    /// Whether a value is not needed any more, and has a register to give.
+    fn dies(&self, var: Var) -> bool {
+        !self.pinned[var.index()] && self.held[var.index()].is_some() && self.uses[var.index()].is_empty()
+    }
+
+    fn release(&mut self, var: Var) {
+        if let Some(register) = self.held[var.index()].take() {
+            let class = if self.is_mask(var) { &mut self.masks } else { &mut self.vectors };
+            class.owners[usize::from(register)] = None;
+        }
+    }
+
+    /// Brings a value into a register.
+    fn hold(&mut self, var: Var, needed: &[Var]) {
+        let memory = self.memory(var).expect("what is in no register lies in memory");
+        let register = self.room(var, needed);
+        self.asm.load(self.body.vars[var.index()].0, register, memory);
+    }
+
+    /// A register for a value: a free one, or that of the value that is used latest, which goes to memory.
+    fn room(&mut self, var: Var, needed: &[Var]) -> u8 {
+        let class = if self.is_mask(var) { &self.masks } else { &self.vectors };
+        let register = class.free().unwrap_or_else(|| {
+            let may = |owner: Var| !self.pinned[owner.index()] && !needed.contains(&owner);
+            let owners = (0u8..).zip(&class.owners).filter_map(|(register, owner)| Some((register, (*owner)?)));
+            let latest = owners
+                .filter(|&(_, owner)| may(owner))
+                .max_by_key(|&(_, owner)| self.uses[owner.index()].last().copied().unwrap_or(u32::MAX));
+            latest.expect("more registers than an instruction has operands").0
+        });
+        self.evict(register, self.is_mask(var));
+        let class = if self.is_mask(var) { &mut self.masks } else { &mut self.vectors };
+        class.take(register, var);
+        self.held[var.index()] = Some(register);
+        register
+    }
+
+    fn evict(&mut self, register: u8, mask: bool) {
+        let class = if mask { &self.masks } else { &self.vectors };
+        let Some(owner) = class.owners[usize::from(register)] else { return };
+        if self.memory(owner).is_none() {
+            self.slots[owner.index()] = Some(self.spills);
+            self.spills += 1;
+            let to = self.memory(owner).expect("just given");
+            self.asm.store(self.body.vars[owner.index()].0, to, register);
+        }
+        self.held[owner.index()] = None;
+    }
+
+    fn is_mask(&self, var: Var) -> bool {
+        self.body.vars[var.index()].0 == Kind::Mask
+    }
+
+    /// Where a value lies in memory, if it does.
+    fn memory(&self, var: Var) -> Option<Place> {
+        let slot = self.slots[var.index()];
+        self.home(var).or_else(|| slot.map(|slot| Place::Memory { base: SPILLS, at: slot * SPILL, spread: false }))
+    }
+
+    fn home(&self, var: Var) -> Option<Place> {
+        let avx512 = self.target == Target::Avx512;
+        let (base, at, spread) = match self.body.vars[var.index()].1 {
+            Home::None => return None,
+            Home::Tile(at) => (TILE, at, false),
+            Home::Row(at) => (ROWS, at, true),
+            // Where no operation spreads a number by the way, constants lie as vectors.
+            Home::Pool(at) => (POOL, at * crate::compiled::pool_bytes(self.target), avx512),
+            Home::Sum(at) => (SUMS, self.body.sums[at].at, false),
+        };
+        Some(Place::Memory { base, at, spread })
+    }
+}
+
+impl Class {
+    fn free(&self) -> Option<u8> {
+        self.owners.iter().position(Option::is_none).map(|at| u8::try_from(at).expect("few registers"))
+    }
+
+    fn take(&mut self, register: u8, var: Var) {
+        self.owners[usize::from(register)] = Some(var);
+        self.used = self.used.max(usize::from(register) + 1);
+    }
+}

@@ -1,0 +1,7 @@
+//! Machine code for the body of a loop.
+
+mod assembler;
+mod codes;
+mod emit;
+
+pub(crate) use emit::{Emitted, emit, fits};
