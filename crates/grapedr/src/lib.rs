@@ -1,6 +1,23 @@
 //! A GRAPE-DR simulated: its words, its blocks of processing elements, an assembler, a compiler of kernels, and dense matrices on it.
 
 mod arithmetic;
+mod assemble;
+mod block;
+mod board;
+mod instruction;
+mod lanes;
+mod ports;
+mod print;
+mod trace;
 mod word;
 
+pub use assemble::{AssembleError, MAX_INSTRUCTIONS, What, assemble};
+pub use block::Block;
+pub use board::{Board, MAX_CHIPS, Shape, ShapeError, Tree};
+pub use instruction::{
+    BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS, Operation,
+    PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
+};
+pub use ports::{MAX_TARGETS, PortError, REGISTER_READS};
+pub use trace::{Entry, MAX_TRACE, Trace};
 pub use word::{LONG_BITS, LONG_PRECISION, SHORT_PRECISION, Width, Word};
