@@ -3,9 +3,12 @@
 use crate::program::{
     Binary, Compare, Constant, Field, MAX_NODES, Node, Program, Reduction, ResultField, Type, Unary, Value,
 };
+use crate::scalar;
+use crate::simplify::{Form, Known};
 use std::collections::HashMap;
 
-/// Makes a [`Program`] value by value: what is the same is one value. Types are its caller's to get right, and asserted.
+/// Makes a [`Program`] value by value: what is the same is one value, what is known beforehand a number, and what has a simpler form
+/// that never differs gets that. Types are its caller's to get right, and asserted.
 #[derive(Debug)]
 pub struct Builder {
     program: Program,
@@ -16,8 +19,13 @@ impl Builder {
     /// Begins a program of these variables.
     #[must_use]
     pub fn new(i: Vec<Field>, j: Vec<Field>, constants: Vec<Constant>) -> Self {
-        let program = Program { i, j, constants, nodes: Vec::new(), results: Vec::new() };
+        let program = Program { i, j, constants, nodes: Vec::new(), results: Vec::new(), flops: None };
         Self { program, known: HashMap::new() }
+    }
+
+    /// Says how many floating-point operations a pair counts by convention ([`Program::flops`]).
+    pub fn flops(&mut self, flops: Option<u32>) {
+        self.program.flops = flops;
     }
 
     /// The type of a value.
@@ -32,15 +40,25 @@ impl Builder {
     /// Where operands are not of the types that the node's documentation asks for; past [`MAX_NODES`].
     pub fn value(&mut self, node: Node) -> Value {
         let of = self.type_of(node);
-        self.intern(node, of)
+        let mut node = node;
+        loop {
+            match Known(&self.program.nodes).simpler(node, of) {
+                None => return self.intern(node, of),
+                Some(Form::Value(value)) => return value,
+                Some(Form::Number(number)) => return self.number(number, of),
+                Some(Form::Node(simpler)) => node = simpler,
+                Some(Form::Times(value, number)) => {
+                    let number = self.number(number, of);
+                    node = Node::Binary(Binary::Mul, value, number);
+                }
+            }
+        }
     }
 
     /// A number, rounded to its type.
     pub fn number(&mut self, number: f64, of: Type) -> Value {
         assert_ne!(of, Type::Bool, "a number is not a bool");
-        #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
-        let number = if of == Type::F32 { f64::from(number as f32) } else { number };
-        self.intern(Node::Number(number.to_bits()), of)
+        self.intern(Node::Number(scalar::round(number, of).to_bits()), of)
     }
 
     /// How many values there are.
@@ -65,34 +83,33 @@ impl Builder {
         self.program.results.push(ResultField { name: name.to_owned(), reduction, contribution });
     }
 
-    /// The program, without values that no result needs.
+    /// The program, without values that no result needs. Variables and numbers come right before what uses them first.
     #[must_use]
     pub fn finish(self) -> Program {
-        let Program { i, j, constants, nodes, results } = self.program;
+        let nodes = &self.program.nodes;
         let mut needed = vec![false; nodes.len()];
-        results.iter().for_each(|result| needed[result.contribution.index()] = true);
+        self.program.results.iter().for_each(|result| needed[result.contribution.index()] = true);
         for index in (0..nodes.len()).rev() {
             if needed[index] {
                 nodes[index].0.operands().for_each(|operand| needed[operand.index()] = true);
             }
         }
-        let mut places = vec![Value(0); nodes.len()];
-        let mut kept: Vec<(Node, Type)> = Vec::new();
-        for (index, (node, of)) in nodes.into_iter().enumerate() {
-            if needed[index] {
-                places[index] = place(kept.len());
-                kept.push((node.map(|operand| places[operand.index()]), of));
+        let mut order = Order { nodes, places: vec![None; nodes.len()], kept: Vec::new() };
+        for (index, (node, _)) in nodes.iter().enumerate() {
+            if needed[index] && node.operands().next().is_some() {
+                order.keep(index);
             }
         }
-        let results = results
-            .into_iter()
-            .map(|result| ResultField { contribution: places[result.contribution.index()], ..result })
-            .collect();
-        Program { i, j, constants, nodes: kept, results }
+        let mut results = self.program.results.clone();
+        for result in &mut results {
+            result.contribution = order.keep(result.contribution.index());
+        }
+        Program { nodes: order.kept, results, ..self.program }
     }
 
     fn intern(&mut self, node: Node, of: Type) -> Value {
-        if let Some(&value) = self.known.get(&(node, of)) {
+        let twin = twin(node).and_then(|twin| self.known.get(&(twin, of)));
+        if let Some(&value) = self.known.get(&(node, of)).or(twin) {
             return value;
         }
         assert!(self.len() < MAX_NODES, "more than {MAX_NODES} values");
@@ -150,6 +167,39 @@ impl Builder {
                 same(a, c)
             }
         }
+    }
+}
+
+/// Values that are kept, in their new places.
+struct Order<'p> {
+    nodes: &'p [(Node, Type)],
+    places: Vec<Option<Value>>,
+    kept: Vec<(Node, Type)>,
+}
+
+impl Order<'_> {
+    /// Keeps a value whose operands are kept, or are variables and numbers.
+    fn keep(&mut self, index: usize) -> Value {
+        if let Some(place) = self.places[index] {
+            return place;
+        }
+        let (node, of) = self.nodes[index];
+        let node = node.map(|operand| self.keep(operand.index()));
+        let place = place(self.kept.len());
+        self.kept.push((node, of));
+        self.places[index] = Some(place);
+        place
+    }
+}
+
+/// The same with its operands the other way round, where that is the same.
+fn twin(node: Node) -> Option<Node> {
+    match node {
+        Node::Binary(what @ (Binary::Add | Binary::Mul | Binary::And | Binary::Or), a, b) => {
+            Some(Node::Binary(what, b, a))
+        }
+        Node::Compare(what @ (Compare::Eq | Compare::Ne), a, b) => Some(Node::Compare(what, b, a)),
+        _ => None,
     }
 }
 

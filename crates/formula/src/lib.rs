@@ -1,14 +1,34 @@
 //! Kernels of particle interactions as formulas. For each of many *i* (held) a kernel goes over all *j* (broadcast), computes something of the pair,
-//! and reduces it to a few results for each i. A kernel is text; [`Program`] is what it means, typed and in single assignment, which
-//! back ends compute; the reference computes it slowly in `f64`, and judges them.
+//! and reduces it to a few results for each i. A kernel is text ([`Kernel::parse`]); [`Program`] is what it means, typed and in single assignment, which
+//! back ends compute; the [`reference()`] computes it slowly in `f64`, and judges them.
 
 mod build;
+mod check;
+mod contract;
+mod counts;
 mod data;
+mod error;
+mod lex;
+mod names;
+mod parse;
+mod print;
 mod program;
+mod ready;
+mod reference;
+mod results;
+mod scalar;
+mod simplify;
 
 pub use build::Builder;
+pub use check::Precision;
+pub use counts::Counts;
 pub use data::{Column, Data, DataError, Inputs, MAX_PARTICLES, Output};
+pub use error::{Problem, SyntaxError};
+pub use lex::{MAX_NAME, MAX_STATEMENTS, MAX_TEXT};
+pub use parse::{Kernel, MAX_FLOPS, MAX_NESTING, Unused};
 pub use program::{
     Binary, Compare, Constant, Field, MAX_FIELDS, MAX_NODES, Node, Program, Reduction, ResultField, Scope, Type, Unary,
     Value,
 };
+pub use ready::{READY, Ready, ready};
+pub use reference::{Arithmetic, Judgement, reference};

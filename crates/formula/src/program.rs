@@ -39,9 +39,9 @@ pub enum Unary {
     /// The square root, correctly rounded.
     Sqrt,
     /// One over the square root: within a relative error of two to the power of minus `bits`, or within 2 units in the last
-    /// place where that is more. Of 0 infinity, of infinity 0, of what is below 0 not a number.
+    /// place where that is more. Of 0 infinity with its sign, of infinity 0, of what is below 0 not a number.
     Rsqrt {
-        /// The accuracy asked for.
+        /// The accuracy asked for: no more than the type's digits, 24 or 53.
         bits: u8,
     },
     /// e to the power of it, within 2 units in the last place; infinity and 0 beyond the range.
@@ -190,6 +190,7 @@ pub struct Program {
     pub(crate) constants: Vec<Constant>,
     pub(crate) nodes: Vec<(Node, Type)>,
     pub(crate) results: Vec<ResultField>,
+    pub(crate) flops: Option<u32>,
 }
 
 impl Program {
@@ -226,6 +227,13 @@ impl Program {
     #[must_use]
     pub fn results(&self) -> &[ResultField] {
         &self.results
+    }
+
+    /// How many floating-point operations a pair counts by convention, for reports, where the kernel says so. What is really computed
+    /// is [`Program::counts`].
+    #[must_use]
+    pub fn flops(&self) -> Option<u32> {
+        self.flops
     }
 
     /// How a value comes to be.

@@ -1,0 +1,136 @@
+//! A kernel's text, cut into words.
+
+use crate::error::{Fault, Problem};
+
+/// Bytes of a kernel, at most: as much as the listing of the largest program may have.
+pub const MAX_TEXT: usize = 1 << 20;
+
+/// Statements of a kernel, at most.
+pub const MAX_STATEMENTS: usize = 8192;
+
+/// Characters of a name, at most.
+pub const MAX_NAME: usize = 64;
+
+/// Bytes of the text: from, and up to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Span {
+    pub(crate) fn to(self, other: Self) -> Self {
+        Self { start: self.start, end: other.end }
+    }
+}
+
+/// A word of the text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Token<'t> {
+    Name(&'t str),
+    Number(f64),
+    Symbol(&'static str),
+    /// The end of a statement.
+    Break,
+    /// The end of the text.
+    End,
+}
+
+/// Longer ones before those that they begin with.
+const SYMBOLS: &[&str] =
+    &["+=", "-=", "&=", "|=", "<=", ">=", "==", "!=", "+", "-", "*", "/", "(", ")", ",", ":", "=", "<", ">"];
+
+/// All words of a text, `End` last. A line goes on in the next one inside parentheses, and after a comma or an operator.
+pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
+    if text.len() > MAX_TEXT {
+        return Err(Fault::new(Span { start: 0, end: 0 }, Problem::TextLength { len: text.len() }));
+    }
+    let mut words: Vec<(Token<'_>, Span)> = Vec::new();
+    let (mut at, mut open, mut statements) = (0, 0_usize, 0);
+    while let Some(first) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let (token, len) = match first {
+            '#' => {
+                at += rest.find('\n').unwrap_or(rest.len());
+                continue;
+            }
+            '\n' | ';' => {
+                let last = words.last().map_or(Token::Break, |(token, _)| *token);
+                let goes_on = matches!(last, Token::Symbol(symbol) if symbol != ")") || last == Token::Break;
+                if first == '\n' && (open > 0 || goes_on) || last == Token::Break {
+                    at += 1;
+                    continue;
+                }
+                statements += 1;
+                (Token::Break, 1)
+            }
+            _ if first.is_whitespace() => {
+                at += first.len_utf8();
+                continue;
+            }
+            '0'..='9' | '.' => {
+                let len = number(rest);
+                let fault = |problem| Fault::new(Span { start: at, end: at + len }, problem);
+                let value: f64 = rest[..len].parse().map_err(|_| fault(Problem::Number))?;
+                if value.is_infinite() {
+                    return Err(fault(Problem::Beyond { of: "f64" }));
+                }
+                (Token::Number(value), len)
+            }
+            'a'..='z' | 'A'..='Z' | '_' => {
+                let len = rest.find(|c: char| !is_letter(c)).unwrap_or(rest.len());
+                if len > MAX_NAME {
+                    return Err(Fault::new(Span { start: at, end: at + len }, Problem::NameLength));
+                }
+                (Token::Name(&rest[..len]), len)
+            }
+            _ => match SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
+                Some(symbol) => (Token::Symbol(symbol), symbol.len()),
+                None => {
+                    let span = Span { start: at, end: at + first.len_utf8() };
+                    return Err(Fault::new(span, Problem::Character { character: first }));
+                }
+            },
+        };
+        match token {
+            Token::Symbol("(") => open += 1,
+            Token::Symbol(")") => open = open.saturating_sub(1),
+            _ => {}
+        }
+        let span = Span { start: at, end: at + len };
+        if statements > MAX_STATEMENTS {
+            return Err(Fault::new(span, Problem::Statements));
+        }
+        words.push((token, span));
+        at += len;
+    }
+    words.push((Token::End, Span { start: text.len(), end: text.len() }));
+    Ok(words)
+}
+
+/// How much of what begins with a digit or point belongs to it: as a number, or, so that it is told as a whole, not as one.
+fn number(text: &str) -> usize {
+    let mut before = ' ';
+    let goes_on = |c: char| {
+        let exponent = matches!(before, 'e' | 'E') && matches!(c, '+' | '-');
+        before = c;
+        is_letter(c) || c == '.' || exponent
+    };
+    let mut goes_on = goes_on;
+    text.find(|c: char| !goes_on(c)).unwrap_or(text.len())
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+impl Token<'_> {
+    /// As messages name it.
+    pub(crate) fn named(self, span: Span, text: &str) -> String {
+        match self {
+            Self::End => "the end of the kernel".to_owned(),
+            Self::Break => "the end of the statement".to_owned(),
+            _ => format!("`{}`", &text[span.start..span.end]),
+        }
+    }
+}

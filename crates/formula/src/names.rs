@@ -1,0 +1,93 @@
+//! What names of a kernel stand for.
+
+use crate::check::Operand;
+use crate::error::{Fault, Problem, closest, place};
+use crate::lex::Span;
+use std::collections::HashMap;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    I(u8),
+    J(u8),
+    Constant(u8),
+    Result(usize),
+    Local(Operand),
+}
+
+impl Kind {
+    /// What gave it.
+    pub(crate) fn keyword(self) -> &'static str {
+        match self {
+            Self::I(_) => "VARI",
+            Self::J(_) => "VARJ",
+            Self::Constant(_) => "CONST",
+            Self::Result(_) => "VARF",
+            Self::Local(_) => "a statement",
+        }
+    }
+}
+
+struct Entry {
+    kind: Kind,
+    at: usize,
+    used: bool,
+}
+
+/// All names so far.
+pub(crate) struct Names<'t> {
+    text: &'t str,
+    known: HashMap<&'t str, Entry>,
+}
+
+impl<'t> Names<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, known: HashMap::new() }
+    }
+
+    /// Adds a name that must not be there yet.
+    pub(crate) fn add(&mut self, name: &'t str, span: Span, kind: Kind) -> Result<(), Fault> {
+        if let Some(entry) = self.known.get(name) {
+            let (line, column) = place(self.text, entry.at);
+            return Err(Fault::new(span, Problem::Twice { name: name.to_owned(), line, column }));
+        }
+        self.known.insert(name, Entry { kind, at: span.start, used: false });
+        Ok(())
+    }
+
+    /// What a name stands for whose value is wanted.
+    pub(crate) fn used(&mut self, name: &str) -> Result<Kind, Problem> {
+        let Some(entry) = self.known.get_mut(name) else { return Err(self.unknown(name)) };
+        entry.used = true;
+        match entry.kind {
+            Kind::Result(_) => Err(Problem::ResultUsed { name: name.to_owned() }),
+            kind => Ok(kind),
+        }
+    }
+
+    /// What a name stands for, if anything.
+    pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
+        self.known.get(name).map(|entry| entry.kind)
+    }
+
+    /// The place of a result.
+    pub(crate) fn result(&self, name: &str) -> Option<usize> {
+        match self.kind(name) {
+            Some(Kind::Result(place)) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// That nothing has this name, and which one is near.
+    pub(crate) fn unknown(&self, name: &str) -> Problem {
+        Problem::Unknown { name: name.to_owned(), nearest: closest(name, self.known.keys().copied()) }
+    }
+
+    /// Names that nothing used, and where they are. Results are used by whoever runs the kernel.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = (&'t str, usize)> {
+        let unused = self.known.iter().filter(|(_, entry)| !entry.used && !matches!(entry.kind, Kind::Result(_)));
+        let mut unused: Vec<_> = unused.map(|(name, entry)| (*name, entry.at)).collect();
+        unused.sort_unstable_by_key(|(_, at)| *at);
+        unused.into_iter()
+    }
+}

@@ -1,0 +1,52 @@
+//! Kernels that are there to begin with, as text like anybody's.
+
+/// A kernel to begin with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ready {
+    /// Its name.
+    pub name: &'static str,
+    /// What it computes, in a line.
+    pub about: &'static str,
+    /// The kernel: where it is from is in its first comment.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const READY: &[Ready] = &[
+    Ready {
+        name: "gravity",
+        about: "acceleration and potential by a softened Newtonian force, 38 operations a pair",
+        text: include_str!("../kernels/gravity.kernel"),
+    },
+    Ready {
+        name: "gravity-jerk",
+        about: "the same and the acceleration's change in time, for Hermite integrators, 60 operations a pair",
+        text: include_str!("../kernels/gravity-jerk.kernel"),
+    },
+    Ready {
+        name: "lennard-jones",
+        about: "van der Waals force and potential, cut off, 40 operations a pair",
+        text: include_str!("../kernels/lennard-jones.kernel"),
+    },
+    Ready {
+        name: "gaussian",
+        about: "a sum of Gaussians: density estimates, kernel regression",
+        text: include_str!("../kernels/gaussian.kernel"),
+    },
+    Ready {
+        name: "nearest",
+        about: "the nearest other particle, and its distance squared",
+        text: include_str!("../kernels/nearest.kernel"),
+    },
+    Ready {
+        name: "sph-density",
+        about: "density by the cubic spline of smoothed particle hydrodynamics, and the count of neighbours",
+        text: include_str!("../kernels/sph-density.kernel"),
+    },
+];
+
+/// The one of this name.
+#[must_use]
+pub fn ready(name: &str) -> Option<&'static Ready> {
+    READY.iter().find(|ready| ready.name == name)
+}

@@ -1,0 +1,169 @@
+//! The reference: a program computed one pair after the other, slowly, in `f64`. What other back ends give is judged by it.
+
+use crate::data::{Column, Inputs, Output};
+use crate::program::{Binary, Node, Program, Reduction, Scope, Type, Unary};
+use crate::scalar;
+
+/// In what the reference computes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Arithmetic {
+    /// In `f64` whatever the types are: what would come of exact arithmetic, nearly. Only what is given, numbers of the text, `f32(...)` and
+    /// the results are rounded to their type.
+    #[default]
+    Wide,
+    /// Each value rounded to its type: what a processor gives that computes them one by one.
+    Typed,
+}
+
+/// What the reference found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The results, in the order of the program's.
+    pub outputs: Vec<Output>,
+    /// For each result that is a sum, and each i, the sum of its contributions without their signs: what errors are to be seen
+    /// relative to, where the sum itself cancels. Empty for other results.
+    pub magnitudes: Vec<Vec<f64>>,
+}
+
+/// Computes a program of these inputs.
+#[must_use]
+pub fn reference(program: &Program, inputs: &Inputs<'_>, arithmetic: Arithmetic) -> Judgement {
+    let scopes = program.scopes();
+    let of_scope = |wanted: &[Scope]| -> Vec<usize> {
+        (0..scopes.len()).filter(|&index| wanted.contains(&scopes[index])).collect()
+    };
+    let (run, held, pair) = (of_scope(&[Scope::Run]), of_scope(&[Scope::I]), of_scope(&[Scope::J, Scope::Pair]));
+    let mut machine = Machine { program, inputs, arithmetic, values: vec![0.0; program.nodes().len()] };
+    let mut found: Vec<Vec<Sum>> = vec![Vec::with_capacity(inputs.ni()); program.results().len()];
+    machine.compute(&run, 0, 0);
+    for i in 0..inputs.ni() {
+        machine.compute(&held, i, 0);
+        let mut sums: Vec<Sum> = program.results().iter().map(|result| Sum::new(result.reduction)).collect();
+        for j in 0..inputs.nj() {
+            machine.compute(&pair, i, j);
+            for (sum, result) in sums.iter_mut().zip(program.results()) {
+                sum.take(result.reduction, machine.values[result.contribution.index()], j);
+            }
+        }
+        sums.into_iter().zip(&mut found).for_each(|(sum, found)| found.push(sum));
+    }
+    let results = program.results().iter();
+    let (outputs, magnitudes) = results
+        .zip(&found)
+        .map(|(result, found)| {
+            let sums = found.iter();
+            let magnitudes =
+                if result.reduction == Reduction::Sum { sums.map(|sum| sum.magnitude).collect() } else { vec![] };
+            (output(result.reduction, program.of(result.contribution), found), magnitudes)
+        })
+        .unzip();
+    Judgement { outputs, magnitudes }
+}
+
+struct Machine<'p> {
+    program: &'p Program,
+    inputs: &'p Inputs<'p>,
+    arithmetic: Arithmetic,
+    /// Bools are 1 and 0.
+    values: Vec<f64>,
+}
+
+impl Machine<'_> {
+    fn compute(&mut self, nodes: &[usize], i: usize, j: usize) {
+        for &index in nodes {
+            let (node, of) = self.program.nodes()[index];
+            let value = self.value(node, i, j);
+            let given = matches!(node, Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Unary(Unary::Convert, _));
+            let rounds = of != Type::Bool && (given || self.arithmetic == Arithmetic::Typed);
+            self.values[index] = if rounds { scalar::round(value, of) } else { value };
+        }
+    }
+
+    fn value(&self, node: Node, i: usize, j: usize) -> f64 {
+        let get = |value: crate::Value| self.values[value.index()];
+        let holds = |value: crate::Value| get(value) != 0.0;
+        let given = |columns: &[Column<'_>], at: u8, particle| columns[usize::from(at)].get(particle);
+        let bool = |holds: bool| f64::from(u8::from(holds));
+        match node {
+            Node::I(at) => given(self.inputs.i(), at, i),
+            Node::J(at) => given(self.inputs.j(), at, j),
+            Node::Constant(at) => self.inputs.constants()[usize::from(at)],
+            Node::Number(bits) => f64::from_bits(bits),
+            Node::Unary(Unary::Not, a) => bool(!holds(a)),
+            Node::Unary(what, a) => scalar::unary(what, get(a)),
+            Node::Binary(Binary::And, a, b) => bool(holds(a) && holds(b)),
+            Node::Binary(Binary::Or, a, b) => bool(holds(a) || holds(b)),
+            Node::Binary(what, a, b) => scalar::binary(what, get(a), get(b)),
+            Node::Compare(what, a, b) => bool(scalar::compare(what, get(a), get(b))),
+            Node::Select(condition, a, b) => get(if holds(condition) { a } else { b }),
+            Node::Fma { negated, a, b, c } => {
+                let factor = if negated { -get(a) } else { get(a) };
+                factor.mul_add(get(b), get(c))
+            }
+        }
+    }
+}
+
+/// A result on its way.
+#[derive(Clone, Debug)]
+struct Sum {
+    /// The sum, the least, the greatest; of bools 1 and 0.
+    so_far: f64,
+    /// What the sum lost to rounding (Neumaier's).
+    lost: f64,
+    magnitude: f64,
+    place: Option<usize>,
+}
+
+impl Sum {
+    fn new(reduction: Reduction) -> Self {
+        let so_far = match reduction {
+            Reduction::Sum | Reduction::Or => 0.0,
+            Reduction::And => 1.0,
+            Reduction::Min | Reduction::ArgMin => f64::INFINITY,
+            Reduction::Max | Reduction::ArgMax => f64::NEG_INFINITY,
+        };
+        Self { so_far, lost: 0.0, magnitude: 0.0, place: None }
+    }
+
+    fn take(&mut self, reduction: Reduction, value: f64, j: usize) {
+        let takes = match reduction {
+            Reduction::Sum => {
+                let sum = self.so_far + value;
+                let (more, less) =
+                    if self.so_far.abs() >= value.abs() { (self.so_far, value) } else { (value, self.so_far) };
+                self.lost += (more - sum) + less;
+                self.magnitude += value.abs();
+                self.so_far = sum;
+                return;
+            }
+            Reduction::Min | Reduction::ArgMin => value < self.so_far,
+            Reduction::Max | Reduction::ArgMax => value > self.so_far,
+            Reduction::And => value == 0.0,
+            Reduction::Or => value != 0.0,
+        };
+        if takes {
+            self.so_far = value;
+            self.place = Some(j);
+        }
+    }
+
+    /// What is found: of a sum with what was lost, unless it is beyond all numbers.
+    fn found(&self) -> f64 {
+        let exact = self.lost == 0.0 || !self.so_far.is_finite();
+        if exact { self.so_far } else { self.so_far + self.lost }
+    }
+}
+
+fn output(reduction: Reduction, of: Type, found: &[Sum]) -> Output {
+    let numbers = found.iter();
+    match (reduction, of) {
+        (Reduction::And | Reduction::Or, _) => Output::Bool(numbers.map(|sum| sum.so_far != 0.0).collect()),
+        (Reduction::ArgMin | Reduction::ArgMax, _) => {
+            let place = |sum: &Sum| sum.place.map_or(-1, |j| i64::try_from(j).expect("bounded by MAX_PARTICLES"));
+            Output::Index(numbers.map(place).collect())
+        }
+        (_, Type::F32) => Output::F32(numbers.map(|sum| scalar::narrow(sum.found())).collect()),
+        _ => Output::F64(numbers.map(Sum::found).collect()),
+    }
+}

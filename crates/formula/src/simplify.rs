@@ -1,0 +1,145 @@
+//! Values that are there already under another form. Only what is the same for all numbers, the signs of zeros, infinities and what is
+//! not a number included: `x + 0` is not `x` where `x` is -0, and `x - x` not 0 where it is infinity.
+
+use crate::program::{Binary, Compare, Node, Type, Unary, Value};
+use crate::scalar;
+
+/// What a node is the same as.
+pub(crate) enum Form {
+    /// Another value.
+    Value(Value),
+    /// Another node, which may be simplified again.
+    Node(Node),
+    /// A number.
+    Number(f64),
+    /// A value times a number.
+    Times(Value, f64),
+}
+
+/// Values known so far.
+pub(crate) struct Known<'p>(pub(crate) &'p [(Node, Type)]);
+
+impl Known<'_> {
+    /// A simpler form of a node of this type, if there is one. It looks at operands, never at users: what has no simpler form never will.
+    pub(crate) fn simpler(&self, node: Node, of: Type) -> Option<Form> {
+        match node {
+            Node::Unary(what, a) => self.unary(what, a, of),
+            Node::Binary(what, a, b) => self.binary(what, a, b, of),
+            Node::Compare(..) | Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) | Node::Fma { .. } => {
+                None
+            }
+            Node::Select(_, a, b) if a == b => Some(Form::Value(a)),
+            Node::Select(condition, a, b) => match (self.node(condition), self.bool(condition)) {
+                (_, Some(holds)) => Some(Form::Value(if holds { a } else { b })),
+                (Node::Unary(Unary::Not, other), _) => Some(Form::Node(Node::Select(other, b, a))),
+                _ => None,
+            },
+        }
+    }
+
+    fn unary(&self, what: Unary, a: Value, of: Type) -> Option<Form> {
+        match (what, self.node(a)) {
+            (Unary::Rsqrt { bits }, _) if bits != clamped(bits, of) => {
+                Some(Form::Node(Node::Unary(Unary::Rsqrt { bits: clamped(bits, of) }, a)))
+            }
+            (_, Node::Number(bits)) => Some(Form::Number(scalar::unary(what, f64::from_bits(bits)))),
+            (Unary::Neg, Node::Unary(Unary::Neg, b)) | (Unary::Not, Node::Unary(Unary::Not, b)) => Some(Form::Value(b)),
+            (Unary::Not, Node::Compare(Compare::Eq, b, c)) => Some(Form::Node(Node::Compare(Compare::Ne, b, c))),
+            (Unary::Not, Node::Compare(Compare::Ne, b, c)) => Some(Form::Node(Node::Compare(Compare::Eq, b, c))),
+            (Unary::Abs, Node::Unary(Unary::Neg, b)) => Some(Form::Node(Node::Unary(Unary::Abs, b))),
+            (Unary::Abs, Node::Unary(Unary::Abs, _)) => Some(Form::Value(a)),
+            (Unary::Convert, Node::Unary(Unary::Convert, b)) if of == Type::F32 => Some(Form::Value(b)),
+            _ => None,
+        }
+    }
+
+    fn binary(&self, what: Binary, a: Value, b: Value, of: Type) -> Option<Form> {
+        let negated = |value| match self.node(value) {
+            Node::Unary(Unary::Neg, other) => Some(other),
+            _ => None,
+        };
+        let (x, y) = (self.number(a), self.number(b));
+        if let (Some(x), Some(y)) = (x, y) {
+            return Some(Form::Number(scalar::binary(what, x, y)));
+        }
+        let is = |number: Option<f64>, wanted: f64| number.is_some_and(|n| n.to_bits() == wanted.to_bits());
+        let node = |node| Some(Form::Node(node));
+        match what {
+            Binary::Add => match (negated(a), negated(b)) {
+                _ if is(x, -0.0) => Some(Form::Value(b)),
+                _ if is(y, -0.0) => Some(Form::Value(a)),
+                (_, Some(other)) => node(Node::Binary(Binary::Sub, a, other)),
+                (Some(other), None) => node(Node::Binary(Binary::Sub, b, other)),
+                _ => None,
+            },
+            Binary::Sub => match negated(b) {
+                _ if is(y, 0.0) => Some(Form::Value(a)),
+                _ if is(x, -0.0) => node(Node::Unary(Unary::Neg, b)),
+                Some(other) => node(Node::Binary(Binary::Add, a, other)),
+                None => None,
+            },
+            Binary::Mul => match (negated(a), negated(b)) {
+                _ if is(x, 1.0) => Some(Form::Value(b)),
+                _ if is(y, 1.0) => Some(Form::Value(a)),
+                _ if is(x, -1.0) => node(Node::Unary(Unary::Neg, b)),
+                _ if is(y, -1.0) => node(Node::Unary(Unary::Neg, a)),
+                (Some(c), Some(d)) => node(Node::Binary(Binary::Mul, c, d)),
+                _ => None,
+            },
+            Binary::Div => match (negated(a), negated(b)) {
+                _ if is(y, 1.0) => Some(Form::Value(a)),
+                _ if is(y, -1.0) => node(Node::Unary(Unary::Neg, a)),
+                (Some(c), Some(d)) => node(Node::Binary(Binary::Div, c, d)),
+                // The reciprocal of a power of two is one too: the product is the very quotient.
+                _ => y.and_then(|y| reciprocal(y, of)).map(|inverse| Form::Times(a, inverse)),
+            },
+            Binary::Min | Binary::Max | Binary::And | Binary::Or if a == b => Some(Form::Value(a)),
+            Binary::And | Binary::Or => {
+                // What the other is when one is known: that one, or the other.
+                let absorbs = what == Binary::Or;
+                match (self.bool(a), self.bool(b)) {
+                    (Some(holds), _) => Some(Form::Value(if holds == absorbs { a } else { b })),
+                    (_, Some(holds)) => Some(Form::Value(if holds == absorbs { b } else { a })),
+                    _ => None,
+                }
+            }
+            Binary::Min | Binary::Max => None,
+        }
+    }
+
+    fn node(&self, value: Value) -> Node {
+        self.0[value.index()].0
+    }
+
+    fn number(&self, value: Value) -> Option<f64> {
+        match self.node(value) {
+            Node::Number(bits) => Some(f64::from_bits(bits)),
+            _ => None,
+        }
+    }
+
+    /// A bool that is known: a comparison of numbers of the text.
+    fn bool(&self, value: Value) -> Option<bool> {
+        match self.node(value) {
+            Node::Compare(what, a, b) => Some(scalar::compare(what, self.number(a)?, self.number(b)?)),
+            _ => None,
+        }
+    }
+}
+
+/// Digits (of 2) of a type.
+pub(crate) fn digits(of: Type) -> u8 {
+    if of == Type::F32 { 24 } else { 53 }
+}
+
+/// The reciprocal of a power of two other than 1, where the type has it with all its digits.
+fn reciprocal(number: f64, of: Type) -> Option<f64> {
+    let inverse = 1.0 / number;
+    let power = number.is_normal() && number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
+    let normal = inverse.is_normal() && (of != Type::F32 || scalar::narrow(inverse).is_normal());
+    (power && normal).then_some(inverse)
+}
+
+fn clamped(bits: u8, of: Type) -> u8 {
+    bits.clamp(1, digits(of))
+}
