@@ -9,6 +9,7 @@ mod instruction;
 mod lanes;
 mod ports;
 mod print;
+mod run;
 mod timing;
 mod trace;
 mod word;
@@ -22,6 +23,7 @@ pub use instruction::{
     PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
 };
 pub use ports::{MAX_TARGETS, PortError, REGISTER_READS};
+pub use run::{Run, SLOTS, Watch, run};
 pub use timing::{READ_RATE, Seconds, Timing, WORD_BYTES, WRITE_RATE};
 pub use trace::{Entry, MAX_TRACE, Trace};
 pub use word::{LONG_BITS, LONG_PRECISION, SHORT_PRECISION, Width, Word};

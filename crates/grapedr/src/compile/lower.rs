@@ -93,7 +93,15 @@ impl<'a> Lowering<'a> {
     fn better(&mut self, less: Operand, more: Operand, taken: Operand, place: Place, index: Option<Place>) {
         // A place of local memory is written from elsewhere, by way of a value.
         let taken = if let Operand::Local(_) = taken { Operand::Value(self.micros.copy(taken)) } else { taken };
-        let swap = |operand| if let Operand::Local(at) = operand && at != place { taken } else { operand };
+        let swap = |operand| {
+            if let Operand::Local(at) = operand
+                && at != place
+            {
+                taken
+            } else {
+                operand
+            }
+        };
         let mask = self.micros.mask(Code::Less, swap(less), swap(more));
         self.micros.replace(mask, Goal::Local(place), taken);
         if let (Some(index), Some(number)) = (index, self.places.index) {

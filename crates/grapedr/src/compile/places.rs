@@ -58,7 +58,8 @@ impl Spots {
         let auxiliary = (self.auxiliary || ending.contains(&Spot::Auxiliary)).then_some(Spot::Auxiliary);
         let ended = ending.iter().copied().find(|spot| matches!(spot, Spot::Register(_)));
         let register = ended.or(self.registers.last().map(|&at| Spot::Register(at)));
-        let mut choices: Vec<Spot> = if once { [auxiliary, register] } else { [register, auxiliary] }.into_iter().flatten().collect();
+        let mut choices: Vec<Spot> =
+            if once { [auxiliary, register] } else { [register, auxiliary] }.into_iter().flatten().collect();
         if register.is_none() {
             choices.extend(self.local());
         }

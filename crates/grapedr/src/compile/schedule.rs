@@ -1,9 +1,9 @@
 //! From operations to instructions: as many at a time as units and ports allow, those on the longest way to the end first, and a place for
 //! each value from its first write to its last use.
 
+use super::CompileError;
 use super::micro::{Goal, Micro, Micros, Operand};
 use super::places::{Spot, Spots};
-use super::CompileError;
 use crate::instruction::{Code, Condition, Instruction, MASKS, Operation, Place, Source, Target};
 use crate::ports::Ports;
 use std::collections::HashMap;
@@ -126,7 +126,8 @@ impl<'a> Scheduler<'a> {
         let micro = &self.micros[at];
         let sources: Vec<Source> = micro.sources.iter().map(|&operand| self.source(operand)).collect();
         let condition = micro.condition.map(|mask| Condition { mask: self.masks[&mask], set: true });
-        let operation = |target| Operation { code: micro.code, sources: sources.clone(), targets: vec![target], condition };
+        let operation =
+            |target| Operation { code: micro.code, sources: sources.clone(), targets: vec![target], condition };
         let (operation, with, spot) = match micro.goal {
             Goal::Local(place) => {
                 let operation = operation(Target::Local(place));
