@@ -7,8 +7,11 @@ mod board;
 mod compile;
 mod instruction;
 mod lanes;
+mod lu;
+mod matrix;
 mod ports;
 mod print;
+mod published;
 mod run;
 mod timing;
 mod trace;
@@ -22,7 +25,10 @@ pub use instruction::{
     BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS, Operation,
     PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
 };
+pub use lu::{Lu, PANEL, lu};
+pub use matrix::{DEPTH, MAX_SIDE, MatrixError, Sides, dgemm, gflops};
 pub use ports::{MAX_TARGETS, PortError, REGISTER_READS};
+pub use published::{PUBLISHED, Published, Row, published, rate};
 pub use run::{Run, SLOTS, Watch, run};
 pub use timing::{READ_RATE, Seconds, Timing, WORD_BYTES, WRITE_RATE};
 pub use trace::{Entry, MAX_TRACE, Trace};

@@ -51,6 +51,19 @@ impl Timing {
         self.load_cycles + self.loop_cycles + self.store_cycles
     }
 
+    /// With another run after this one.
+    #[must_use]
+    pub fn with(self, next: Self) -> Self {
+        Self {
+            load_cycles: self.load_cycles + next.load_cycles,
+            loop_cycles: self.loop_cycles + next.loop_cycles,
+            store_cycles: self.store_cycles + next.store_cycles,
+            held_words: self.held_words + next.held_words,
+            broadcast_words: self.broadcast_words + next.broadcast_words,
+            read_words: self.read_words + next.read_words,
+        }
+    }
+
     /// In seconds, on a machine.
     #[must_use]
     pub fn seconds(&self, shape: Shape) -> Seconds {
