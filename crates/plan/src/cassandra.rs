@@ -1,11 +1,11 @@
 //! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes data with it.
 
-use crate::chance::splitmix;
 use crate::fabric::Fabric;
 use crate::quantity::Bytes;
 use crate::ring::{Instance, Ring};
 use crate::spec::{Cassandra, Racks, Spec};
 use serde::Serialize;
+use sprat_chance::splitmix;
 
 /// Most tokens of all instances.
 pub const MAX_RING: usize = 1 << 16;
