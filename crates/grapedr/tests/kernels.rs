@@ -198,3 +198,20 @@ fn a_kernel_too_large_is_told_what_ran_out() {
     assert_eq!(compile(&program).unwrap_err(), CompileError::Local);
     assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
 }
+
+/// More selections at once than there are masks, and more values than registers: places and masks are found all the same.
+#[test]
+fn many_selections_share_few_masks() {
+    let mut text = "VARI a\nVARJ b\nVARF r\n".to_owned();
+    let names: Vec<String> = (0..40).map(|at| format!("v{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        text += &format!("{name} = select(a < b + {at}, b * {at} + a, b - a / ({at} + 2 + b*b))\n");
+    }
+    text +=
+        &format!("r += ({}) * ({})\n", names.join(" + "), names.iter().rev().cloned().collect::<Vec<_>>().join(" + "));
+    for (precision, tolerance) in [(Precision::F32, SHORT * 10.0), (Precision::F64, LONG)] {
+        let program = sprat_formula::Kernel::parse(&text, precision).unwrap().program;
+        let (run, judgement) = both(&program, 130, 40, Shape::DESIGN);
+        assert!(error(&program, &run, &judgement) <= tolerance);
+    }
+}

@@ -35,22 +35,26 @@ pub(crate) struct Spots {
     auxiliary: bool,
     registers: Vec<u16>,
     local: Vec<u16>,
+    /// Places of local memory, free or not.
+    room: usize,
 }
 
 impl Spots {
     /// All places free: those of local memory are given.
     pub(crate) fn new(values: usize, room: &[u16]) -> Self {
         let registers = (0..REGISTERS / VECTOR).rev().map(|at| u16::try_from(at * VECTOR).expect("a few"));
-        let local = room.iter().rev().copied().collect();
-        Self { of: vec![None; values], auxiliary: true, registers: registers.collect(), local }
+        let local: Vec<u16> = room.iter().rev().copied().collect();
+        Self { of: vec![None; values], auxiliary: true, registers: registers.collect(), local, room: room.len() }
     }
 
     pub(crate) fn of(&self, value: usize) -> Option<Spot> {
         self.of[value]
     }
 
-    pub(crate) fn free_registers(&self) -> usize {
-        self.registers.len()
+    /// Whether registers for all values, those in local memory too, would leave no more than a few.
+    pub(crate) fn scarce(&self, few: usize) -> bool {
+        let spilled = self.room - self.local.len();
+        self.registers.len() <= few + spilled
     }
 
     /// Where a value may begin, best first; `ending` are places that are free then. The auxiliary register is best for what is read once.

@@ -101,8 +101,12 @@ impl<'a> Scheduler<'a> {
         let mut ports = Ports::default();
         // What an operation makes possible in the same instruction is looked for again.
         loop {
-            let mut candidates: Vec<usize> = (0..self.micros.len()).filter(|&at| self.ready(at)).collect();
-            candidates.sort_by_key(|&at| (Some(at) != pinned, self.tight(at), std::cmp::Reverse(self.height[at]), at));
+            let mut candidates = self.candidates(pinned);
+            candidates.retain(|&at| operations.is_empty() || !self.tight(at));
+            // If places keep the first from being issued, room is made for it, rather than that others take what is left.
+            if operations.is_empty() && self.spots.scarce(RESERVE) {
+                candidates.truncate(1);
+            }
             let issued = candidates.into_iter().find_map(|at| {
                 let (operation, with) = self.issue(at, &ports)?;
                 ports = with;
@@ -113,12 +117,23 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// What could be issued, best first: with registers nearly all taken, what began first is brought to its end first.
+    fn candidates(&self, pinned: Option<usize>) -> Vec<usize> {
+        let masked = |at: usize| matches!(self.micros[at].goal, Goal::Mask(_)) && self.masks.len() == MASKS;
+        let ready = (0..self.micros.len()).filter(|&at| self.ready(at) && !masked(at));
+        let scarce = self.spots.scarce(RESERVE);
+        let far = |at: usize| if scarce { 0 } else { u64::MAX - self.height[at] };
+        let mut candidates: Vec<usize> = ready.collect();
+        candidates.sort_by_key(|&at| (Some(at) != pinned, self.tight(at), far(at), at));
+        candidates
+    }
+
     /// Whether an operation would begin a value without ending one while registers are nearly all taken.
     fn tight(&self, at: usize) -> bool {
         let micro = &self.micros[at];
         let begins = matches!(micro.goal, Goal::Value(value) if self.spots.of(value).is_none());
         let ends = sources(micro).any(|value| self.pending[value] == uses_in(micro, value));
-        begins && !ends && self.spots.free_registers() <= RESERVE
+        begins && !ends && self.spots.scarce(RESERVE)
     }
 
     /// Issues an operation if ports and places allow.
@@ -202,9 +217,7 @@ impl<'a> Scheduler<'a> {
     /// For an operation that nothing but places keeps from being issued: moves one of its operands out of local memory, or another value
     /// there so that it can be.
     fn make_room(&mut self) -> Result<(usize, Operation), CompileError> {
-        let masked = |at: usize| matches!(self.micros[at].goal, Goal::Mask(_)) && self.masks.len() == MASKS;
-        let ready = (0..self.micros.len()).filter(|&at| self.ready(at) && !masked(at));
-        let at = ready.max_by_key(|&at| (self.height[at], std::cmp::Reverse(at))).expect("what comes first is ready");
+        let at = *self.candidates(None).first().expect("what comes first is ready");
         let micro = &self.micros[at];
         let own: Vec<usize> = values(micro).collect();
         let spilled = own.iter().copied().find(|&value| matches!(self.spots.of(value), Some(Spot::Local(_))));
@@ -276,6 +289,7 @@ fn needs(micros: &Micros) -> Vec<Vec<(usize, bool)>> {
             let before = own.iter().copied().filter(|&(before, _)| before < setter);
             let earlier: Vec<(usize, bool)> = before.collect();
             needs[setter].extend(earlier);
+
             own.push((setter, false));
         }
         needs.push(own);
