@@ -7,7 +7,7 @@ use toml::{Table, Value};
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance"],
     &["disk", "net", "pace", "key", "plan", "formula"],
-    &["rpc", "log", "vector"],
+    &["rpc", "log", "vector", "grapedr"],
     &["client", "rack"],
     &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "provision", "tune", "power"],

@@ -1,0 +1,235 @@
+//! The assembler: a line of text for each instruction.
+//!
+//! ```text
+//! stride 4                # words of broadcast memory for each j
+//! init                    # once
+//!   pass 0 -> $lm16v
+//! loop                    # for each j
+//!   fsubs $bm0 $lm0v -> $r0v $t ; fmuls $t $t -> $r4v @$m0
+//! ```
+
+use crate::instruction::{Condition, Instruction, Listing, Operation, Place, Source, Target};
+use crate::ports::PortError;
+use crate::print::{CODES, NOTHING};
+use crate::word::{LONG_BITS, Word};
+use thiserror::Error;
+
+/// Instructions of a listing, at most.
+pub const MAX_INSTRUCTIONS: usize = 1 << 16;
+
+/// What is wrong with a listing, and where: lines and columns count from 1.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+#[error("line {line}, column {column}: {what}")]
+pub struct AssembleError {
+    /// The line.
+    pub line: usize,
+    /// The column, in bytes.
+    pub column: usize,
+    /// What is there, and what was expected.
+    pub what: What,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum What {
+    /// Something else.
+    #[error("{found:?} where {expected} was expected")]
+    Expected {
+        /// What there is: nothing at the end of a line.
+        found: String,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// An instruction that the machine does not have.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A listing too long.
+    #[error("more than {MAX_INSTRUCTIONS} instructions")]
+    TooLong,
+}
+
+/// Reads a listing.
+///
+/// # Errors
+/// [`AssembleError`]: the first thing that is wrong.
+pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
+    let mut listing = Listing::default();
+    let mut section = None;
+    let mut count = 0;
+    for (at, whole) in text.lines().enumerate() {
+        let line = at + 1;
+        let mut words = Words::of(whole);
+        let error = |column, what| AssembleError { line, column, what };
+        match words.peek() {
+            "" => continue,
+            "stride" => {
+                words.next();
+                let column = words.column();
+                let expected = "how many words a j has";
+                listing.stride = words.next().parse().map_err(|_| error(column, words.expected(expected)))?;
+            }
+            "init" | "loop" => section = Some(words.next() == "loop"),
+            _ => {
+                let start = words.column();
+                let instructions = match section {
+                    Some(false) => &mut listing.init,
+                    Some(true) => &mut listing.body,
+                    None => return Err(error(start, words.missing("`stride`, `init` or `loop`"))),
+                };
+                count += 1;
+                if count > MAX_INSTRUCTIONS {
+                    return Err(error(start, What::TooLong));
+                }
+                let operations = operations(&mut words).map_err(|what| error(words.at_fault(), what))?;
+                instructions.push(Instruction::new(operations).map_err(|port| error(start, port.into()))?);
+            }
+        }
+        if !words.peek().is_empty() {
+            return Err(error(words.column(), words.missing("the end of the line")));
+        }
+    }
+    Ok(listing)
+}
+
+fn operations(words: &mut Words<'_>) -> Result<Vec<Operation>, What> {
+    if words.peek() == NOTHING {
+        words.next();
+        return Ok(Vec::new());
+    }
+    let mut operations = vec![operation(words)?];
+    while words.peek() == ";" {
+        words.next();
+        operations.push(operation(words)?);
+    }
+    Ok(operations)
+}
+
+fn operation(words: &mut Words<'_>) -> Result<Operation, What> {
+    let name = words.next();
+    let known = CODES.iter().find(|(known, _)| *known == name);
+    let code = known.ok_or_else(|| words.expected("an operation, such as `fadds`"))?.1;
+    let sources = (0..code.operands()).map(|_| source(words)).collect::<Result<_, _>>()?;
+    if words.next() != "->" {
+        return Err(words.expected("`->`"));
+    }
+    let mut targets = vec![target(words)?];
+    while words.peek().starts_with('$') {
+        targets.push(target(words)?);
+    }
+    let condition = if words.peek().starts_with('@') { Some(condition(words)?) } else { None };
+    Ok(Operation { code, sources, targets, condition })
+}
+
+fn source(words: &mut Words<'_>) -> Result<Source, What> {
+    let word = words.next();
+    let source = match word {
+        "$t" => Some(Source::Auxiliary),
+        "$pe" => Some(Source::ElementId),
+        "$bb" => Some(Source::BlockId),
+        _ => None
+            .or_else(|| Some(Source::Local(place(word.strip_prefix("$lm")?)?)))
+            .or_else(|| Some(Source::Broadcast(place(word.strip_prefix("$bm")?)?)))
+            .or_else(|| Some(Source::Register(place(word.strip_prefix("$r")?)?)))
+            .or_else(|| immediate(word).map(Source::Immediate)),
+    };
+    source.ok_or_else(|| words.expected("an operand: `$r0`, `$r0v`, `$t`, `$lm0v`, `$bm0`, `$pe`, `$bb` or a number"))
+}
+
+fn target(words: &mut Words<'_>) -> Result<Target, What> {
+    let word = words.next();
+    let broadcast = || {
+        let (at, element) = word.strip_prefix("$bm")?.split_once(".pe")?;
+        Some(Target::Broadcast { place: place(at)?, element: number(element)? })
+    };
+    let target = match word {
+        "$t" => Some(Target::Auxiliary),
+        _ => broadcast()
+            .or_else(|| Some(Target::Local(place(word.strip_prefix("$lm")?)?)))
+            .or_else(|| Some(Target::Mask(number(word.strip_prefix("$m")?)?)))
+            .or_else(|| Some(Target::Register(place(word.strip_prefix("$r")?)?))),
+    };
+    target.ok_or_else(|| words.expected("a target: `$r0v`, `$t`, `$lm0v`, `$m0` or `$bm0.pe0`"))
+}
+
+fn condition(words: &mut Words<'_>) -> Result<Condition, What> {
+    let word = words.next();
+    let (set, rest) = word.strip_prefix("@!").map_or((true, word.strip_prefix('@')), |rest| (false, Some(rest)));
+    let mask = rest.and_then(|rest| number(rest.strip_prefix("$m")?));
+    mask.map(|mask| Condition { mask, set }).ok_or_else(|| words.expected("a condition: `@$m0` or `@!$m0`"))
+}
+
+fn place(text: &str) -> Option<Place> {
+    match text.strip_suffix('v') {
+        Some(at) => number(at).map(Place::four),
+        None => number(text).map(Place::one),
+    }
+}
+
+/// Digits and nothing else.
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Bits after `0x`, or a number.
+fn immediate(word: &str) -> Option<Word> {
+    match word.strip_prefix("0x") {
+        Some(bits) => u128::from_str_radix(bits, 16).ok().filter(|bits| bits >> LONG_BITS == 0).map(Word::from_bits),
+        None => word.parse().ok().map(Word::from_f64),
+    }
+}
+
+/// The words of a line, up to a comment.
+struct Words<'a> {
+    line: &'a str,
+    /// Where the word begins that comes next.
+    at: usize,
+    /// Where the last one began, and ended.
+    last: (usize, usize),
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Self {
+        let line = line.split('#').next().unwrap_or("");
+        let mut words = Self { line, at: 0, last: (0, 0) };
+        words.skip();
+        words
+    }
+
+    fn peek(&self) -> &'a str {
+        let rest = &self.line[self.at..];
+        match rest.find(|letter: char| letter.is_whitespace() || letter == ';') {
+            Some(0) if rest.starts_with(';') => ";",
+            Some(end) => &rest[..end],
+            None => rest,
+        }
+    }
+
+    fn next(&mut self) -> &'a str {
+        let word = self.peek();
+        self.last = (self.at, self.at + word.len());
+        self.at = self.last.1;
+        self.skip();
+        word
+    }
+
+    fn skip(&mut self) {
+        self.at = self.line.len() - self.line[self.at..].trim_start().len();
+    }
+
+    fn column(&self) -> usize {
+        self.at + 1
+    }
+
+    /// The column of the word that was taken last.
+    fn at_fault(&self) -> usize {
+        self.last.0 + 1
+    }
+
+    fn expected(&self, expected: &'static str) -> What {
+        What::Expected { found: self.line[self.last.0..self.last.1].to_owned(), expected }
+    }
+
+    fn missing(&self, expected: &'static str) -> What {
+        What::Expected { found: self.peek().to_owned(), expected }
+    }
+}

@@ -1,0 +1,179 @@
+//! One block: its broadcast memory, and all that its processing elements hold.
+
+use crate::instruction::{
+    BLOCKS, BROADCAST_WORDS, Condition, ELEMENTS, Instruction, LOCAL_WORDS, MASKS, REGISTERS, Source, Target, VECTOR,
+};
+use crate::lanes::Lanes;
+use crate::trace::Trace;
+use crate::word::Word;
+
+/// A block of [`ELEMENTS`] processing elements that all execute the same instruction.
+#[derive(Clone, Debug)]
+pub struct Block {
+    id: usize,
+    registers: Vec<Lanes>,
+    auxiliary: Vec<Lanes>,
+    local: Vec<Lanes>,
+    broadcast: Vec<Word>,
+    /// Of each mask and element of the vector a bit for each processing element.
+    masks: [[u32; VECTOR]; MASKS],
+    ids: Lanes,
+    /// What each operation of an instruction gives, before it is stored.
+    results: Vec<[Lanes; VECTOR]>,
+    cycles: u64,
+    trace: Option<Trace>,
+}
+
+impl Block {
+    pub(crate) fn new(id: usize) -> Self {
+        let zeros = |count| vec![Lanes::all(Word::ZERO); count];
+        let mut ids = Lanes::all(Word::ZERO);
+        (0..ELEMENTS).for_each(|element| ids.set(element, integer(element)));
+        Self {
+            id,
+            registers: zeros(REGISTERS),
+            auxiliary: zeros(VECTOR),
+            local: zeros(LOCAL_WORDS),
+            broadcast: vec![Word::ZERO; BROADCAST_WORDS],
+            masks: [[0; VECTOR]; MASKS],
+            ids,
+            results: vec![std::array::from_fn(|_| Lanes::all(Word::ZERO)); 3],
+            cycles: 0,
+            trace: None,
+        }
+    }
+
+    /// Its number, from 0 on, over all chips.
+    #[must_use]
+    pub fn id(&self) -> usize {
+        self.id
+    }
+
+    /// Cycles that its instructions have taken so far.
+    #[must_use]
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Begins to write down what an element computes.
+    pub fn watch(&mut self, trace: Trace) {
+        self.trace = Some(trace);
+    }
+
+    /// What was written down, and nothing more from now on.
+    pub fn unwatch(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    /// A word of an element's local memory.
+    ///
+    /// # Panics
+    /// Where there is no such word or element; so do all that follow.
+    #[must_use]
+    pub fn local(&self, at: usize, element: usize) -> Word {
+        self.local[at].get(element)
+    }
+
+    /// A word of an element's register file.
+    #[must_use]
+    pub fn register(&self, at: usize, element: usize) -> Word {
+        self.registers[at].get(element)
+    }
+
+    /// A word of the broadcast memory.
+    #[must_use]
+    pub fn broadcast(&self, at: usize) -> Word {
+        self.broadcast[at]
+    }
+
+    /// Writes a word of the broadcast memory, as the host does.
+    pub fn set_broadcast(&mut self, at: usize, word: Word) {
+        self.broadcast[at] = word;
+    }
+
+    /// Executes instructions. Places of broadcast memory count from `base` on.
+    ///
+    /// # Panics
+    /// Where one of these is beyond the broadcast memory.
+    pub fn run(&mut self, instructions: &[Instruction], base: usize) {
+        for instruction in instructions {
+            self.execute(instruction, base);
+        }
+    }
+
+    fn execute(&mut self, instruction: &Instruction, base: usize) {
+        let operations = instruction.operations();
+        let mut results = std::mem::take(&mut self.results);
+        for (operation, result) in operations.iter().zip(&mut results) {
+            let (mut a, mut b) = (Lanes::all(Word::ZERO), Lanes::all(Word::ZERO));
+            for (lane, result) in result.iter_mut().enumerate() {
+                let left = self.operand(operation.sources[0], lane, base, &mut a);
+                let right = operation.sources.get(1).map_or(left, |&source| self.operand(source, lane, base, &mut b));
+                result.compute(operation.code, left, right);
+            }
+        }
+        let masks = self.masks;
+        for (operation, result) in operations.iter().zip(&results) {
+            for (lane, result) in result.iter().enumerate() {
+                let bits = operation.condition.map_or(u32::MAX, |condition| active(&masks, condition, lane));
+                operation.targets.iter().for_each(|&target| self.put(target, lane, base, result, bits));
+            }
+        }
+        self.results = results;
+        if let Some(trace) = &mut self.trace {
+            let element = trace.element();
+            let values = |at: usize| std::array::from_fn(|lane| self.results[at][lane].get(element));
+            trace.note(self.cycles, instruction, base, || (0..operations.len()).map(values).collect());
+        }
+        self.cycles += instruction.cycles();
+    }
+
+    fn operand<'a>(&'a self, source: Source, lane: usize, base: usize, room: &'a mut Lanes) -> &'a Lanes {
+        match source {
+            Source::Register(place) => &self.registers[place.of(lane)],
+            Source::Auxiliary => &self.auxiliary[lane],
+            Source::Local(place) => &self.local[place.of(lane)],
+            Source::ElementId => &self.ids,
+            Source::Broadcast(place) => {
+                room.fill(self.broadcast[base + place.of(lane)]);
+                room
+            }
+            Source::Immediate(word) => {
+                room.fill(word);
+                room
+            }
+            Source::BlockId => {
+                room.fill(integer(self.id % BLOCKS));
+                room
+            }
+        }
+    }
+
+    fn put(&mut self, target: Target, lane: usize, base: usize, result: &Lanes, bits: u32) {
+        match target {
+            Target::Register(place) => self.registers[place.of(lane)].store(result, bits),
+            Target::Auxiliary => self.auxiliary[lane].store(result, bits),
+            Target::Local(place) => self.local[place.of(lane)].store(result, bits),
+            Target::Mask(mask) => {
+                let mask = &mut self.masks[usize::from(mask)][lane];
+                *mask = *mask & !bits | result.any() & bits;
+            }
+            Target::Broadcast { place, element } => {
+                if bits >> element & 1 == 1 {
+                    self.broadcast[base + place.of(lane)] = result.get(usize::from(element));
+                }
+            }
+        }
+    }
+}
+
+fn active(masks: &[[u32; VECTOR]; MASKS], condition: Condition, lane: usize) -> u32 {
+    let bits = masks[usize::from(condition.mask)][lane];
+    if condition.set { bits } else { !bits }
+}
+
+fn integer(number: usize) -> Word {
+    Word::from_bits(u128::try_from(number).expect("no wider"))
+}
+
+const _: () = assert!(ELEMENTS == 32, "a mask has a bit for each element");

@@ -1,0 +1,184 @@
+//! What the units do not have, made of what they have: a guess from the bits of a number, steps of Newton's that double its right digits,
+//! and what zero, infinity and numbers below zero ask for, under masks.
+
+use super::micro::{Goal, Micros, Operand, Value};
+use crate::instruction::Code;
+use crate::word::{Width, Word};
+
+/// From this less half of a number's bits, its exponent halved and negated, and within 3.5 % of one over its root.
+const ROOT_GUESS: u128 = 0x5fe6_eb50_c7b5_37a9 << 8;
+
+/// From this less a number's bits, within 13 % of one over it.
+const INVERSE_GUESS: u128 = 0x7fde_6238_22fc_16e6 << 8;
+
+/// 1.5 times 2 to the power of 24: what a short word added to it loses is what is behind the point.
+const ROUNDER: f64 = 25_165_824.0;
+
+/// How far a short word's units lie from those of the exponent.
+const TO_EXPONENT: u128 = 24;
+
+/// The exponential function's polynomial: its degree with short words, with long ones, and from which power on the latter's are short.
+const EXP_SHORT: u32 = 7;
+const EXP_LONG: u32 = 13;
+const EXP_SHORT_FROM: u32 = 9;
+
+/// Below this e to the power of a number is no normal number, above that it is none at all.
+const EXP_LEAST: f64 = -708.5;
+const EXP_GREATEST: f64 = 709.782_712_893_384;
+
+pub(crate) fn number(number: f64) -> Operand {
+    Operand::Immediate(Word::from_f64(number))
+}
+
+fn bits(bits: u128) -> Operand {
+    Operand::Immediate(Word::from_bits(bits))
+}
+
+const SHORT: Width = Width::Short;
+const LONG: Width = Width::Long;
+
+impl Micros {
+    pub(crate) fn add(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
+        self.compute(Code::Add(width), a, b)
+    }
+
+    pub(crate) fn sub(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
+        self.compute(Code::Sub(width), a, b)
+    }
+
+    pub(crate) fn mul(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
+        self.compute(Code::Mul(width), a, b)
+    }
+
+    /// One over the root, to so many bits or as many as the width has.
+    pub(crate) fn rsqrt(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
+        let root = self.root_guess(width, x, accuracy);
+        let value = self.settled(root);
+        // Of zero and infinity each is the other's result.
+        let mask = self.itself_twice(width, x);
+        self.replace_by(mask, Goal::Value(value), Code::Xor, x, Operand::Immediate(Word::INFINITY));
+        self.not_below_zero(value, x);
+        Operand::Value(value)
+    }
+
+    pub(crate) fn sqrt(&mut self, width: Width, x: Operand) -> Operand {
+        let root = self.root_guess(width, x, u8::MAX);
+        let product = self.mul(width, x, root);
+        let value = self.settled(product);
+        let mask = self.itself_twice(width, x);
+        self.replace(mask, Goal::Value(value), x);
+        self.not_below_zero(value, x);
+        Operand::Value(value)
+    }
+
+    pub(crate) fn div(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
+        let mut inverse = self.compute(Code::IntegerSub, bits(INVERSE_GUESS), b);
+        for _ in 0..3 {
+            let product = self.mul(SHORT, b, inverse);
+            let rest = self.sub(SHORT, number(2.0), product);
+            inverse = self.mul(SHORT, inverse, rest);
+        }
+        if width == LONG {
+            for _ in 0..2 {
+                let product = self.mul(LONG, b, inverse);
+                let error = self.sub(SHORT, number(1.0), product);
+                let step = self.mul(SHORT, inverse, error);
+                inverse = self.add(LONG, inverse, step);
+            }
+        }
+        let value = self.settled(inverse);
+        let mask = self.itself_twice(width, b);
+        self.replace_by(mask, Goal::Value(value), Code::Xor, b, Operand::Immediate(Word::INFINITY));
+        self.mul(width, a, Operand::Value(value))
+    }
+
+    /// e to the power of x = k ln 2 + f is 2 to the power of k times a polynomial of f.
+    pub(crate) fn exp(&mut self, width: Width, x: Operand) -> Operand {
+        let quotient = self.mul(SHORT, x, number(std::f64::consts::LOG2_E));
+        let shifted = self.add(SHORT, quotient, number(ROUNDER));
+        let k = self.sub(SHORT, shifted, number(ROUNDER));
+        let (high, low) = ln2(width);
+        let above = self.mul(width, k, number(high));
+        let below = self.mul(SHORT, k, number(low));
+        let rest = self.sub(width, x, above);
+        let f = self.sub(width, rest, below);
+        let degree = if width == SHORT { EXP_SHORT } else { EXP_LONG };
+        let mut sum = number(1.0 / factorial(degree));
+        for power in (0..degree).rev() {
+            let step = if power >= EXP_SHORT_FROM { SHORT } else { width };
+            let product = self.mul(step, f, sum);
+            sum = self.add(step, product, number(1.0 / factorial(power)));
+        }
+        let exponent = self.compute(Code::ShiftLeft, shifted, bits(TO_EXPONENT));
+        let power = self.compute(Code::IntegerAdd, sum, exponent);
+        let value = self.settled(power);
+        let mask = self.mask(Code::Less, x, number(EXP_LEAST));
+        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::ZERO));
+        let mask = self.mask(Code::Less, number(EXP_GREATEST), x);
+        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::INFINITY));
+        Operand::Value(value)
+    }
+
+    /// One over the root of what is above zero and finite. Each short step leaves 1.5 times the square of the error: 2^-9, 2^-17, and then what
+    /// short words can hold. A long step takes what is wrong from long products, and mends it in short ones.
+    fn root_guess(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
+        let (short, long) = match (accuracy, width) {
+            (0..=9, _) => (1, 0),
+            (10..=17, _) => (2, 0),
+            (_, Width::Short) | (18..=23, _) => (3, 0),
+            (24..=33, _) => (2, 1),
+            _ => (2, 2),
+        };
+        let half = self.mul(SHORT, x, number(0.5));
+        let halved = self.compute(Code::ShiftRight, x, bits(1));
+        let mut root = self.compute(Code::IntegerSub, bits(ROOT_GUESS), halved);
+        for _ in 0..short {
+            let square = self.mul(SHORT, root, root);
+            let product = self.mul(SHORT, square, half);
+            let rest = self.sub(SHORT, number(1.5), product);
+            root = self.mul(SHORT, root, rest);
+        }
+        for _ in 0..long {
+            let square = self.mul(LONG, root, root);
+            let product = self.mul(LONG, square, x);
+            let error = self.sub(SHORT, number(1.0), product);
+            let half = self.mul(SHORT, error, number(0.5));
+            let step = self.mul(SHORT, root, half);
+            root = self.add(LONG, root, step);
+        }
+        root
+    }
+
+    /// A value that may be written again.
+    fn settled(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Value(value) => value,
+            _ => self.copy(operand),
+        }
+    }
+
+    /// A mask that is set where a number is zero or infinity: twice these is the same.
+    fn itself_twice(&mut self, width: Width, x: Operand) -> usize {
+        let twice = self.add(width, x, x);
+        self.mask(Code::Equal, twice, x)
+    }
+
+    fn not_below_zero(&mut self, value: Value, x: Operand) {
+        let mask = self.mask(Code::Less, x, Operand::Immediate(Word::ZERO));
+        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::NAN));
+    }
+}
+
+/// ln 2 in two parts, the first of as few bits that its product with any k is exact.
+fn ln2(width: Width) -> (f64, f64) {
+    // ln 2 and what a f64 of it lacks.
+    const REST: f64 = 2.319_046_813_846_299_6e-17;
+    let whole = std::f64::consts::LN_2;
+    let cut = if width == SHORT { 53 - 14 } else { 53 - 49 };
+    let high = f64::from_bits(whole.to_bits() >> cut << cut);
+    (high, (whole - high) + REST)
+}
+
+fn factorial(of: u32) -> f64 {
+    (1..=of).map(f64::from).product()
+}

@@ -1,0 +1,115 @@
+//! From kernels to the machine's programs.
+
+mod functions;
+mod lower;
+mod micro;
+mod places;
+mod schedule;
+
+use crate::instruction::{BROADCAST_WORDS, LOCAL_WORDS, Listing, Place, VECTOR, steps};
+use lower::{Lowering, Places, computed};
+use sprat_formula::{Node, Program, Reduction};
+use thiserror::Error;
+
+/// Words of broadcast memory that hold what is computed with: the other half is filled meanwhile.
+pub const HALF: usize = BROADCAST_WORDS / 2;
+
+/// A kernel for the machine.
+#[derive(Debug)]
+pub struct Kernel {
+    program: Program,
+    places: Places,
+    listing: Listing,
+}
+
+/// Why a kernel does not fit the machine.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum CompileError {
+    /// Too much is held for each i.
+    #[error(
+        "local memory ran out: variables of i, constants, results and values of a kernel have {LOCAL_WORDS} words, \
+         {VECTOR} for each but constants; compute less in one kernel"
+    )]
+    Local,
+    /// A j of too many variables.
+    #[error("broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel fewer j variables")]
+    Broadcast(usize),
+}
+
+/// Compiles a kernel. Numbers of `f32` become short words and those of `f64` long ones; sums gather in long words.
+///
+/// # Errors
+/// [`CompileError`]: what of the machine ran out.
+pub fn compile(program: &Program) -> Result<Kernel, CompileError> {
+    let (places, room) = place(program)?;
+    let init = schedule::schedule(&Lowering::new(program, &places).init(), &room)?;
+    let body = schedule::schedule(&Lowering::new(program, &places).body(), &room)?;
+    let words = places.j.iter().flatten().count() + usize::from(places.index.is_some());
+    let stride = u16::try_from(words).expect("checked when places were found");
+    Ok(Kernel { program: program.clone(), places, listing: Listing { stride, init, body } })
+}
+
+impl Kernel {
+    /// What was compiled.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What the machine executes.
+    #[must_use]
+    pub fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    /// Steps that each j takes: each is a cycle for every element of the vector.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        steps(&self.listing.body)
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+}
+
+/// Finds places for what a program is given and gives, and the vectors of local memory that are left.
+fn place(program: &Program) -> Result<(Places, Vec<u16>), CompileError> {
+    let mut next = 0;
+    let mut take = |words: usize| {
+        let at = next;
+        next += words;
+        if next > LOCAL_WORDS { Err(CompileError::Local) } else { Ok(u16::try_from(at).expect("below LOCAL_WORDS")) }
+    };
+    let used = |node: Node| program.nodes().iter().any(|&(other, _)| other == node);
+    let numbers = |count: usize| (0..count).map(|at| u8::try_from(at).expect("bounded by MAX_FIELDS"));
+    let mut places = Places::default();
+    for at in numbers(program.i().len()) {
+        let place = if used(Node::I(at)) { Some(Place::four(take(VECTOR)?)) } else { None };
+        places.i.push(place);
+    }
+    for result in program.results() {
+        let best = Place::four(take(VECTOR)?);
+        let arg = matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax);
+        places.results.push((best, if arg { Some(Place::four(take(VECTOR)?)) } else { None }));
+    }
+    for ((node, _), keep) in program.nodes().iter().zip(Lowering::to_keep(program)) {
+        debug_assert!(!keep || computed(*node), "what is given has a place");
+        places.kept.push(if keep { Some(Place::four(take(VECTOR)?)) } else { None });
+    }
+    for at in numbers(program.constants().len()) {
+        let place = if used(Node::Constant(at)) { Some(Place::one(take(1)?)) } else { None };
+        places.constants.push(place);
+    }
+    let mut words = 0..;
+    let mut word = || Place::one(words.next().expect("without end"));
+    places.j = numbers(program.j().len()).map(|at| used(Node::J(at)).then(&mut word)).collect();
+    places.index = places.results.iter().any(|(_, index)| index.is_some()).then(word);
+    let count = usize::from(words.start);
+    if count > HALF {
+        return Err(CompileError::Broadcast(count));
+    }
+    let vectors = next.div_ceil(VECTOR)..LOCAL_WORDS / VECTOR;
+    let room = vectors.map(|at| u16::try_from(at * VECTOR).expect("below LOCAL_WORDS")).collect();
+    Ok((places, room))
+}

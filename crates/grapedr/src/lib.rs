@@ -1,0 +1,35 @@
+//! A GRAPE-DR simulated: its words, its blocks of processing elements, an assembler, a compiler of kernels, and dense matrices on it.
+
+mod arithmetic;
+mod assemble;
+mod block;
+mod board;
+mod compile;
+mod instruction;
+mod lanes;
+mod lu;
+mod matrix;
+mod ports;
+mod print;
+mod published;
+mod run;
+mod timing;
+mod trace;
+mod word;
+
+pub use assemble::{AssembleError, MAX_INSTRUCTIONS, What, assemble};
+pub use block::Block;
+pub use board::{Board, MAX_CHIPS, Shape, ShapeError, Tree};
+pub use compile::{CompileError, HALF, Kernel, compile};
+pub use instruction::{
+    BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS, Operation,
+    PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
+};
+pub use lu::{Lu, PANEL, lu};
+pub use matrix::{DEPTH, MAX_SIDE, MatrixError, Sides, dgemm, gflops};
+pub use ports::{MAX_TARGETS, PortError, REGISTER_READS};
+pub use published::{PUBLISHED, Published, Row, published, rate};
+pub use run::{Run, SLOTS, Watch, run};
+pub use timing::{READ_RATE, Seconds, Timing, WORD_BYTES, WRITE_RATE};
+pub use trace::{Entry, MAX_TRACE, Trace};
+pub use word::{LONG_BITS, LONG_PRECISION, SHORT_PRECISION, Width, Word};

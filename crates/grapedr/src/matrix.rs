@@ -1,0 +1,269 @@
+//! Dense matrices on the machine: products whose inner dimension is divided over blocks, and added up again by the tree.
+
+use crate::block::Block;
+use crate::board::{Board, Shape, Tree};
+use crate::compile::HALF;
+use crate::instruction::{
+    BLOCKS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Operation, Place, Source, Target, VECTOR,
+};
+use crate::run::SLOTS;
+use crate::timing::{Timing, real};
+use crate::word::{Width, Word};
+use thiserror::Error;
+
+/// Numbers of the inner dimension that a block holds of each of its rows: all of local memory.
+pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
+
+/// Rows or columns of a matrix, at most: more would be simulated for hours.
+pub const MAX_SIDE: usize = 1 << 14;
+
+/// What cannot be computed.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum MatrixError {
+    /// A matrix with another number of elements than it should have.
+    #[error("matrix {name} has {given} numbers, {rows} x {columns} of them are needed")]
+    Size {
+        /// Which.
+        name: &'static str,
+        /// How many it has.
+        given: usize,
+        /// Its rows.
+        rows: usize,
+        /// Its columns.
+        columns: usize,
+    },
+    /// A matrix too large.
+    #[error("a matrix of {0} rows or columns: {MAX_SIDE} is the limit")]
+    Large(usize),
+    /// A matrix without an inverse.
+    #[error("the matrix is singular: no pivot in column {0}, counted from 0")]
+    Singular(usize),
+}
+
+/// The sides of a product: C is `m` x `n`, A is `m` x `k`, B is `k` x `n`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sides {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A and rows of B.
+    pub k: usize,
+}
+
+/// C += A B, all row by row, in long words: what the machine took.
+///
+/// Elements hold parts of A, four rows each; blocks of a group hold different columns of these, and are given the rows of B that belong to
+/// them; the tree adds up what the blocks have of one number of C. Parts of the inner dimension that do not fit at once are added to C by
+/// the host, in `f64`.
+///
+/// # Errors
+/// [`MatrixError`] where a matrix does not have its sides.
+pub fn dgemm(shape: Shape, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<Timing, MatrixError> {
+    let Sides { m, n, k } = sides;
+    for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
+        if let Some(&side) = [rows, columns].iter().find(|&&side| side > MAX_SIDE) {
+            return Err(MatrixError::Large(side));
+        }
+        if given != rows * columns {
+            return Err(MatrixError::Size { name, given, rows, columns });
+        }
+    }
+    let mut timing = Timing::default();
+    if m == 0 || n == 0 || k == 0 {
+        return Ok(timing);
+    }
+    let layout = Layout::of(sides, shape);
+    let mut board = Board::new(shape);
+    for from in (0..k).step_by(layout.deep()) {
+        for row in (0..m).step_by(layout.rows(shape)) {
+            let part = Part { layout, sides, row, from, depth: layout.depth.min((k - from).div_ceil(layout.slices)) };
+            part.multiply(&mut board, a, b, c, &mut timing);
+        }
+    }
+    Ok(timing)
+}
+
+/// Gflop/s of so many operations in so many seconds.
+#[must_use]
+pub fn gflops(operations: u64, seconds: f64) -> f64 {
+    real(operations) / seconds / 1e9
+}
+
+/// How A is divided.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// Blocks over which the inner dimension is divided: a group of one chip.
+    slices: usize,
+    /// Numbers of it in each.
+    depth: usize,
+}
+
+impl Layout {
+    /// Over as many blocks as the rows leave, so that all are busy; then no deeper than need be.
+    fn of(sides: Sides, shape: Shape) -> Self {
+        let rows = sides.m.div_ceil(SLOTS);
+        let wide = (shape.blocks() / rows.min(shape.blocks())).min(BLOCKS);
+        // Where the inner dimension is too deep for these, more of them: a part of C is read fewer times.
+        let deep = sides.k.div_ceil(DEPTH).next_power_of_two().min(BLOCKS);
+        let slices = (1 << wide.ilog2()).max(deep);
+        Self { slices, depth: sides.k.div_ceil(slices).min(DEPTH) }
+    }
+
+    fn deep(self) -> usize {
+        self.slices * self.depth
+    }
+
+    fn rows(self, shape: Shape) -> usize {
+        shape.blocks() / self.slices * SLOTS
+    }
+}
+
+/// The part of a product that the machine holds at once.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    layout: Layout,
+    sides: Sides,
+    row: usize,
+    from: usize,
+    depth: usize,
+}
+
+impl Part {
+    fn multiply(self, board: &mut Board, a: &[f64], b: &[f64], c: &mut [f64], timing: &mut Timing) {
+        let Sides { m, n, k } = self.sides;
+        let slices = self.layout.slices;
+        let rows = self.layout.rows(board.shape()).min(m - self.row);
+        let deep = (self.depth * slices).min(k - self.from);
+        let busy = rows.div_ceil(SLOTS) * slices;
+        let cycles = |board: &Board| board.blocks()[0].cycles();
+        let begun = cycles(board);
+        // What block holds of A: rows from `row` on, and of the inner dimension from `from` on.
+        board.each(|block| {
+            if block.id() < busy {
+                let (row, from) = self.begin(block.id());
+                let number = |at: usize, slot: usize| {
+                    let (i, l) = (row + slot, from + at);
+                    if i < m && l < self.end(from) { a[i * k + l] } else { 0.0 }
+                };
+                hold(block, self.depth, number);
+            }
+        });
+        timing.load_cycles += cycles(board) - begun;
+        timing.held_words += count(rows * deep);
+        let program = inner(self.depth);
+        let collect = collect(HALF);
+        for column in 0..n {
+            let begun = cycles(board);
+            board.each(|block| {
+                if block.id() < busy {
+                    let (_, from) = self.begin(block.id());
+                    let end = self.end(from);
+                    for at in 0..self.depth {
+                        let l = from + at;
+                        block.set_broadcast(at, Word::from_f64(if l < end { b[l * n + column] } else { 0.0 }));
+                    }
+                    block.run(&program, 0);
+                }
+            });
+            let multiplied = cycles(board);
+            board.each(|block| {
+                if block.id() < busy {
+                    block.run(&collect, 0);
+                }
+            });
+            timing.loop_cycles += multiplied - begun;
+            timing.store_cycles += cycles(board) - multiplied;
+            for i in 0..rows {
+                let group = i / SLOTS * slices;
+                let sum = board.tree(Tree::Sum, group..group + slices, HALF + i % SLOTS);
+                c[(self.row + i) * n + column] += sum.to_f64();
+            }
+            timing.broadcast_words += count(deep);
+            timing.read_words += count(rows);
+        }
+    }
+
+    /// The first row and the first number of the inner dimension of a block.
+    fn begin(self, block: usize) -> (usize, usize) {
+        let slices = self.layout.slices;
+        (self.row + block / slices * SLOTS, self.from + block % slices * self.depth)
+    }
+
+    /// Where the inner dimension of a block ends that begins there.
+    fn end(self, from: usize) -> usize {
+        (from + self.depth).min(self.sides.k)
+    }
+}
+
+fn count(of: usize) -> u64 {
+    u64::try_from(of).expect("no wider")
+}
+
+fn place(at: usize) -> u16 {
+    u16::try_from(at).expect("within a memory")
+}
+
+fn one(code: Code, sources: Vec<Source>, target: Target, condition: Option<Condition>) -> Operation {
+    Operation { code, sources, targets: vec![target], condition }
+}
+
+fn instruction(operations: Vec<Operation>) -> Instruction {
+    Instruction::new(operations).expect("operations that the ports allow")
+}
+
+/// Brings numbers into local memory: vector `at` of an element holds those of its four slots.
+fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
+    let others = Condition { mask: 0, set: false };
+    // A half of broadcast memory takes four vectors of all elements.
+    for first in (0..depth).step_by(HALF / SLOTS) {
+        let last = (first + HALF / SLOTS).min(depth);
+        for at in first..last {
+            for slot in 0..SLOTS {
+                block.set_broadcast((at - first) * SLOTS + slot, Word::from_f64(number(at, slot)));
+            }
+        }
+        for element in 0..ELEMENTS {
+            let id = Source::Immediate(Word::from_bits(u128::from(place(element))));
+            let mut program =
+                vec![instruction(vec![one(Code::Xor, vec![Source::ElementId, id], Target::Mask(0), None)])];
+            for at in first..last {
+                let from = Source::Broadcast(Place::four(place((at - first) * SLOTS + element * VECTOR)));
+                let to = Target::Local(Place::four(place(at * VECTOR)));
+                program.push(instruction(vec![one(Code::Pass, vec![from], to, Some(others))]));
+            }
+            block.run(&program, 0);
+        }
+    }
+}
+
+/// Four rows of A times a column of B, of the inner dimension's part that a block has: each long product, of two passes, goes with the
+/// sum of the one before.
+fn inner(depth: usize) -> Vec<Instruction> {
+    let sum = Place::four(0);
+    let add =
+        || one(Code::Add(Width::Long), vec![Source::Register(sum), Source::Auxiliary], Target::Register(sum), None);
+    let mut program =
+        vec![instruction(vec![one(Code::Pass, vec![Source::Immediate(Word::ZERO)], Target::Register(sum), None)])];
+    for at in 0..depth {
+        let factors = vec![Source::Local(Place::four(place(at * VECTOR))), Source::Broadcast(Place::one(place(at)))];
+        let mut operations = vec![one(Code::Mul(Width::Long), factors, Target::Auxiliary, None)];
+        if at > 0 {
+            operations.push(add());
+        }
+        program.push(instruction(operations));
+    }
+    program.push(instruction(vec![add()]));
+    program
+}
+
+/// Has each element write its sums to broadcast memory.
+fn collect(to: usize) -> Vec<Instruction> {
+    let from = Source::Register(Place::four(0));
+    let write = |element: usize| {
+        let at = Place::four(place(to + element * VECTOR));
+        let target = Target::Broadcast { place: at, element: u8::try_from(element).expect("a few") };
+        instruction(vec![one(Code::Pass, vec![from], target, None)])
+    };
+    (0..ELEMENTS).map(write).collect()
+}

@@ -1,0 +1,217 @@
+//! Kernels on the simulated machine against the reference.
+
+use sprat_formula::{Arithmetic, Column, Inputs, Judgement, Output, Precision, Program, READY, ready, reference};
+use sprat_grapedr::{CompileError, Published, Run, Shape, Watch, compile, published, rate, run};
+
+struct Numbers(u64);
+
+impl Numbers {
+    /// From -1 to 1.
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
+    }
+
+    /// A column for each field: what are masses and widths is above 0.
+    fn columns(&mut self, fields: &[sprat_formula::Field], count: usize) -> Vec<Vec<f64>> {
+        fields
+            .iter()
+            .map(|field| {
+                (0..count)
+                    .map(|at| match field.name.as_str() {
+                        "mj" | "hi" => 1.0 + self.next() / 4.0,
+                        "ni" | "nj" => f64::from(u32::try_from(at).unwrap()),
+                        _ => (self.next() * 1e6).round() / f64::from(1 << 20),
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+}
+
+fn program(name: &str, precision: Precision) -> Program {
+    sprat_formula::Kernel::parse(ready(name).unwrap().text, precision).unwrap().program
+}
+
+fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (Run, Judgement) {
+    let mut numbers = Numbers(1);
+    let (i, j) = (numbers.columns(program.i(), ni), numbers.columns(program.j(), nj));
+    let (i, j) = (columns(&i), columns(&j));
+    let inputs = Inputs::new(program, i, j, &vec![None; program.constants().len()]).unwrap();
+    (run(&compile(program).unwrap(), &inputs, shape, None), reference(program, &inputs, Arithmetic::Wide))
+}
+
+fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
+    all.iter().map(|numbers| Column::from(&numbers[..])).collect()
+}
+
+/// The greatest error of sums relative to what was added up, of a vector's parts to the greatest of them, of other numbers relative to themselves.
+fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
+    let mut most: f64 = 0.0;
+    let vector = |at: usize| program.results()[at].name.trim_end_matches(['x', 'y', 'z']).to_owned();
+    let added = |at: usize, i: usize| {
+        let parts = (0..judgement.magnitudes.len()).filter(|&part| vector(part) == vector(at));
+        parts.filter_map(|part| judgement.magnitudes[part].get(i).copied()).reduce(f64::max)
+    };
+    for (at, (ours, theirs)) in run.outputs.iter().zip(&judgement.outputs).enumerate() {
+        let numbers = |output: &Output| -> Vec<f64> {
+            match output {
+                Output::F32(all) => all.iter().map(|&number| f64::from(number)).collect(),
+                Output::F64(all) => all.clone(),
+                _ => vec![],
+            }
+        };
+        let (ours, theirs) = (numbers(ours), numbers(theirs));
+        for (i, (&our, &their)) in ours.iter().zip(&theirs).enumerate() {
+            let scale = added(at, i).unwrap_or(their.abs());
+            let error = (our - their).abs() / scale;
+            if our != their && (error > most || error.is_nan()) {
+                most = if error.is_nan() { f64::INFINITY } else { error };
+            }
+        }
+    }
+    most
+}
+
+/// Short words have a bit more than `f32`, and sums are long; long ones have eight bits more than `f64`.
+const SHORT: f64 = 1e-6;
+const LONG: f64 = 1e-14;
+
+#[test]
+fn ready_kernels_agree_with_the_reference() {
+    for ready in READY {
+        for (precision, tolerance) in [(Precision::F32, SHORT), (Precision::F64, LONG)] {
+            let program = program(ready.name, precision);
+            for (ni, nj, shape) in [(200, 150, Shape::DESIGN), (5, 333, Shape::DEPLOYED), (2100, 60, Shape::DESIGN)] {
+                let (run, judgement) = both(&program, ni, nj, shape);
+                let error = error(&program, &run, &judgement);
+                assert!(error <= tolerance, "{} {precision:?} of {ni} x {nj}: {error:e}", ready.name);
+                for (ours, theirs) in run.outputs.iter().zip(&judgement.outputs) {
+                    assert!(!matches!(ours, Output::Index(_) | Output::Bool(_)) || ours == theirs, "{}", ready.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn published_kernels_take_no_more_steps() {
+    for row in published().unwrap() {
+        let Published { name, steps, flops, rate: theirs } = row.published;
+        assert!(row.short_steps <= steps, "{name}: {} steps, {steps} were published", row.short_steps);
+        assert!((rate(flops, steps) - theirs as f64).abs() < 1.0, "{name}: {} follows", rate(flops, steps));
+        assert!(row.short_rate >= theirs as f64 && row.long_steps > row.short_steps);
+    }
+}
+
+/// Any number of either kind, and what is empty.
+#[test]
+fn counts_of_all_sizes() {
+    let program = program("gravity", Precision::F64);
+    for (ni, nj) in [(0, 5), (5, 0), (0, 0), (1, 1), (128, 16), (129, 17), (1, 4097), (2049, 1)] {
+        let (run, judgement) = both(&program, ni, nj, Shape::DESIGN);
+        assert!(error(&program, &run, &judgement) <= LONG, "{ni} x {nj}");
+        assert!(run.outputs.iter().all(|output| matches!(output, Output::F64(all) if all.len() == ni)));
+    }
+}
+
+/// Blocks that hold the same i go over different j, so that few i take as much less time.
+#[test]
+fn few_i_are_held_by_many_blocks() {
+    let program = program("gravity", Precision::F32);
+    let steps = compile(&program).unwrap().steps();
+    let cycles = |ni, chips| both(&program, ni, 1600, Shape::new(chips, 5e8).unwrap()).0.timing.loop_cycles;
+    assert_eq!(cycles(2048, 1), steps * 4 * 1600);
+    assert_eq!(cycles(128, 1), steps * 4 * 100);
+    assert_eq!(cycles(129, 1), steps * 4 * 200);
+    assert_eq!(cycles(128, 4), steps * 4 * 25);
+}
+
+#[test]
+fn a_watched_particle_shows_its_values() {
+    let program = program("gravity", Precision::F64);
+    let (i, j) = ([vec![0.5; 140], vec![0.25; 140], vec![0.0; 140]], [vec![1.0], vec![2.0], vec![3.0], vec![1.0]]);
+    let inputs = Inputs::new(&program, columns(&i), columns(&j), &[None]).unwrap();
+    let kernel = compile(&program).unwrap();
+    let run = run(&kernel, &inputs, Shape::DESIGN, Some(Watch { i: 133, limit: 1000 }));
+    let (lane, trace) = run.watched.expect("watched");
+    let listing = kernel.listing();
+    assert_eq!(trace.entries().len(), listing.init.len() + listing.body.len());
+    let first = &trace.entries()[listing.init.len()];
+    assert_eq!(first.instruction, listing.body[0]);
+    assert_eq!((lane, first.values[0][lane].to_f64()), (1, 0.5));
+}
+
+/// A text's result of one i and these j.
+fn one(text: &str, j: &[f64]) -> Output {
+    let program = sprat_formula::Kernel::parse(text, Precision::F64).unwrap().program;
+    let inputs = Inputs::new(&program, vec![], vec![Column::from(j)], &[]).unwrap();
+    run(&compile(&program).unwrap(), &inputs, Shape::DESIGN, None).outputs.remove(0)
+}
+
+#[test]
+fn what_is_no_number_is_as_the_language_says() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let value = |expression: &str, x: f64| match one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x]) {
+        Output::F64(all) => all[0],
+        other => panic!("{other:?}"),
+    };
+    for (expression, x, expected) in [
+        ("rsqrt(x)", 0.0, inf),
+        ("rsqrt(x)", inf, 0.0),
+        ("rsqrt(x)", -1.0, nan),
+        ("rsqrt(x)", nan, nan),
+        ("rsqrt(x)", -inf, nan),
+        ("sqrt(x)", 0.0, 0.0),
+        ("sqrt(x)", inf, inf),
+        ("sqrt(x)", -1.0, nan),
+        ("sqrt(x)", nan, nan),
+        ("sqrt(x)", 9.0, 3.0),
+        ("1 / x", 0.0, inf),
+        ("1 / x", -inf, 0.0),
+        ("1 / x", nan, nan),
+        ("x / x", 0.0, nan),
+        ("1 / x", -4.0, -0.25),
+        ("exp(x)", inf, inf),
+        ("exp(x)", -inf, 0.0),
+        ("exp(x)", nan, nan),
+        ("exp(x)", 710.0, inf),
+        ("exp(x)", -745.0, 0.0),
+        ("exp(x)", 0.0, 1.0),
+    ] {
+        let given = value(expression, x);
+        assert!(given == expected || given.is_nan() && expected.is_nan(), "{expression} of {x}: {given}");
+    }
+    let j = [3.0, nan, 1.0, 2.0, 1.0];
+    assert_eq!(one("VARJ x\nVARF r\nr min= x\n", &j), Output::F64(vec![1.0]));
+    assert_eq!(one("VARJ x\nVARF r\nr argmin= x\n", &j), Output::Index(vec![2]));
+    assert_eq!(one("VARJ x\nVARF r\nr argmax= x\n", &j), Output::Index(vec![0]));
+    assert_eq!(one("VARJ x\nVARF r\nr argmin= x\n", &[nan, inf]), Output::Index(vec![-1]));
+}
+
+#[test]
+fn a_kernel_too_large_is_told_what_ran_out() {
+    let many: Vec<String> = (0..63).map(|at| format!("x{at}")).collect();
+    let products: Vec<String> = many.iter().map(|name| format!("{name} * y")).collect();
+    let text = format!("VARI {}\nVARJ y\nVARF a, b\na += {}\nb += y\n", many.join(", "), products.join(" + "));
+    let program = sprat_formula::Kernel::parse(&text, Precision::F32).unwrap().program;
+    assert_eq!(compile(&program).unwrap_err(), CompileError::Local);
+    assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
+}
+
+/// More selections at once than there are masks, and more values than registers: places and masks are found all the same.
+#[test]
+fn many_selections_share_few_masks() {
+    let mut text = "VARI a\nVARJ b\nVARF r\n".to_owned();
+    let names: Vec<String> = (0..40).map(|at| format!("v{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        text += &format!("{name} = select(a < b + {at}, b * {at} + a, b - a / ({at} + 2 + b*b))\n");
+    }
+    text +=
+        &format!("r += ({}) * ({})\n", names.join(" + "), names.iter().rev().cloned().collect::<Vec<_>>().join(" + "));
+    for (precision, tolerance) in [(Precision::F32, SHORT * 10.0), (Precision::F64, LONG)] {
+        let program = sprat_formula::Kernel::parse(&text, precision).unwrap().program;
+        let (run, judgement) = both(&program, 130, 40, Shape::DESIGN);
+        assert!(error(&program, &run, &judgement) <= tolerance);
+    }
+}

@@ -1,0 +1,10 @@
+//! Listings of the simulated GRAPE-DR: any text is an error or a listing, and what is printed of one is read back as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sprat_grapedr::assemble;
+
+fuzz_target!(|text: &str| {
+    let Ok(listing) = assemble(text) else { return };
+    assert_eq!(assemble(&listing.to_string()), Ok(listing));
+});
