@@ -36,6 +36,7 @@ pub mod cassandra;
 mod chance;
 pub mod claims;
 pub mod fabric;
+mod fit;
 pub mod host;
 pub mod jobs;
 pub mod layout;

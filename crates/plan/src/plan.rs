@@ -20,6 +20,8 @@ pub struct Plan {
     pub fabric: Fabric,
     /// Its ring, if Cassandra is to be on it.
     pub ring: Option<Ring>,
+    /// Who is on the ring, in its order: each by its number among all instances of the plan, counted server by server.
+    pub on_ring: Vec<usize>,
     /// What it comes to.
     pub summary: Summary,
 }
@@ -139,14 +141,17 @@ impl Plan {
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS {
             return Err(PlanError::Large { topology: spec.fabric.topology.kind(), chassis: fabric.stations });
         }
-        Layout::new(&spec, &fabric)?;
-        let on_it = spec.cassandra.as_ref().map(|cassandra| cassandra::ring(&spec, cassandra, &fabric)).transpose()?;
-        let (ring, cassandra) = on_it.unzip();
+        let layout = Layout::new(&spec, &fabric)?;
+        let made = spec.cassandra.as_ref().map(|asked| cassandra::ring(&spec, asked, &layout, &fabric)).transpose()?;
+        let (ring, on_ring, cassandra) = match made {
+            Some(made) => (Some(made.ring), made.numbers, Some(made.summary)),
+            None => (None, Vec::new(), None),
+        };
         let capacity = Capacity::of(&spec, fabric.stations, fabric.switches - fabric.stations);
         let network = network(&spec, &fabric);
         let claims = claims::judge(&spec.claims, &capacity, network.diameter)?;
         let summary = Summary { name: spec.name.clone(), capacity, network, cassandra, claims };
-        Ok(Self { spec, fabric, ring, summary })
+        Ok(Self { spec, fabric, ring, on_ring, summary })
     }
 
     /// Where everything is.

@@ -1,5 +1,6 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::cassandra::Member;
 use crate::host::{Clock, Storage};
 use crate::jobs::Jobs;
 use crate::power::Power;
@@ -64,6 +65,9 @@ pub struct Spec {
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
+    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin together. Nobody describes it.
+    #[serde(skip)]
+    pub members: Option<BTreeMap<String, Member>>,
 }
 
 /// A server.
@@ -196,13 +200,17 @@ pub struct Addresses {
     pub v4: Ipv4Net,
     /// And a /64 of these.
     pub v6: Ipv6Net,
+    /// Servers that a chassis has addresses for: those of others stay what they are while it has no more. As many as it has, unless told.
+    pub servers: Option<usize>,
+    /// Instances that a server has addresses for, likewise.
+    pub instances: Option<usize>,
 }
 
 impl Default for Addresses {
     fn default() -> Self {
         let v4 = Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 8);
         let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd53, 0x7072, 0x6170, 0, 0, 0, 0, 0), 44);
-        Self { v4, v6 }
+        Self { v4, v6, servers: None, instances: None }
     }
 }
 
@@ -383,6 +391,13 @@ impl Spec {
         let switch = &self.chassis.switch;
         if !(0.0..=1.0).contains(&switch.delay.0) {
             return Err(value("chassis.switch.delay", switch.delay.to_string(), "at most 1 s"));
+        }
+        let on_server = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        for (key, room, least, most) in [
+            ("addresses.servers", self.addresses.servers, self.chassis.servers, MAX_SERVERS),
+            ("addresses.instances", self.addresses.instances, on_server, MAX_INSTANCES),
+        ] {
+            room.map_or(Ok(()), |room| within(key, room, least, most))?;
         }
         self.power.check()?;
         self.storage.iter().try_for_each(Storage::check)?;

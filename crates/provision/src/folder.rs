@@ -60,6 +60,25 @@ impl Folder {
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let mark = if cassandra { self.pack(jars)? } else { String::new() };
+        self.put(plan, &mut hosts, mark)?;
+        Ok(hosts)
+    }
+
+    /// The same with the jars that were packed before.
+    ///
+    /// # Errors
+    /// Nothing was written yet; a file cannot be written.
+    pub fn rewrite(&self, plan: &Plan) -> Result<Vec<Host>, Error> {
+        let path = self.file("inventory.json");
+        let known = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        let mark = known.as_ref().and_then(|known| known["rack"]["vars"]["cassandra_mark"].as_str());
+        let mark = mark.ok_or(Error::Unwritten { path })?.to_owned();
+        let mut hosts = hosts(plan);
+        self.put(plan, &mut hosts, mark)?;
+        Ok(hosts)
+    }
+
+    fn put(&self, plan: &Plan, hosts: &mut [Host], mark: String) -> Result<(), Error> {
         // Jars of another version lie beside these: an instance changes over when it starts with other files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
@@ -73,14 +92,13 @@ impl Folder {
             let folder = instances.join(&instance.name);
             place(instance, &folder).map_err(Error::file(&folder))?;
         }
-        let mut inventory = inventory(&plan.spec, &hosts);
+        let mut inventory = inventory(&plan.spec, hosts);
         let vars = &mut inventory["rack"]["vars"];
         vars["rack_folder"] = self.path.display().to_string().into();
         vars["cassandra_mark"] = mark.into();
         let path = self.file("inventory.json");
         let text = serde_json::to_vec_pretty(&inventory).unwrap_or_default();
-        fs::write(&path, text).map_err(Error::file(&path))?;
-        Ok(hosts)
+        fs::write(&path, text).map_err(Error::file(&path))
     }
 
     /// Writes an instance's files for when it takes its own place anew.

@@ -36,6 +36,8 @@ pub struct Instance {
     pub library: PathBuf,
     /// What it is set to.
     pub settings: Settings,
+    /// Whether it came, or comes, to a ring that was there: it fetches its rows, and asks others who is there, never itself.
+    pub joined: bool,
     /// Whose place it takes, of an instance that is gone.
     pub replaces: Option<IpAddr>,
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use sprat_bench::table::Table;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
-use sprat_provision::{Alive, Folder, Local, Node, Seen, nodes, survey};
+use sprat_provision::{Alive, Folder, Local, Members, Node, Seen, State, nodes, survey};
 use sprat_rack::{Host, Instance, hosts};
 use sprat_tune::Overlay;
 use std::fs::File;
@@ -28,7 +28,9 @@ pub(super) struct Rack {
     /// What is described, without what tuning found.
     pub(super) described: Spec,
     pub(super) folder: Folder,
-    local: Option<Local>,
+    pub(super) local: Option<Local>,
+    /// Who is on its ring; none: nobody was brought there yet.
+    pub(super) members: Option<Members>,
     pub(super) reach: Reach,
 }
 
@@ -51,8 +53,15 @@ impl Rack {
             spec = local.adapt(spec);
         }
         reach.ansible.clone_from(&place.ansible);
+        let members = Members::read(&folder)?;
+        if let Some(members) = &members {
+            spec = members.adapt(spec);
+        }
         let plan = Plan::new(Overlay::read(folder.path())?.adapt(spec.clone())).with_context(|| place.rack.clone())?;
-        Ok(Self { plan, described: spec, folder, local, reach })
+        if let Some(members) = &members {
+            members.check(&plan)?;
+        }
+        Ok(Self { plan, described: spec, folder, local, members, reach })
     }
 
     /// Does something where the hosts are neighbours. Threads that are started there stay there.
@@ -62,6 +71,15 @@ impl Rack {
         let namespace =
             File::open(&path).with_context(|| format!("{path}: `sprat rack up --local` makes the hosts"))?;
         Ok(sprat_lab::hosts::within(namespace, work)?)
+    }
+
+    /// See that nobody leaves the ring just now: who is to leave is not to be started again.
+    pub(super) fn nobody_leaves(&self) -> Result<()> {
+        let leaving = self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
+        match leaving {
+            Some(name) => bail!("{name} is leaving the ring: `sprat rack remove` of it goes on with that"),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -103,11 +121,21 @@ fn images() -> Result<PathBuf> {
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
+    rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
-    if let Some(local) = &rack.local
-        && !local.stands(rack.name())
-    {
-        local.up(&rack.plan, &hosts)?;
+    match &rack.local {
+        Some(local) if local.stands(rack.name()) => local.grow(&rack.plan, &hosts)?,
+        Some(local) => local.up(&rack.plan, &hosts)?,
+        None => {}
+    }
+    match &rack.members {
+        None if args.check || rack.plan.ring.is_none() => {}
+        None => Members::founding(&hosts).write(&rack.folder)?, // before anybody has begun with these tokens
+        Some(members) => {
+            for name in members.newcomers(&rack.plan.spec)? {
+                eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there");
+            }
+        }
     }
     let mut more = Vec::new();
     if args.check {
@@ -225,6 +253,7 @@ fn is_running(seen: &Seen) -> bool {
 pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
+    rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
     let all = hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)));
     let Some((host, instance)) = all.into_iter().find(|(_, instance)| instance.name == args.instance) else {
