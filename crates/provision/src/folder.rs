@@ -2,10 +2,13 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place};
+use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, unit};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// What runs on hosts; each kind has its homes in a folder of this name.
+const KINDS: [&str; 1] = ["cassandra"];
 
 /// A rack's folder.
 #[derive(Clone, Debug)]
@@ -91,6 +94,13 @@ impl Folder {
         for instance in hosts.iter().flat_map(|host| &host.instances) {
             let folder = instances.join(&instance.name);
             place(instance, &folder).map_err(Error::file(&folder))?;
+        }
+        let units = self.file("units");
+        fs::create_dir_all(&units).map_err(Error::file(&units))?;
+        for kind in KINDS {
+            let path = units.join(unit::name(kind));
+            let text = unit::text(kind, &Path::new(&plan.spec.provision.base).join(kind));
+            fs::write(&path, text).map_err(Error::file(&path))?;
         }
         let mut inventory = inventory(&plan.spec, hosts);
         let vars = &mut inventory["rack"]["vars"];

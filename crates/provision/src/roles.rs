@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
     ("roles/cassandra/tasks/main.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/main.yml")),
     ("roles/cassandra/tasks/start.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/start.yml")),
     ("roles/cassandra/tasks/aside.yml", include_str!("../../../deploy/ansible/roles/cassandra/tasks/aside.yml")),
+    ("unit.yml", include_str!("../../../deploy/ansible/unit.yml")),
     ("jobs.yml", include_str!("../../../deploy/ansible/jobs.yml")),
     ("roles/slurm/tasks/main.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/main.yml")),
     ("roles/slurm/tasks/start.yml", include_str!("../../../deploy/ansible/roles/slurm/tasks/start.yml")),

@@ -10,6 +10,7 @@ mod inventory;
 mod java;
 mod place;
 mod settings;
+pub mod unit;
 mod yaml;
 
 pub use hosts::{Host, hosts};
