@@ -48,6 +48,7 @@ pub mod racks;
 pub mod ring;
 pub mod simulate;
 pub mod spec;
+pub mod store;
 pub mod topology;
 
 pub use plan::{Network, Plan, PlanError, Summary, Told};

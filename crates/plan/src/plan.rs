@@ -8,6 +8,7 @@ use crate::layout::{Layout, LayoutError, link_rate};
 use crate::quantity::BitRate;
 use crate::ring::Ring;
 use crate::spec::{Spec, SpecError};
+use crate::store::{Services, StoreError, services};
 use crate::topology::TopologyError;
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub struct Plan {
     pub ring: Option<Ring>,
     /// Who is on the ring, in its order: each by its number among all instances of the plan, counted server by server.
     pub on_ring: Vec<usize>,
+    /// Who runs etcd and Sprat.
+    pub services: Services,
     /// What it comes to.
     pub summary: Summary,
 }
@@ -107,6 +110,9 @@ pub enum PlanError {
     /// Cassandra would lose data.
     #[error(transparent)]
     Cassandra(#[from] CassandraError),
+    /// Sprat cannot be on it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A claim means nothing.
     #[error(transparent)]
     Claim(#[from] ClaimError),
@@ -147,11 +153,20 @@ impl Plan {
             Some(made) => (Some(made.ring), made.numbers, Some(made.summary)),
             None => (None, Vec::new(), None),
         };
+        let in_chassis = spec.chassis.servers;
+        let services = match (&spec.etcd, &spec.store) {
+            (None, None) => Services::default(),
+            (etcd, store) => {
+                let name = |number: usize| layout.server(number / in_chassis, number % in_chassis).name;
+                let names: Vec<String> = (0..fabric.stations * in_chassis).map(name).collect();
+                services(etcd.as_ref(), store.as_ref(), &names)?
+            }
+        };
         let capacity = Capacity::of(&spec, fabric.stations, fabric.switches - fabric.stations);
         let network = network(&spec, &fabric);
         let claims = claims::judge(&spec.claims, &capacity, network.diameter)?;
         let summary = Summary { name: spec.name.clone(), capacity, network, cassandra, claims };
-        Ok(Self { spec, fabric, ring, on_ring, summary })
+        Ok(Self { spec, fabric, ring, on_ring, services, summary })
     }
 
     /// Where everything is.

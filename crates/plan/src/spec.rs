@@ -5,6 +5,7 @@ use crate::host::{Clock, Storage};
 use crate::jobs::Jobs;
 use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
+use crate::store::{Etcd, Store};
 use crate::topology::Topology;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,10 @@ pub struct Spec {
     /// What else runs on its servers.
     #[serde(default)]
     pub jobs: Jobs,
+    /// etcd on its servers, if it is to be there.
+    pub etcd: Option<Etcd>,
+    /// Sprat's own servers, likewise.
+    pub store: Option<Store>,
     /// How its power is measured, and what it costs.
     #[serde(default)]
     pub power: Power,
@@ -402,6 +407,8 @@ impl Spec {
         self.power.check()?;
         self.storage.iter().try_for_each(Storage::check)?;
         self.clock.iter().try_for_each(Clock::check)?;
+        self.etcd.iter().try_for_each(Etcd::check)?;
+        self.store.iter().try_for_each(|store| store.check(&self.server))?;
         match &self.cassandra {
             Some(cassandra) => cassandra.check(self),
             None => Ok(()),

@@ -2,13 +2,13 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, unit};
+use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, place_service, service, unit};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What runs on hosts; each kind has its homes in a folder of this name.
-const KINDS: [&str; 1] = ["cassandra"];
+/// A kind of what runs on hosts, and the folder in which its homes are.
+const CASSANDRA: &str = "cassandra";
 
 /// A rack's folder.
 #[derive(Clone, Debug)]
@@ -95,9 +95,20 @@ impl Folder {
             let folder = instances.join(&instance.name);
             place(instance, &folder).map_err(Error::file(&folder))?;
         }
+        let services = self.file("services");
+        if services.exists() {
+            fs::remove_dir_all(&services).map_err(Error::file(&services))?;
+        }
+        for service in hosts.iter().flat_map(|host| &host.services) {
+            let folder = services.join(&service.name);
+            place_service(service, &folder).map_err(Error::file(&folder))?;
+        }
+        if plan.spec.store.is_some() {
+            crate::keys::make(self)?;
+        }
         let units = self.file("units");
         fs::create_dir_all(&units).map_err(Error::file(&units))?;
-        for kind in KINDS {
+        for kind in service::KINDS.into_iter().chain([CASSANDRA]) {
             let path = units.join(unit::name(kind));
             let text = unit::text(kind, &Path::new(&plan.spec.provision.base).join(kind));
             fs::write(&path, text).map_err(Error::file(&path))?;
@@ -105,6 +116,8 @@ impl Folder {
         let mut inventory = inventory(&plan.spec, hosts);
         let vars = &mut inventory["rack"]["vars"];
         vars["rack_folder"] = self.path.display().to_string().into();
+        let program = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+        vars["store_program"] = program.display().to_string().into();
         vars["cassandra_mark"] = mark.into();
         let path = self.file("inventory.json");
         let text = serde_json::to_vec_pretty(&inventory).unwrap_or_default();

@@ -1,9 +1,11 @@
 //! Who is on a rack: its servers, and their instances.
 
 use crate::instance::{Instance, JMX_PORT, JMX_STEP};
+use crate::service::{self, Service};
 use crate::settings::Settings;
 use sprat_plan::Plan;
 use sprat_plan::spec::Racks;
+use sprat_plan::store::Services;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -22,9 +24,12 @@ pub struct Host {
     pub gateway: IpAddr,
     /// Cassandra's instances on it.
     pub instances: Vec<Instance>,
+    /// What of etcd and Sprat is on it.
+    pub services: Vec<Service>,
 }
 
-/// All servers of a plan, in the order of their names' numbers; once there is a ring, those that have somebody on it.
+/// All servers of a plan, in the order of their names' numbers; once there is a ring, those that have somebody on it, or run
+/// etcd or Sprat.
 #[must_use]
 pub fn hosts(plan: &Plan) -> Vec<Host> {
     let layout = plan.layout();
@@ -78,8 +83,19 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
             };
             on_ring.get(&number).into_iter().flatten().map(instance).collect()
         });
-        Host { name: server.name, address: (server.v4.0.into(), server.v4.1), gateway: server.gateway, instances }
+        let services = service::of(plan, &layout, number);
+        Host {
+            name: server.name,
+            address: (server.v4.0.into(), server.v4.1),
+            gateway: server.gateway,
+            instances,
+            services,
+        }
     };
-    let belongs = |number: &usize| plan.spec.members.is_none() || on_ring.contains_key(number);
+    let serves = |number: &usize| {
+        let Services { etcd, coordinators, stores } = &plan.services;
+        [etcd, coordinators, stores].iter().any(|all| all.contains(number))
+    };
+    let belongs = |number: &usize| plan.spec.members.is_none() || on_ring.contains_key(number) || serves(number);
     (0..plan.summary.capacity.servers).filter(belongs).map(host).collect()
 }

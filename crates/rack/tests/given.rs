@@ -156,6 +156,37 @@ fn addresses_stay_where_there_is_room() {
 }
 
 #[test]
+fn the_store_is_given_what_it_needs() {
+    let told = "name = \"s\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 4\n[etcd]\n\
+                [store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n4\", \"c0-n1\"]\nservers = [\"c0-n2\", \"c0-n3\", \"c0-n4\"]\narguments = [\"--idle\", \"sleep\"]\n";
+    let hosts = hosts(&Plan::from_toml(told).unwrap_or_else(|error| panic!("{error}")));
+    let names = |host: &Host| host.services.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&hosts[0]), ["c0-n1-etcd", "c0-n1-coordinator"]);
+    assert_eq!(names(&hosts[3]), ["c0-n4-coordinator", "c0-n4-store"]);
+    let files = |host: usize, at: usize, path: &str| {
+        let files = hosts[host].services[at].files();
+        files.into_iter().find(|file| file.path == path).unwrap_or_else(|| panic!("no {path}")).text
+    };
+    let etcd = files(1, 0, "conf/arguments");
+    assert!(
+        etcd.contains("\n--initial-cluster=m0=http://10.0.0.2:2380,m1=http://10.0.0.3:2380,m2=http://10.0.0.4:2380\n"),
+        "{etcd}"
+    );
+    assert_eq!(files(1, 0, "conf/program"), "/usr/bin/etcd\n");
+    let coordinator = files(3, 0, "conf/arguments");
+    let etcds = "http://10.0.0.2:2379,http://10.0.0.3:2379,http://10.0.0.4:2379";
+    assert!(
+        coordinator.starts_with("coordinator\n-C\ntcp:host=10.0.0.5,port=11100\n")
+            && coordinator.contains(&format!("--etcd\n{etcds}\n")),
+        "{coordinator}"
+    );
+    let store = files(3, 1, "conf/arguments");
+    let begins = "server\n-C\ntcp:host=10.0.0.5,port=11100,tcp:host=10.0.0.2,port=11100\n-L\nfast+udp:host=10.0.0.5,port=11101\n";
+    assert!(store.starts_with(begins) && store.ends_with("--idle\nsleep\n") && !store.contains("--rack"), "{store}");
+    assert!(store.contains("\n--memory\n128000000\n") && store.contains("\n-r\n2\n"), "{store}");
+}
+
+#[test]
 fn the_inventory_has_every_host() {
     let plan = plan("");
     let hosts = hosts(&plan);

@@ -10,10 +10,11 @@ use serde_json::json;
 use sprat_bench::table::Table;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
-use sprat_provision::{Alive, Folder, Local, Members, Node, Seen, State, nodes, survey};
+use sprat_provision::{Alive, Folder, Local, Members, Node, Seen, State, nodes, survey, survey_services};
 use sprat_rack::{Host, Instance, hosts};
 use sprat_tune::Overlay;
 use std::fs::File;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -122,7 +123,12 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
     rack.nobody_leaves()?;
-    let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
+    let jars = match (&args.jars, rack.plan.ring.is_some()) {
+        (Some(jars), _) => std::path::absolute(jars)?,
+        (None, true) => bail!("the description has Cassandra: name the folder with its jars (--jars, SPRAT_CASSANDRA)"),
+        (None, false) => PathBuf::new(),
+    };
+    let hosts = rack.folder.write(&rack.plan, &jars)?;
     match &rack.local {
         Some(local) if local.stands(rack.name()) => local.grow(&rack.plan, &hosts)?,
         Some(local) => local.up(&rack.plan, &hosts)?,
@@ -197,18 +203,26 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
             Line { name: &instance.name, address, alive: &seen_here.alive, node }
         })
         .collect();
+    let user = &rack.plan.spec.provision.user;
+    let services = survey_services(&rack.reach, user, &hosts);
+    let services: Vec<Served<'_>> = hosts
+        .iter()
+        .flat_map(|host| &host.services)
+        .zip(&services)
+        .map(|(service, seen)| Served {
+            name: &service.name,
+            kind: service.kind,
+            address: service.address,
+            alive: &seen.alive,
+        })
+        .collect();
     if args.json {
-        print_json(&json!({ "seen-by": by, "instances": all }))?;
+        print_json(&json!({ "seen-by": by, "instances": all, "services": services }))?;
     } else {
         let mut table = Table::new(&["instance", "address", "process", "state", "load", "tokens", "rack"]);
         for line in &all {
             let told = |of: &dyn Fn(&Node) -> String| line.node.map_or("-".to_owned(), of);
-            let process = match line.alive {
-                Alive::Running { pid } => pid.to_string(),
-                Alive::Stopped => "not running".to_owned(),
-                Alive::Absent => "never brought".to_owned(),
-                Alive::Unreachable { .. } => "unreachable".to_owned(),
-            };
+            let process = process(line.alive);
             table.row(vec![
                 line.name.to_owned(),
                 line.address.clone(),
@@ -219,10 +233,21 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
                 told(&|node| node.rack.clone()),
             ]);
         }
-        print_line(table.to_string().trim_end())?;
+        if !all.is_empty() {
+            print_line(table.to_string().trim_end())?;
+        }
         match &by {
             Some(by) => print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?,
+            None if all.is_empty() => {}
             None => print_line("no instance runs")?,
+        }
+        if !services.is_empty() {
+            let mut table = Table::new(&["service", "kind", "address", "process"]);
+            for served in &services {
+                let (name, kind) = (served.name.to_owned(), served.kind.to_owned());
+                table.row(vec![name, kind, served.address.to_string(), process(served.alive)]);
+            }
+            print_line(table.to_string().trim_end())?;
         }
         for line in &all {
             if let Alive::Unreachable { why } = line.alive {
@@ -233,7 +258,8 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
     let well = |line: &Line<'_>| {
         matches!(line.alive, Alive::Running { .. }) && line.node.is_some_and(|node| node.state == "UN")
     };
-    Ok(if all.iter().all(well) { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    let serves = |served: &Served<'_>| matches!(served.alive, Alive::Running { .. });
+    Ok(if all.iter().all(well) && services.iter().all(serves) { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 /// An instance, as its host and as another one sees it.
@@ -244,6 +270,25 @@ struct Line<'a> {
     #[serde(flatten)]
     alive: &'a Alive,
     node: Option<&'a Node>,
+}
+
+/// Of etcd and Sprat one, as its host sees it.
+#[derive(Debug, Serialize)]
+struct Served<'a> {
+    name: &'a str,
+    kind: &'static str,
+    address: IpAddr,
+    #[serde(flatten)]
+    alive: &'a Alive,
+}
+
+fn process(alive: &Alive) -> String {
+    match alive {
+        Alive::Running { pid } => pid.to_string(),
+        Alive::Stopped => "not running".to_owned(),
+        Alive::Absent => "never brought".to_owned(),
+        Alive::Unreachable { .. } => "unreachable".to_owned(),
+    }
 }
 
 fn is_running(seen: &Seen) -> bool {
