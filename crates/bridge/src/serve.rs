@@ -131,5 +131,8 @@ fn info(bridged: &Bridged) -> String {
         let _ = write!(text, "{name}:{number}\r\n");
     }
     let _ = write!(text, "lag_seconds:{:.3}\r\n", of.lag);
+    if let Some(trouble) = of.trouble {
+        let _ = write!(text, "trouble:{}\r\n", trouble.replace(['\r', '\n'], " "));
+    }
     text
 }

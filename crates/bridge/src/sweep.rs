@@ -32,11 +32,15 @@ impl Sweep {
         let (wake, woken) = sync_channel(1);
         let (ready, is_ready) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, store) = (Arc::clone(&stop), options.store.clone());
+        let (stopped, store, name) = (Arc::clone(&stop), options.store.clone(), options.table.clone());
         let (memory, period) = (options.memory, options.sweep);
         let run = move || {
             // A client is its thread's own: it is made there.
-            let client = match Client::connect(&store) {
+            let opened = Client::connect(&store).and_then(|mut client| match client.table(&name)? {
+                found if found == table => Ok(client),
+                _ => Err(StoreError::TableDropped(table.0)),
+            });
+            let client = match opened {
                 Ok(client) => client,
                 Err(error) => return drop(ready.send(Err(error))),
             };

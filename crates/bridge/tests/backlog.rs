@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn a_cell_is_what_its_bytes_say(bytes in prop::collection::vec(any::<u8>(), 0..20), version in 0u64..1 << 48) {
         if let Ok(cell) = Cell::parse(&bytes) {
-            prop_assert_eq!(cell.encode(), bytes);
+            prop_assert_eq!(&cell.encode(), &bytes);
             let stamps = Stamps::new(1_700_000_000_000_000).unwrap();
             prop_assert_eq!(cell.delivery(version, stamps).is_none(), cell.may_leave());
             prop_assert!(stamps.of(version) < stamps.of(version + 1));

@@ -120,3 +120,14 @@ fn what_does_not_fit_together_is_named() {
         assert!(ran.code != Some(0) && ran.stderr.contains(want), "{flags:?}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn a_server_that_is_left_alone_has_nothing_to_warn_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut server = start(folder.path(), &["-L", UDP, "-C", COORDINATOR, "--with-coordinator"]);
+    // Longer than its questions to the coordinator may take.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    server.signal(rustix::process::Signal::INT);
+    let heard = server.heard();
+    assert!(!heard.contains("WARN"), "{heard}");
+}

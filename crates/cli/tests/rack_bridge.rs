@@ -52,7 +52,7 @@ impl Bridge {
             if holds(&figures) {
                 return figures;
             }
-            assert!(begun.elapsed() < PATIENCE, "{what}: {figures:?}");
+            assert!(begun.elapsed() < PATIENCE, "{what}: {told}");
             std::thread::yield_now();
         }
     }
@@ -167,7 +167,7 @@ fn key(number: usize) -> String {
 fn what_is_acknowledged_is_at_home_once() {
     let Some(node) = Node::start() else { return };
     let data = tempfile::tempdir().expect("a folder");
-    let flags = ["-L", TCP, "--memory", "256M", "--durability", "async"];
+    let flags = ["-L", TCP, "--memory", "256M", "--durability", "buffered"];
     let store = ServerProcess::start(data.path(), &flags).unwrap_or_else(|said| panic!("{said}"));
     let bridge = Bridge::start(&store, &node, &[]);
     let direct = Direct::new(&node);

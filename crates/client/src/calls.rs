@@ -19,7 +19,7 @@ pub const MAX_PENDING: usize = 16_384;
 const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
 
 /// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
-pub(crate) const ATTEMPT: Duration = Duration::from_millis(400);
+pub const ATTEMPT: Duration = Duration::from_millis(400);
 
 /// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server a moment ago may know one by now.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(50);

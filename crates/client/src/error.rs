@@ -17,8 +17,8 @@ pub enum Error {
     /// There is no table of that name.
     #[error("no table named {0:?}; `sprat table list` shows those there are, `sprat table create {0}` makes it")]
     NoSuchTable(String),
-    /// The table was dropped while in use.
-    #[error("table {0} is gone: it was dropped")]
+    /// The table was dropped while in use; or this client has never opened it, and knows no table by its number.
+    #[error("table {0} is gone: it was dropped (or it was not opened by this client)")]
     TableDropped(u32),
     /// The key is too long.
     #[error("key of {0} bytes; the longest is {max} bytes", max = sprat_wire::MAX_KEY)]

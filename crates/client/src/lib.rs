@@ -29,6 +29,7 @@ mod types;
 
 pub use asynchronous::{AsyncClient, Call};
 pub use blocking::{Client, Options, Ticket};
+pub use calls::ATTEMPT;
 pub use core::{Core, MAX_COORDINATORS, MAX_KNOWN_TABLES, MAX_PENDING, MAX_PORTS, Passed, Sink, Target};
 pub use error::Error;
 pub use member::credentials;

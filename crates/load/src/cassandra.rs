@@ -1,6 +1,5 @@
 //! Apache Cassandra, by ScyllaDB's driver, which speaks to both.
 
-use crate::chance::Chance;
 use crate::load::{Consistency, Load, LoadError, MIN_VALUE_BYTES, Workload};
 use crate::operations::{Operation, SERIES_BUCKET};
 use crate::schema::{keyspace, statements};
@@ -14,6 +13,7 @@ use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency as Level, Statement};
+use sprat_chance::Chance;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Cassandra {
             }
             _ => Vec::new(),
         };
-        let mut chance = Chance::new(load.seed, STREAM);
+        let mut chance = Chance::stream(load.seed, STREAM);
         let fill = (0..(load.value_bytes + FILLS).div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).collect();
         Ok(Self { session, write, read, rows, fill, value_bytes: load.value_bytes })
     }

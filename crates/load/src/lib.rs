@@ -23,7 +23,6 @@
 
 mod acknowledged;
 mod cassandra;
-mod chance;
 mod dispatch;
 mod failures;
 mod load;

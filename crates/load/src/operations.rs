@@ -1,7 +1,7 @@
 //! Which operation is the next one: by the workload, by chance from a seed.
 
-use crate::chance::Chance;
 use crate::load::{Load, Workload};
+use sprat_chance::Chance;
 use std::time::Duration;
 
 /// How many rows a read of [`Workload::Series`] or [`Workload::Wide`] asks for.
@@ -78,7 +78,7 @@ impl Operations {
         if let Workload::Wide { partitions } = load.workload {
             rows.resize(usize::try_from(partitions).expect("a checked load has few"), 0);
         }
-        let chance = Chance::new(load.seed, STREAM);
+        let chance = Chance::stream(load.seed, STREAM);
         Self { workload: load.workload, reads: load.reads, base, number: 0, rows, chance }
     }
 

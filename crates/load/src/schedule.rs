@@ -1,7 +1,7 @@
 //! When operations are to start: known before the first one does.
 
-use crate::chance::Chance;
 use crate::load::{Arrivals, Load, Step};
+use sprat_chance::Chance;
 use std::time::Duration;
 
 /// Starts of operations, nanoseconds from the beginning, in order.
@@ -31,7 +31,7 @@ impl Schedule {
     /// Of a load that has been checked.
     #[must_use]
     pub fn new(load: &Load) -> Self {
-        let mut chance = Chance::new(load.seed, STREAM);
+        let mut chance = Chance::stream(load.seed, STREAM);
         let next = match load.arrivals {
             Arrivals::Even => 0.0,
             Arrivals::Poisson => gap(&mut chance),

@@ -1,12 +1,12 @@
 //! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes data with it.
 
-use crate::chance::splitmix;
 use crate::fabric::Fabric;
 use crate::layout::Layout;
 use crate::quantity::Bytes;
 use crate::ring::{Instance, Ring};
 use crate::spec::{Cassandra, Racks, Spec};
 use serde::{Deserialize, Serialize};
+use sprat_chance::splitmix;
 use std::collections::BTreeMap;
 
 /// Most tokens of all instances.

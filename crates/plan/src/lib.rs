@@ -33,7 +33,6 @@
 
 pub mod capacity;
 pub mod cassandra;
-mod chance;
 pub mod claims;
 pub mod fabric;
 mod fit;

@@ -3,10 +3,10 @@
 use super::path::{Node, Paths};
 use super::{HEADER_BYTES, Latency, Pattern, Report, Workload, frames};
 use crate::Plan;
-use crate::chance::splitmix;
 use crate::layout::link_rate;
 use crate::quantity::{BitRate, Bytes, Seconds};
 use crate::spec::{Forwarding, Switch};
+use sprat_chance::splitmix;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

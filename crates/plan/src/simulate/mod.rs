@@ -9,11 +9,11 @@ mod engine;
 mod path;
 
 use crate::Plan;
-use crate::chance::splitmix;
 use crate::quantity::{BitRate, Bytes, Seconds};
 use engine::Engine;
 use path::Paths;
 use serde::Serialize;
+use sprat_chance::splitmix;
 
 /// What a frame of a request has in front of its payload: Ethernet, IPv4, UDP, and a transport's own 16 bytes.
 pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;

@@ -17,8 +17,10 @@ use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a server's question for newer assignments stays unanswered when there are none.
-pub const POLL: Duration = Duration::from_millis(500);
+/// How long a server's question for newer assignments stays unanswered when there are none: shorter than whoever asks takes it for lost.
+pub const POLL: Duration = Duration::from_millis(250);
+
+const _: () = assert!(POLL.as_millis() < sprat_client::ATTEMPT.as_millis(), "else no question is ever answered");
 
 /// The same of one that brings tablets back, or that some move from or to: meanwhile it cannot say that it is done.
 const HASTE: Duration = Duration::from_millis(5);
