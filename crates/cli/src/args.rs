@@ -14,6 +14,7 @@ mod rack;
 mod rack_bridge;
 mod rack_load;
 mod rack_power;
+mod rack_ring;
 mod rack_tune;
 mod rack_up;
 mod share;
@@ -43,6 +44,7 @@ pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, 
 pub(crate) use rack_bridge::{BridgeConsistencyArg, RackBridgeArgs};
 pub(crate) use rack_load::{ConsistencyArg, RackLoadArgs, WorkArgs, WorkloadArg};
 pub(crate) use rack_power::{RackCostArgs, RackPowerArgs};
+pub(crate) use rack_ring::{RackAddArgs, RackRemoveArgs};
 pub(crate) use rack_tune::RackTuneArgs;
 pub(crate) use rack_up::{
     RackDownArgs, RackPlace, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs, RollingArg,

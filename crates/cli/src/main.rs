@@ -63,6 +63,8 @@ fn main() -> ExitCode {
         Command::Rack(RackCommand::Up(args)) => cmd::rack_up::up(&args),
         Command::Rack(RackCommand::Status(args)) => cmd::rack_up::status(&args),
         Command::Rack(RackCommand::Rolling(args)) => cmd::rack_rolling::rolling(&args),
+        Command::Rack(RackCommand::Add(args)) => cmd::rack_add::add(&args),
+        Command::Rack(RackCommand::Remove(args)) => cmd::rack_remove::remove(&args),
         Command::Rack(RackCommand::Replace(args)) => cmd::rack_up::replace(&args),
         Command::Rack(RackCommand::Load(args)) => cmd::rack_load::load(&args),
         Command::Rack(RackCommand::Tune(args)) => cmd::rack_tune::tune(&args),

@@ -97,6 +97,8 @@ const COMMANDS: &[&[&str]] = &[
     &["rack", "down"],
     &["rack", "load"],
     &["rack", "replace"],
+    &["rack", "add"],
+    &["rack", "remove"],
     &["rack", "tune"],
     &["rack", "rolling"],
     &["rack", "bridge"],

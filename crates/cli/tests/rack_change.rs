@@ -2,120 +2,23 @@
 
 mod support;
 
-use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use support::{skip, sprat};
-use tempfile::TempDir;
+use std::process::Command;
+use support::racks::{Rack, text};
 
-/// A rack of two servers, gone with the test.
-struct Rack {
-    folder: TempDir,
-    tools: PathBuf,
-    name: String,
+fn describe(rack: &Rack, yaml: &str) {
+    let more = format!(
+        "[cassandra]\nreplication = 2\ntokens = 2\nyaml = {{ {yaml} }}\n\
+         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=2000\"]\n"
+    );
+    rack.describe(2, &more);
 }
 
-impl Rack {
-    fn new() -> Option<Self> {
-        let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools").canonicalize();
-        let whole = |tools: &PathBuf| tools.join("cassandra/lib").exists() && tools.join("ansible").exists();
-        let Some(tools) = tools.ok().filter(whole) else {
-            skip("changing a real rack: Cassandra's jars or Ansible are not here (scripts/setup fetches them)");
-            return None;
-        };
-        if !sprat_lab::hosts::missing_privileges().is_empty() {
-            skip("changing a real rack: hosts on this machine need root");
-            return None;
-        }
-        let name = format!("c{}", std::process::id());
-        let rack = Self { folder: tempfile::tempdir().expect("a folder"), tools, name };
-        rack.describe("");
-        Some(rack)
-    }
-
-    /// Writes its description, with these settings.
-    fn describe(&self, yaml: &str) {
-        let toml = format!(
-            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 2\n\
-             [cassandra]\nreplication = 2\ntokens = 2\nyaml = {{ {yaml} }}\n\
-             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=2000\"]\n",
-            self.name
-        );
-        fs::write(self.folder.path().join("rack.toml"), toml).expect("a file");
-    }
-
-    fn state(&self, name: &str) -> PathBuf {
-        self.folder.path().join("rack").join(name)
-    }
-
-    fn command(&self, what: &[&str]) -> Command {
-        let mut command = sprat();
-        command
-            .env("SPRAT_ANSIBLE", self.tools.join("ansible"))
-            .env("SPRAT_CASSANDRA", self.tools.join("cassandra/lib"));
-        command.arg("rack").args(what).arg(self.folder.path().join("rack.toml")).arg("--local");
-        command.arg("--state").arg(self.folder.path().join("rack"));
-        command
-    }
-
-    fn run(&self, what: &[&str]) -> Output {
-        self.command(what).output().expect("the binary runs")
-    }
-
-    #[track_caller]
-    fn ok(&self, what: &[&str]) -> String {
-        let ran = self.run(what);
-        assert!(ran.status.success(), "{what:?}: {}\n{}", text(&ran.stdout), text(&ran.stderr));
-        text(&ran.stdout)
-    }
-
-    /// What is told of a command that must fail.
-    #[track_caller]
-    fn refused(&self, what: &[&str]) -> String {
-        let ran = self.run(what);
-        assert!(!ran.status.success(), "{what:?}: {}", text(&ran.stdout));
-        text(&ran.stderr)
-    }
-
-    fn home(&self, host: &str) -> PathBuf {
-        self.state(&format!("hosts/{host}/srv/cassandra/{host}-i1"))
-    }
-
-    fn pid(&self, host: &str) -> i32 {
-        let text = fs::read_to_string(self.home(host).join("run/pid")).expect("it was started");
-        text.trim().parse().expect("a number")
-    }
-
-    fn kill(&self, host: &str) {
-        let pid = rustix::process::Pid::from_raw(self.pid(host)).expect("a number");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
-    }
-
-    /// Something in a host's network.
-    fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
-        let namespace = fs::File::open(format!("/run/netns/{}-{host}", self.name)).expect("a host");
-        sprat_lab::hosts::within(namespace, work).expect("a thread")
-    }
-
-    fn statuses(&self) -> (Option<i32>, Vec<(String, String)>) {
-        let ran = self.run(&["status", "--json"]);
-        let told: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-        let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-        let all = told["instances"].as_array().expect("all of them");
-        (ran.status.code(), all.iter().map(|one| (word(&one["process"]), word(&one["node"]["state"]))).collect())
-    }
-}
-
-impl Drop for Rack {
-    fn drop(&mut self) {
-        self.run(&["down"]);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// Of each instance its process and its state.
+fn statuses(rack: &Rack) -> (Option<i32>, Vec<(String, String)>) {
+    let (code, all) = rack.statuses();
+    (code, all.into_iter().map(|[_, process, state]| (process, state)).collect())
 }
 
 fn both(process: &str, state: &str) -> (String, String) {
@@ -125,7 +28,8 @@ fn both(process: &str, state: &str) -> (String, String) {
 #[test]
 #[ignore = "starts Cassandra: make test-rack"]
 fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
-    let Some(rack) = Rack::new() else { return };
+    let Some(rack) = Rack::new("changing a real rack", 'c') else { return };
+    describe(&rack, "");
 
     // Whoever listens where an instance is to is named, and nothing else is done to it. Hosts stand by then.
     let first = rack.run(&["up", "--limit", "c0-n9"]);
@@ -155,18 +59,18 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     half.kill().expect("it runs");
     half.wait().expect("it ends");
     rack.ok(&["up"]);
-    assert_eq!(rack.statuses(), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
+    assert_eq!(statuses(&rack), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
 
     // One that has just died is told at once, whatever the other still believes; nobody stops another then.
     rack.kill("c0-n2");
-    let (code, all) = rack.statuses();
+    let (code, all) = statuses(&rack);
     assert_eq!((code, all[0].clone(), all[1].0.as_str()), (Some(6), both("running", "UN"), "stopped"));
     let told = rack.refused(&["rolling", "restart"]);
     assert!(told.contains("c0-n2-i1 does not run") && told.contains("nothing was done"), "{told}");
     rack.ok(&["up"]);
 
     // Other settings are brought one by one to who was started without them, `up` before it or not.
-    rack.describe("concurrent_reads = 17");
+    describe(&rack, "concurrent_reads = 17");
     let before = [rack.pid("c0-n1"), rack.pid("c0-n2")];
     rack.ok(&["up"]);
     assert_eq!([rack.pid("c0-n1"), rack.pid("c0-n2")], before, "who runs goes on");
@@ -177,7 +81,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     assert!(rack.pid("c0-n1") == before[0] && rack.pid("c0-n2") != before[1]);
     let told = rack.ok(&["rolling", "config"]);
     assert!(told.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"), "{told}");
-    assert_eq!(rack.statuses().0, Some(0));
+    assert_eq!(statuses(&rack).0, Some(0));
 
     // Two at once would undo each other.
     let lock = fs::File::open(rack.state("lock")).expect("a lock");
@@ -189,7 +93,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let netns = format!("{}-c0-n2", rack.name);
     let cut = Command::new("ip").args(["-n", &netns, "link", "set", "eth0", "down"]).status();
     assert!(cut.expect("iproute2").success());
-    let (code, all) = rack.statuses();
+    let (code, all) = statuses(&rack);
     assert_eq!((code, all[0].0.as_str(), all[1].0.as_str()), (Some(6), "running", "unreachable"));
     let told = rack.refused(&["up"]);
     assert!(told.contains("c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"), "{told}");

@@ -8,7 +8,7 @@ mod skip;
 use skip::skip;
 use sprat_lab::hosts::{
     Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
-    missing_privileges, within,
+    join, missing_privileges, within,
 };
 use std::fs;
 use std::io::Write as _;
@@ -105,10 +105,29 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     let mut standing = Standing::make(plan, &test.dir).unwrap();
     standing.configure().unwrap();
     assert_eq!(echo(&standing, "10.64.0.2"), b"through the cable");
+    // Nobody joins a lab that has an owner.
+    let late = pair(&test.lab).hosts.swap_remove(1);
+    let late = Host {
+        name: "late".to_owned(),
+        interfaces: vec![Interface { addresses: vec!["10.64.0.3/24".parse().unwrap()], ..late.interfaces[0].clone() }],
+        ..late
+    };
+    let joined = |host: &Host, port_name: &str| join(&test.lab, &test.dir, host, ("switch", "br0"), &port(port_name));
+    assert!(matches!(joined(&late, "p2"), Err(Error::Stands { .. })));
     standing.leave();
     assert!(test.names().iter().all(|name| name.exists()), "they stand without it");
+    // What fails leaves nothing: its port's name is another's.
+    let path = Path::new("/run/netns").join(format!("{}-late", test.lab));
+    assert!(joined(&late, "p1").is_err() && !path.exists());
+    joined(&late, "p2").unwrap();
+    assert!(matches!(joined(&late, "p3"), Err(Error::Taken { .. })));
+    let namespace = fs::File::open(&path).unwrap();
+    let heard =
+        within(namespace.as_fd(), || Command::new("ping").args(["-c", "1", "-W", "10", "10.64.0.1"]).output().unwrap());
+    assert!(heard.unwrap().status.success(), "who came later reaches the first");
+    drop(namespace);
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
-    assert!(test.names().iter().all(|name| !name.exists()));
+    assert!(test.names().iter().all(|name| !name.exists()) && !path.exists());
 }
 
 #[test]

@@ -1,17 +1,28 @@
 //! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes data with it.
 
 use crate::fabric::Fabric;
+use crate::layout::Layout;
 use crate::quantity::Bytes;
 use crate::ring::{Instance, Ring};
 use crate::spec::{Cassandra, Racks, Spec};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sprat_chance::splitmix;
+use std::collections::BTreeMap;
 
 /// Most tokens of all instances.
 pub const MAX_RING: usize = 1 << 16;
 
 /// Where chance begins: the same plan each time.
 const SEED: u64 = 0x5370_7261_7421_0001;
+
+/// An instance that is on the ring, or is to come there.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Member {
+    /// Its tokens, which it keeps; none: they are fitted in between those of others.
+    pub tokens: Vec<i64>,
+    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from others.
+    pub joined: bool,
+}
 
 /// Instances on a rack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,19 +77,58 @@ pub enum CassandraError {
         /// Rows, per cent.
         doubled: f64,
     },
+    /// Somebody is on the ring whom the description does not have.
+    #[error(
+        "{0} is on the ring, and the description has it no more: put it back, and have it leave (sprat rack remove) before it goes from there"
+    )]
+    Unknown(String),
+}
+
+/// A ring, who is on it, and what it comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) ring: Ring,
+    /// The ring's instances, each by its number among all of the plan's, counted server by server.
+    pub(crate) numbers: Vec<usize>,
+    pub(crate) summary: Summary,
 }
 
 /// The ring of a rack, and what it comes to.
 ///
 /// # Errors
 /// It cannot be, or would lose data with a server although it need not.
-pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<(Ring, Summary), CassandraError> {
+pub(crate) fn ring(
+    spec: &Spec,
+    cassandra: &Cassandra,
+    layout: &Layout<'_>,
+    fabric: &Fabric,
+) -> Result<Made, CassandraError> {
     let (replication, in_chassis) = (cassandra.replication, spec.chassis.servers);
-    let servers = fabric.stations * in_chassis;
-    let total = servers.saturating_mul(cassandra.instances).saturating_mul(cassandra.tokens);
+    let total = (fabric.stations * in_chassis).saturating_mul(cassandra.instances).saturating_mul(cassandra.tokens);
     if total > MAX_RING {
         return Err(CassandraError::Large(total));
     }
+    let all = 0..fabric.stations * in_chassis * cassandra.instances;
+    let (numbers, taken): (Vec<usize>, Vec<Vec<i64>>) = match &spec.members {
+        None => (all.collect(), Vec::new()),
+        Some(members) => {
+            let name = |number: usize| {
+                let server = number / cassandra.instances;
+                layout.instance(server / in_chassis, server % in_chassis, number % cassandra.instances).name
+            };
+            let names: BTreeMap<String, usize> = all.map(|number| (name(number), number)).collect();
+            let known = |(name, member): (&String, &Member)| match names.get(name) {
+                Some(number) => Ok((*number, member.tokens.clone())),
+                None => Err(CassandraError::Unknown(name.clone())),
+            };
+            let mut on_it = members.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+            on_it.sort_unstable_by_key(|(number, _)| *number);
+            on_it.into_iter().unzip()
+        }
+    };
+    let mut of_servers: Vec<usize> = numbers.iter().map(|number| number / cassandra.instances).collect();
+    of_servers.dedup();
+    let servers = of_servers.len();
     let few = |has, what| CassandraError::Few { replication, has, what };
     if cassandra.racks == Racks::Chassis && fabric.stations < replication {
         return Err(few(fabric.stations, "chassis"));
@@ -86,19 +136,23 @@ pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<(Ring
     if servers < replication && !cassandra.accept_loss {
         return Err(few(servers, "servers"));
     }
-    let instance = |number: usize| {
+    let instance = |(at, number): (usize, &usize)| {
         let server = number / cassandra.instances;
         let rack = match cassandra.racks {
             Racks::Host => server,
             Racks::Chassis => server / in_chassis,
             Racks::One => 0,
         };
-        Instance { server, rack, tokens: cassandra.tokens }
+        let tokens = taken.get(at).map_or(0, Vec::len);
+        Instance { server, rack, tokens: if tokens > 0 { tokens } else { cassandra.tokens } }
     };
-    let instances = (0..servers * cassandra.instances).map(instance).collect();
+    let instances: Vec<Instance> = numbers.iter().enumerate().map(instance).collect();
     let mut state = SEED;
     let mut random = || splitmix(&mut state);
-    let ring = Ring::new(instances, replication, cassandra.picked, &mut random);
+    let ring = match taken.iter().any(|tokens| !tokens.is_empty()) {
+        true => Ring::grown(instances, &taken, replication),
+        false => Ring::new(instances, replication, cassandra.picked, &mut random),
+    };
     let placement = ring.place(replication);
     let doubled = placement.doubled();
     if doubled > 0.0 && servers >= replication && !cassandra.accept_loss {
@@ -118,5 +172,5 @@ pub fn ring(spec: &Spec, cassandra: &Cassandra, fabric: &Fabric) -> Result<(Ring
         lost_with_pair,
         lost_with_chassis: placement.lost_with(&|server| server / in_chassis),
     };
-    Ok((ring, summary))
+    Ok(Made { ring, numbers, summary })
 }

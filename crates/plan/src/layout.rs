@@ -13,8 +13,10 @@ const RESERVED: usize = 3;
 pub struct Layout<'a> {
     spec: &'a Spec,
     fabric: &'a Fabric,
-    /// Addresses of each server: its own, and one for each instance.
+    /// Addresses of each server: its own, and those for instances.
     per_server: usize,
+    /// Instances on each server.
+    on_server: usize,
     /// Length of the IPv4 prefix of a chassis.
     prefix: u8,
 }
@@ -122,8 +124,10 @@ impl<'a> Layout<'a> {
                 return Err(LayoutError::Uplinks { name: fabric.name(station), needed, has, split });
             }
         }
-        let per_server = 1 + spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
-        let addresses = (chassis.servers * per_server + RESERVED).next_power_of_two();
+        let on_server = spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        let per_server = 1 + spec.addresses.instances.unwrap_or(on_server);
+        let servers = spec.addresses.servers.unwrap_or(chassis.servers);
+        let addresses = (servers * per_server + RESERVED).next_power_of_two();
         let prefix = 32 - u8::try_from(addresses.trailing_zeros()).unwrap_or(32);
         let (v4, v6, needed) = (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
         let room = |networks: u32| 1_u64.checked_shl(networks).unwrap_or(u64::MAX);
@@ -133,7 +137,7 @@ impl<'a> Layout<'a> {
         if v6.prefix_len() > 64 || room(u32::from(64 - v6.prefix_len())) < needed as u64 {
             return Err(LayoutError::Networks { v6, needed });
         }
-        Ok(Self { spec, fabric, per_server, prefix })
+        Ok(Self { spec, fabric, per_server, on_server, prefix })
     }
 
     /// Where a chassis stands: racks are filled from the floor. Switches without servers stand where there is room.
@@ -154,7 +158,7 @@ impl<'a> Layout<'a> {
     /// An instance on a server, from 0.
     #[must_use]
     pub fn instance(&self, chassis: usize, slot: usize, instance: usize) -> Host {
-        assert!(instance + 1 < self.per_server, "an instance that there is");
+        assert!(instance < self.on_server, "an instance that there is");
         self.host(chassis, slot, instance + 1)
     }
 
@@ -184,7 +188,7 @@ impl<'a> Layout<'a> {
         let each = move |chassis| (0..servers).map(move |slot| (chassis, slot));
         (0..self.fabric.stations)
             .flat_map(each)
-            .flat_map(move |(chassis, slot)| (0..self.per_server).map(move |part| self.host(chassis, slot, part)))
+            .flat_map(move |(chassis, slot)| (0..=self.on_server).map(move |part| self.host(chassis, slot, part)))
     }
 
     /// All cables: between switches, and where there is no backplane from servers to their switch.

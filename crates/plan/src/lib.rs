@@ -35,6 +35,7 @@ pub mod capacity;
 pub mod cassandra;
 pub mod claims;
 pub mod fabric;
+mod fit;
 pub mod host;
 pub mod jobs;
 pub mod layout;
@@ -46,6 +47,7 @@ pub mod racks;
 pub mod ring;
 pub mod simulate;
 pub mod spec;
+pub mod store;
 pub mod topology;
 
 pub use plan::{Network, Plan, PlanError, Summary, Told};

@@ -8,6 +8,7 @@ use crate::layout::{Layout, LayoutError, link_rate};
 use crate::quantity::BitRate;
 use crate::ring::Ring;
 use crate::spec::{Spec, SpecError};
+use crate::store::{Services, StoreError, services};
 use crate::topology::TopologyError;
 use serde::Serialize;
 
@@ -20,6 +21,10 @@ pub struct Plan {
     pub fabric: Fabric,
     /// Its ring, if Cassandra is to be on it.
     pub ring: Option<Ring>,
+    /// Who is on the ring, in its order: each by its number among all instances of the plan, counted server by server.
+    pub on_ring: Vec<usize>,
+    /// Who runs etcd and Sprat.
+    pub services: Services,
     /// What it comes to.
     pub summary: Summary,
 }
@@ -105,6 +110,9 @@ pub enum PlanError {
     /// Cassandra would lose data.
     #[error(transparent)]
     Cassandra(#[from] CassandraError),
+    /// Sprat cannot be on it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A claim means nothing.
     #[error(transparent)]
     Claim(#[from] ClaimError),
@@ -139,14 +147,26 @@ impl Plan {
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS {
             return Err(PlanError::Large { topology: spec.fabric.topology.kind(), chassis: fabric.stations });
         }
-        Layout::new(&spec, &fabric)?;
-        let on_it = spec.cassandra.as_ref().map(|cassandra| cassandra::ring(&spec, cassandra, &fabric)).transpose()?;
-        let (ring, cassandra) = on_it.unzip();
+        let layout = Layout::new(&spec, &fabric)?;
+        let made = spec.cassandra.as_ref().map(|asked| cassandra::ring(&spec, asked, &layout, &fabric)).transpose()?;
+        let (ring, on_ring, cassandra) = match made {
+            Some(made) => (Some(made.ring), made.numbers, Some(made.summary)),
+            None => (None, Vec::new(), None),
+        };
+        let in_chassis = spec.chassis.servers;
+        let services = match (&spec.etcd, &spec.store) {
+            (None, None) => Services::default(),
+            (etcd, store) => {
+                let name = |number: usize| layout.server(number / in_chassis, number % in_chassis).name;
+                let names: Vec<String> = (0..fabric.stations * in_chassis).map(name).collect();
+                services(etcd.as_ref(), store.as_ref(), &names)?
+            }
+        };
         let capacity = Capacity::of(&spec, fabric.stations, fabric.switches - fabric.stations);
         let network = network(&spec, &fabric);
         let claims = claims::judge(&spec.claims, &capacity, network.diameter)?;
         let summary = Summary { name: spec.name.clone(), capacity, network, cassandra, claims };
-        Ok(Self { spec, fabric, ring, summary })
+        Ok(Self { spec, fabric, ring, on_ring, services, summary })
     }
 
     /// Where everything is.

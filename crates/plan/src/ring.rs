@@ -49,6 +49,11 @@ impl Ring {
         };
         tokens.sort_unstable();
         tokens.dedup_by_key(|token| token.at);
+        Self::of(instances, tokens)
+    }
+
+    /// Of tokens in order.
+    pub(crate) fn of(instances: Vec<Instance>, tokens: Vec<Token>) -> Self {
         let racks = distinct(instances.iter().map(|instance| instance.rack));
         Self { instances, tokens, racks }
     }

@@ -1,9 +1,11 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::cassandra::Member;
 use crate::host::{Clock, Storage};
 use crate::jobs::Jobs;
 use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
+use crate::store::{Etcd, Store};
 use crate::topology::Topology;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,10 @@ pub struct Spec {
     /// What else runs on its servers.
     #[serde(default)]
     pub jobs: Jobs,
+    /// etcd on its servers, if it is to be there.
+    pub etcd: Option<Etcd>,
+    /// Sprat's own servers, likewise.
+    pub store: Option<Store>,
     /// How its power is measured, and what it costs.
     #[serde(default)]
     pub power: Power,
@@ -64,6 +70,9 @@ pub struct Spec {
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
+    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin together. Nobody describes it.
+    #[serde(skip)]
+    pub members: Option<BTreeMap<String, Member>>,
 }
 
 /// A server.
@@ -196,13 +205,17 @@ pub struct Addresses {
     pub v4: Ipv4Net,
     /// And a /64 of these.
     pub v6: Ipv6Net,
+    /// Servers that a chassis has addresses for: those of others stay what they are while it has no more. As many as it has, unless told.
+    pub servers: Option<usize>,
+    /// Instances that a server has addresses for, likewise.
+    pub instances: Option<usize>,
 }
 
 impl Default for Addresses {
     fn default() -> Self {
         let v4 = Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 8);
         let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd53, 0x7072, 0x6170, 0, 0, 0, 0, 0), 44);
-        Self { v4, v6 }
+        Self { v4, v6, servers: None, instances: None }
     }
 }
 
@@ -384,9 +397,18 @@ impl Spec {
         if !(0.0..=1.0).contains(&switch.delay.0) {
             return Err(value("chassis.switch.delay", switch.delay.to_string(), "at most 1 s"));
         }
+        let on_server = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        for (key, room, least, most) in [
+            ("addresses.servers", self.addresses.servers, self.chassis.servers, MAX_SERVERS),
+            ("addresses.instances", self.addresses.instances, on_server, MAX_INSTANCES),
+        ] {
+            room.map_or(Ok(()), |room| within(key, room, least, most))?;
+        }
         self.power.check()?;
         self.storage.iter().try_for_each(Storage::check)?;
         self.clock.iter().try_for_each(Clock::check)?;
+        self.etcd.iter().try_for_each(Etcd::check)?;
+        self.store.iter().try_for_each(|store| store.check(&self.server))?;
         match &self.cassandra {
             Some(cassandra) => cassandra.check(self),
             None => Ok(()),

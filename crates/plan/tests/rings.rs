@@ -125,4 +125,48 @@ proptest! {
         let (most, least) = ring.place(3).balance();
         prop_assert!(most < 1.0 + 1e-6 && least > 1.0 - 1e-6, "{} {}", most, least);
     }
+
+    /// Whoever comes to a ring that is there is given tokens between those of others, who keep theirs; and no row has two replicas on a
+    /// server where that can be avoided.
+    #[test]
+    fn newcomers_fit_in_and_nobody_moves(
+        servers in prop::collection::vec((1_usize..3, 1_usize..9), 1..12),
+        newcomers in prop::collection::vec((1_usize..3, 1_usize..9), 1..6),
+        replication in 1_usize..4,
+        seed: u64,
+    ) {
+        let of = |(server, (each, tokens)): (usize, &(usize, usize))| vec![Instance { server, rack: server, tokens: *tokens }; *each];
+        let there: Vec<Instance> = servers.iter().enumerate().flat_map(of).collect();
+        let old = Ring::new(there.clone(), replication, Picked::Even, &mut chance(seed));
+        let all: Vec<Instance> = servers.iter().chain(&newcomers).enumerate().flat_map(of).collect();
+        let mut taken = vec![Vec::new(); all.len()];
+        old.tokens.iter().for_each(|token| taken[token.instance].push(token.at));
+        let ring = Ring::grown(all.clone(), &taken, replication);
+        prop_assert_eq!(ring.tokens.len(), all.iter().map(|instance| instance.tokens).sum::<usize>());
+        prop_assert!(ring.tokens.windows(2).all(|pair| pair[0].at < pair[1].at));
+        prop_assert!(old.tokens.iter().all(|token| ring.tokens.contains(token)), "somebody moved");
+        for (number, instance) in all.iter().enumerate() {
+            prop_assert_eq!(ring.tokens.iter().filter(|token| token.instance == number).count(), instance.tokens);
+        }
+        if servers.len() + newcomers.len() >= replication {
+            prop_assert_eq!(ring.place(replication).doubled(), 0.0);
+        }
+    }
+
+    /// As many rows as others, about, replicas counted: of rings that doubled, or grew by one server, one after the other.
+    #[test]
+    fn newcomers_take_their_share(servers in 3_usize..12, more in 1_usize..12, at_once: bool, seed: u64) {
+        let mut all = instances(servers, 1, 16, false);
+        let mut ring = Ring::new(all.clone(), 3, Picked::Even, &mut chance(seed));
+        for server in servers..servers + more {
+            all.push(Instance { server, rack: server, tokens: 16 });
+            if !at_once || server + 1 == servers + more {
+                let mut taken = vec![Vec::new(); all.len()];
+                ring.tokens.iter().for_each(|token| taken[token.instance].push(token.at));
+                ring = Ring::grown(all.clone(), &taken, 3);
+            }
+        }
+        let (most, least) = ring.place(3).balance();
+        prop_assert!(most < 1.35 && least > 0.65, "{} {}", most, least);
+    }
 }

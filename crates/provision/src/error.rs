@@ -49,6 +49,25 @@ pub enum Error {
         /// Where all of it is.
         log: PathBuf,
     },
+    /// Somebody is on the ring with another address.
+    #[error(
+        "{name} is on the ring as {was}, and by the description it would be {is}: addresses follow from how many servers a chassis has, and \
+         instances a server; add whole chassis, or servers while addresses.servers has room"
+    )]
+    Moved {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        was: std::net::IpAddr,
+        /// Where it would be.
+        is: std::net::IpAddr,
+    },
+    /// Jars that were never brought.
+    #[error("{}: nothing was brought to this rack yet: run `sprat rack up`", path.display())]
+    Unwritten {
+        /// What tells.
+        path: PathBuf,
+    },
     /// Somebody else is at it.
     #[error("{}: another run is at work on this rack: wait for it to end", path.display())]
     Busy {

@@ -2,10 +2,13 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place};
+use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, place_service, service, unit};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// A kind of what runs on hosts, and the folder in which its homes are.
+const CASSANDRA: &str = "cassandra";
 
 /// A rack's folder.
 #[derive(Clone, Debug)]
@@ -60,6 +63,25 @@ impl Folder {
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let mark = if cassandra { self.pack(jars)? } else { String::new() };
+        self.put(plan, &mut hosts, mark)?;
+        Ok(hosts)
+    }
+
+    /// The same with the jars that were packed before.
+    ///
+    /// # Errors
+    /// Nothing was written yet; a file cannot be written.
+    pub fn rewrite(&self, plan: &Plan) -> Result<Vec<Host>, Error> {
+        let path = self.file("inventory.json");
+        let known = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        let mark = known.as_ref().and_then(|known| known["rack"]["vars"]["cassandra_mark"].as_str());
+        let mark = mark.ok_or(Error::Unwritten { path })?.to_owned();
+        let mut hosts = hosts(plan);
+        self.put(plan, &mut hosts, mark)?;
+        Ok(hosts)
+    }
+
+    fn put(&self, plan: &Plan, hosts: &mut [Host], mark: String) -> Result<(), Error> {
         // Jars of another version lie beside these: an instance changes over when it starts with other files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
@@ -73,14 +95,33 @@ impl Folder {
             let folder = instances.join(&instance.name);
             place(instance, &folder).map_err(Error::file(&folder))?;
         }
-        let mut inventory = inventory(&plan.spec, &hosts);
+        let services = self.file("services");
+        if services.exists() {
+            fs::remove_dir_all(&services).map_err(Error::file(&services))?;
+        }
+        for service in hosts.iter().flat_map(|host| &host.services) {
+            let folder = services.join(&service.name);
+            place_service(service, &folder).map_err(Error::file(&folder))?;
+        }
+        if plan.spec.store.is_some() {
+            crate::keys::make(self)?;
+        }
+        let units = self.file("units");
+        fs::create_dir_all(&units).map_err(Error::file(&units))?;
+        for kind in service::KINDS.into_iter().chain([CASSANDRA]) {
+            let path = units.join(unit::name(kind));
+            let text = unit::text(kind, &Path::new(&plan.spec.provision.base).join(kind));
+            fs::write(&path, text).map_err(Error::file(&path))?;
+        }
+        let mut inventory = inventory(&plan.spec, hosts);
         let vars = &mut inventory["rack"]["vars"];
         vars["rack_folder"] = self.path.display().to_string().into();
+        let program = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+        vars["store_program"] = program.display().to_string().into();
         vars["cassandra_mark"] = mark.into();
         let path = self.file("inventory.json");
         let text = serde_json::to_vec_pretty(&inventory).unwrap_or_default();
-        fs::write(&path, text).map_err(Error::file(&path))?;
-        Ok(hosts)
+        fs::write(&path, text).map_err(Error::file(&path))
     }
 
     /// Writes an instance's files for when it takes its own place anew.

@@ -5,12 +5,12 @@ use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
-use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down};
+use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join};
 use sprat_plan::{Plan, Spec};
 use sprat_rack::Host;
 use std::fs::{self, File};
 use std::net::TcpStream;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +23,7 @@ pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 /// The host that controls the others.
 const CONTROL: &str = "ctl";
 const SWITCH: &str = "switch";
+const BRIDGE: &str = "br0";
 
 /// How long a host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -104,21 +105,67 @@ impl Local {
         }
         fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
         self.keys()?;
-        let memory = match &self.guests {
-            Some(guests) => {
-                if plan.spec.server.disks.len() > MAX_DISKS {
-                    return Err(Error::Disks { has: plan.spec.server.disks.len(), most: MAX_DISKS });
-                }
-                guests.image()?; // before anything stands
-                Guests::memory(plan, hosts.len())?
-            }
-            None if Path::new(SSHD).exists() => 0,
-            None => {
-                return Err(Error::Missing { program: "sshd", mend: "install an ssh server (Debian: openssh-server)" });
-            }
-        };
+        let memory = self.memory(plan, hosts.len())?; // before anything stands
         let mut standing = Standing::make(self.lab(plan, hosts), &self.labs)?;
         standing.configure()?;
+        let all: Vec<&Host> = hosts.iter().collect();
+        let control = standing.plan().position(CONTROL).unwrap_or(0);
+        self.begin(plan, &all, memory, standing.namespace(control).as_fd())?;
+        standing.leave();
+        Ok(())
+    }
+
+    /// Makes the hosts that are not there yet in a rack that stands, and gives those that are what addresses they lack.
+    ///
+    /// # Errors
+    /// As for [`Local::up`]. Hosts that were made by then stay.
+    pub fn grow(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
+        let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
+        let name = &plan.spec.name;
+        let standing = self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
+        let standing = standing.unwrap_or_default();
+        // Those who have left stand too.
+        let stands = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
+        let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(stands);
+        let has = standing.len() + new.len();
+        if has > most + 2 {
+            return Err(Error::Servers { has: has - 2, most });
+        }
+        if self.guests.is_none() {
+            for (host, instance) in there.iter().flat_map(|host| host.instances.iter().map(move |one| (host, one))) {
+                let net = format!("{}/{}", instance.address, plan.spec.addresses.v4.prefix_len());
+                let (namespace, mut ip) = (format!("{name}-{}", host.name), Command::new("ip"));
+                run("ip", ip.args(["-n", &namespace, "address", "replace", &net, "dev", "eth0"]))?;
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let memory = self.memory(plan, new.len())?;
+        for (number, host) in new.iter().enumerate() {
+            let port = interface(&format!("p{}", standing.len() + number), Vec::new());
+            join(name, &self.labs, &self.namespace(plan, host), (SWITCH, BRIDGE), &port)?;
+        }
+        let path = PathBuf::from(format!("/run/netns/{name}-{CONTROL}"));
+        let control = File::open(&path).map_err(Error::file(&path))?;
+        self.begin(plan, &new, memory, control.as_fd())
+    }
+
+    /// See that hosts can be started, and what memory each would have, MiB, where they have their own.
+    fn memory(&self, plan: &Plan, hosts: usize) -> Result<u64, Error> {
+        let Some(guests) = &self.guests else {
+            let mend = "install an ssh server (Debian: openssh-server)";
+            return if Path::new(SSHD).exists() { Ok(0) } else { Err(Error::Missing { program: "sshd", mend }) };
+        };
+        if plan.spec.server.disks.len() > MAX_DISKS {
+            return Err(Error::Disks { has: plan.spec.server.disks.len(), most: MAX_DISKS });
+        }
+        guests.image()?;
+        Guests::memory(plan, hosts)
+    }
+
+    /// Starts hosts, and waits until they answer whoever is in the namespace `control`.
+    fn begin(&self, plan: &Plan, hosts: &[&Host], memory: u64, control: BorrowedFd<'_>) -> Result<(), Error> {
         let prefix = plan.spec.addresses.v4.prefix_len();
         for host in hosts {
             match &self.guests {
@@ -130,7 +177,6 @@ impl Local {
                 }
             }
         }
-        let control = standing.plan().position(CONTROL).unwrap_or(0);
         let (patience, log) = match &self.guests {
             None => (PATIENCE, "sshd.log"),
             Some(_) => (BOOT_PATIENCE, "console.log"),
@@ -139,7 +185,7 @@ impl Local {
         for host in hosts {
             let answers =
                 || TcpStream::connect_timeout(&(host.address.0, SSH_PORT).into(), Duration::from_secs(1)).is_ok();
-            while !sprat_lab::hosts::within(standing.namespace(control).as_fd(), answers).unwrap_or(false) {
+            while !sprat_lab::hosts::within(control, answers).unwrap_or(false) {
                 if begun.elapsed() > patience {
                     let log = self.of(host).join(log);
                     return Err(Error::Silent { host: host.name.clone(), seconds: patience.as_secs(), log });
@@ -148,7 +194,6 @@ impl Local {
                 thread::sleep(LOOK);
             }
         }
-        standing.leave();
         Ok(())
     }
 
@@ -214,19 +259,10 @@ impl Local {
 
     /// All hosts at one switch, in one network.
     fn lab(&self, plan: &Plan, hosts: &[Host]) -> LabPlan {
-        let network = plan.spec.addresses.v4.trunc();
-        let interface = |name: &str, addresses| Interface { name: name.to_owned(), addresses, mtu: 1_500 };
-        let within = |address: std::net::IpAddr| IpNet::new(address, network.prefix_len()).ok();
-        let namespace = |host: &Host| {
-            let all = std::iter::once(host.address.0).chain(host.instances.iter().map(|instance| instance.address));
-            // A guest has its addresses itself.
-            let all = all.filter(|_| self.guests.is_none());
-            let interfaces = vec![interface("eth0", all.filter_map(within).collect())];
-            sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
-        };
-        let mut all: Vec<_> = hosts.iter().map(namespace).collect();
+        let mut all: Vec<_> = hosts.iter().map(|host| self.namespace(plan, host)).collect();
         // The first address of the first chassis is its switch's, which here has no use for it.
-        let control = hosts.first().and_then(|host| within(host.gateway)).into_iter().collect();
+        let prefix = plan.spec.addresses.v4.prefix_len();
+        let control = hosts.first().and_then(|host| IpNet::new(host.gateway, prefix).ok()).into_iter().collect();
         all.push(sprat_lab::hosts::Host {
             name: CONTROL.to_owned(),
             interfaces: vec![interface("eth0", control)],
@@ -241,10 +277,20 @@ impl Local {
         all.push(sprat_lab::hosts::Host {
             name: SWITCH.to_owned(),
             interfaces: (0..switch).map(|number| interface(&port(number), Vec::new())).collect(),
-            bridge: Some("br0".to_owned()),
+            bridge: Some(BRIDGE.to_owned()),
             ..Default::default()
         });
         LabPlan { name: plan.spec.name.clone(), hosts: all, cables }
+    }
+
+    /// A host's network.
+    fn namespace(&self, plan: &Plan, host: &Host) -> sprat_lab::hosts::Host {
+        let all = std::iter::once(host.address.0).chain(host.instances.iter().map(|instance| instance.address));
+        let prefix = plan.spec.addresses.v4.prefix_len();
+        // A guest has its addresses itself.
+        let all = all.filter(|_| self.guests.is_none());
+        let interfaces = vec![interface("eth0", all.filter_map(|address| IpNet::new(address, prefix).ok()).collect())];
+        sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
     }
 
     /// Starts a host's ssh server: in its network, with a name and folders of its own.
@@ -278,4 +324,8 @@ impl Local {
         // It belongs to its namespace, with which it ends.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
+}
+
+fn interface(name: &str, addresses: Vec<IpNet>) -> Interface {
+    Interface { name: name.to_owned(), addresses, mtu: 1_500 }
 }

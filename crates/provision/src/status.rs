@@ -13,6 +13,8 @@ pub struct Node {
     pub load: String,
     /// Its tokens.
     pub tokens: u32,
+    /// By what others know it.
+    pub id: String,
     /// Its rack.
     pub rack: String,
 }
@@ -37,8 +39,12 @@ fn node(line: &str) -> Option<Node> {
         _ => return None,
     };
     let tokens = rest.first()?.parse().ok()?;
-    let rack = (*rest.last().filter(|_| rest.len() > 2)?).to_owned();
-    Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, rack })
+    let [.., id, rack] = rest else { return None };
+    if rest.len() < 3 {
+        return None;
+    }
+    let (id, rack) = ((*id).to_owned(), (*rack).to_owned());
+    Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, id, rack })
 }
 
 /// The versions of the schema that `nodetool describecluster` tells of, and who has each: where all agree there is one.
@@ -77,6 +83,7 @@ mod tests {
             found.iter().map(|node| (node.state.as_str(), node.load.as_str(), node.rack.as_str())).collect();
         assert_eq!(short, [("UN", "104.32 KiB", "c0-n1"), ("DN", "?", "c0-n2")]);
         assert_eq!((found[0].tokens, found[1].address.as_str()), (16, "10.0.0.5"));
+        assert_eq!(found[1].id, "9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60");
         assert_eq!(nodes("UN\nUN 10.0.0.1\nUN nowhere 1 KiB 16 1% x y\nNo nodes"), []);
     }
 }

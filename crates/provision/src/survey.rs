@@ -5,6 +5,7 @@ use serde::Serialize;
 use sprat_rack::Host;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
@@ -43,13 +44,26 @@ pub struct Seen {
 /// Asks all hosts, several at once. One that cannot be asked keeps nobody waiting but for ssh's own patience.
 #[must_use]
 pub fn survey(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
+    all(reach, user, hosts, &|host| host.instances.iter().map(|one| (&one.name[..], &*one.home)).collect())
+}
+
+/// The same of what is on hosts of etcd and Sprat.
+#[must_use]
+pub fn survey_services(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
+    all(reach, user, hosts, &|host| host.services.iter().map(|one| (&one.name[..], &*one.home)).collect())
+}
+
+/// Of a host the names and folders of those who are asked for.
+type Asked<'a> = dyn Fn(&Host) -> Vec<(&str, &Path)> + Sync + 'a;
+
+fn all(reach: &Reach, user: &str, hosts: &[Host], asked: &Asked<'_>) -> Vec<Seen> {
     let left: Mutex<VecDeque<usize>> = Mutex::new((0..hosts.len()).collect());
     let found: Mutex<Vec<Vec<Seen>>> = Mutex::new(vec![Vec::new(); hosts.len()]);
     let work = || {
         loop {
             let next = left.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
             let Some(at) = next else { return };
-            let seen = ask(reach, user, &hosts[at]);
+            let seen = ask(reach, user, &hosts[at], &asked(&hosts[at]));
             found.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = seen;
         }
     };
@@ -61,10 +75,13 @@ pub fn survey(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
     found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
 }
 
-fn ask(reach: &Reach, user: &str, host: &Host) -> Vec<Seen> {
+fn ask(reach: &Reach, user: &str, host: &Host, asked: &[(&str, &Path)]) -> Vec<Seen> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
     let mut script = String::new();
-    for instance in &host.instances {
-        let program = format!("{}/instance", instance.home.display());
+    for (_, home) in asked {
+        let program = format!("{}/instance", home.display());
         writeln!(script, "if [ -e {program} ]; then {program} status || true; else echo absent; fi")
             .expect("a string takes all");
     }
@@ -73,9 +90,8 @@ fn ask(reach: &Reach, user: &str, host: &Host) -> Vec<Seen> {
         Err(error) => Alive::Unreachable { why: error.to_string() },
         Ok(text) => text.lines().nth(at).map_or(Alive::Stopped, alive),
     };
-    let seen =
-        |(at, instance): (usize, &sprat_rack::Instance)| Seen { instance: instance.name.clone(), alive: told(at) };
-    host.instances.iter().enumerate().map(seen).collect()
+    let seen = |(at, (name, _)): (usize, &(&str, &Path))| Seen { instance: (*name).to_owned(), alive: told(at) };
+    asked.iter().enumerate().map(seen).collect()
 }
 
 /// What `instance status` says, a line.

@@ -20,6 +20,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "jmx_port": instance.jmx_port,
         })
     };
+    let service = |service: &crate::Service| json!({ "name": service.name, "kind": service.kind, "home": service.home, "identity": service.has_identity() });
     let host = |host: &Host| {
         let (address, prefix) = host.address;
         let instances: Vec<Value> = host.instances.iter().map(instance).collect();
@@ -29,6 +30,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "rack_prefix": prefix,
             "rack_gateway": host.gateway,
             "cassandra_instances": instances,
+            "rack_services": host.services.iter().map(service).collect::<Vec<_>>(),
         });
         (host.name.clone(), vars)
     };
@@ -58,6 +60,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "cassandra_library": provision.library,
                 "rack_cores": spec.server.cores,
                 "rack_memory_mib": for_jobs,
+                "etcd_program": spec.etcd.as_ref().and_then(|etcd| etcd.program.clone()).unwrap_or_default(),
                 "jobs_slurm": spec.jobs.slurm,
                 "jobs_libvirt": spec.jobs.libvirt,
             },

@@ -9,12 +9,15 @@ pub mod instance;
 mod inventory;
 mod java;
 mod place;
+pub mod service;
 mod settings;
+pub mod unit;
 mod yaml;
 
 pub use hosts::{Host, hosts};
 pub use instance::{File, Instance};
 pub use inventory::inventory;
 pub use java::AGENT;
-pub use place::place;
+pub use place::{place, place_service};
+pub use service::Service;
 pub use settings::{Collector, Settings};

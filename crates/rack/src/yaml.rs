@@ -23,8 +23,12 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
     let set = &instance.settings;
     let tokens: Vec<String> = instance.tokens.iter().map(ToString::to_string).collect();
     // A seed fetches nothing from others: who is to do that asks the other seeds.
-    let asked = instance.seeds.iter().filter(|seed| instance.replaces.is_none() || **seed != instance.address);
-    let seeds: Vec<String> = asked.map(ToString::to_string).collect();
+    let asks_itself = instance.replaces.is_none() && !instance.joined;
+    let asked = instance.seeds.iter().filter(|seed| asks_itself || **seed != instance.address);
+    let mut seeds: Vec<String> = asked.map(ToString::to_string).collect();
+    if seeds.is_empty() {
+        seeds.push(instance.address.to_string()); // who is left alone has nobody else
+    }
     let mut all = json!({
         "cluster_name": instance.cluster,
         "num_tokens": tokens.len().max(1),
@@ -70,9 +74,9 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         merge(&mut all, small);
     }
     // Who takes another's place takes its tokens too, and fetches what goes with them. Who has its own told, in a cluster that is
-    // new, has nothing to fetch.
+    // new, has nothing to fetch; in one that was there it has.
     if instance.replaces.is_none() && !tokens.is_empty() {
-        merge(&mut all, json!({ "initial_token": tokens.join(","), "auto_bootstrap": false }));
+        merge(&mut all, json!({ "initial_token": tokens.join(","), "auto_bootstrap": instance.joined }));
     }
     let Value::Object(all) = all else { unreachable!("it was made as one") };
     all.into_iter().collect()

@@ -1,9 +1,10 @@
 //! What hosts are given, without one.
 
-use sprat_plan::Plan;
+use sprat_plan::cassandra::Member;
 use sprat_plan::racks::ready;
+use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts, inventory};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 fn plan(more: &str) -> Plan {
     let text = ready("cassandra-6").expect("it is there").toml.replace("[claims]", more);
@@ -99,6 +100,90 @@ fn who_takes_anothers_place_says_whose() {
     );
     let others = [0, 1].map(|host: usize| hosts[host].instances[0].address.to_string()).join(",");
     assert!(yaml.contains(&format!("[{{\"seeds\":\"{others}\"}}]")), "it is a seed no more: {yaml}");
+}
+
+#[test]
+fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
+    let before = six("");
+    let known = |one: &sprat_rack::Instance| (one.name.clone(), Member { tokens: one.tokens.clone(), joined: false });
+    let mut members: BTreeMap<String, Member> = before.iter().flat_map(|host| &host.instances).map(known).collect();
+    let with = |members: &BTreeMap<String, Member>| Plan::new(Spec { members: Some(members.clone()), ..plan("").spec });
+    assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
+
+    // The first server leaves, with both; one comes back.
+    members.remove("c0-n1-i1");
+    members.remove("c0-n1-i2");
+    let fewer = hosts(&with(&members).expect("a plan"));
+    assert_eq!(
+        fewer.iter().map(|host| &host.name[..]).collect::<Vec<_>>(),
+        ["c0-n2", "c0-n3", "c0-n4", "c0-n5", "c0-n6"]
+    );
+    assert_eq!(fewer[0].instances[0].tokens, before[1].instances[0].tokens);
+    assert_eq!(
+        fewer[0].instances[0].seeds,
+        [1, 2, 3].map(|host: usize| before[host].instances[0].address),
+        "who is there is asked"
+    );
+    members.insert("c0-n1-i2".to_owned(), Member { tokens: Vec::new(), joined: true });
+    let back = hosts(&with(&members).expect("a plan"));
+    let one = &back[0].instances[0];
+    assert_eq!((back.len(), back[0].instances.len(), &one.name[..], one.tokens.len()), (6, 1, "c0-n1-i2", 16));
+    assert_eq!(back[1].instances[0].tokens, before[1].instances[0].tokens);
+    let yaml = file(&back[0], 0, "conf/cassandra.yaml");
+    assert!(yaml.contains("auto_bootstrap: true\n") && yaml.contains("initial_token: "), "it fetches its rows: {yaml}");
+    let seeds = yaml.lines().find(|line| line.starts_with("seed_provider")).expect("seeds");
+    assert!(
+        !seeds.contains(&format!("{},", one.address)) && !seeds.contains(&format!(",{}", one.address)),
+        "never from itself: {seeds}"
+    );
+
+    members.insert("c9-n1-i1".to_owned(), Member::default());
+    let error = with(&members).expect_err("nobody is there").to_string();
+    assert!(error.contains("c9-n1-i1 is on the ring, and the description has it no more"), "{error}");
+}
+
+#[test]
+fn addresses_stay_where_there_is_room() {
+    let told = |more: &str| hosts(&plan(&format!("[addresses]\nv4 = \"10.0.0.0/8\"\n{more}\n[claims]\n")));
+    let addresses = |hosts: &[Host]| hosts.iter().map(|host| host.address.0.to_string()).collect::<Vec<_>>();
+    let (usual, roomy) = (addresses(&told("")), addresses(&told("instances = 4")));
+    assert_eq!((&usual[1][..], &roomy[1][..]), ("10.0.0.5", "10.0.0.7"));
+    assert_eq!(told("servers = 40")[0].address.1, 25, "of a larger network");
+    let text =
+        ready("cassandra-6").expect("it is there").toml.replace("[claims]", "[addresses]\ninstances = 1\n[claims]");
+    let error = Plan::from_toml(&text).expect_err("too few").to_string();
+    assert!(error.contains("addresses.instances = 1: want 2 to 16"), "{error}");
+}
+
+#[test]
+fn the_store_is_given_what_it_needs() {
+    let told = "name = \"s\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 4\n[etcd]\n\
+                [store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n4\", \"c0-n1\"]\nservers = [\"c0-n2\", \"c0-n3\", \"c0-n4\"]\narguments = [\"--idle\", \"sleep\"]\n";
+    let hosts = hosts(&Plan::from_toml(told).unwrap_or_else(|error| panic!("{error}")));
+    let names = |host: &Host| host.services.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&hosts[0]), ["c0-n1-etcd", "c0-n1-coordinator"]);
+    assert_eq!(names(&hosts[3]), ["c0-n4-coordinator", "c0-n4-store"]);
+    let files = |host: usize, at: usize, path: &str| {
+        let files = hosts[host].services[at].files();
+        files.into_iter().find(|file| file.path == path).unwrap_or_else(|| panic!("no {path}")).text
+    };
+    let etcd = files(1, 0, "conf/arguments");
+    assert!(
+        etcd.contains("\n--initial-cluster=m0=http://10.0.0.2:2380,m1=http://10.0.0.3:2380,m2=http://10.0.0.4:2380\n"),
+        "{etcd}"
+    );
+    assert_eq!(files(1, 0, "conf/program"), "/usr/bin/etcd\n");
+    let coordinator = files(3, 0, "conf/arguments");
+    let etcds = "http://10.0.0.2:2379,http://10.0.0.3:2379,http://10.0.0.4:2379";
+    assert!(
+        coordinator.starts_with("coordinator\n-C\ntcp:host=10.0.0.5,port=11100\n")
+            && coordinator.contains(&format!("--etcd\n{etcds}\n")),
+        "{coordinator}"
+    );
+    let store = files(3, 1, "conf/arguments");
+    let begins = "server\n-C\ntcp:host=10.0.0.5,port=11100,tcp:host=10.0.0.2,port=11100\n-L\nfast+udp:host=10.0.0.5,port=11101\n";
+    assert!(store.starts_with(begins) && store.ends_with("--idle\nsleep\n") && !store.contains("--rack"), "{store}");
+    assert!(store.contains("\n--memory\n128000000\n") && store.contains("\n-r\n2\n"), "{store}");
 }
 
 #[test]

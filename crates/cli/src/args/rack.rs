@@ -3,6 +3,7 @@
 use super::rack_bridge::RackBridgeArgs;
 use super::rack_load::RackLoadArgs;
 use super::rack_power::{RackCostArgs, RackPowerArgs};
+use super::rack_ring::{RackAddArgs, RackRemoveArgs};
 use super::rack_tune::RackTuneArgs;
 use super::rack_up::{RackDownArgs, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
@@ -20,6 +21,10 @@ pub(crate) enum RackCommand {
     Status(RackStatusArgs),
     /// Start instances anew one at a time: as they are, with other settings, or with another version.
     Rolling(RackRollingArgs),
+    /// Have instances come to the ring that the description has and the ring lacks.
+    Add(RackAddArgs),
+    /// Have an instance, or all of a server, leave the ring.
+    Remove(RackRemoveArgs),
     /// Have an instance that lost its data take its own place anew.
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.

@@ -41,9 +41,9 @@ pub(crate) struct RackUpArgs {
     #[command(flatten)]
     pub(crate) place: RackPlace,
 
-    /// The folder with Cassandra's jars on this machine.
+    /// The folder with Cassandra's jars on this machine, where the description has Cassandra.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: PathBuf,
+    pub(crate) jars: Option<PathBuf>,
 
     /// Tell what would change, and change nothing.
     #[arg(long)]

@@ -232,7 +232,8 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
         let mut tokens = csv::Writer::from_writer(Vec::new());
         tokens.write_record(["token", "instance"])?;
         for token in &ring.tokens {
-            let (server, instance) = (token.instance / asked.instances, token.instance % asked.instances);
+            let number = plan.on_ring[token.instance];
+            let (server, instance) = (number / asked.instances, number % asked.instances);
             let (chassis, slot) = (server / plan.spec.chassis.servers, server % plan.spec.chassis.servers);
             tokens.write_record([token.at.to_string(), layout.instance(chassis, slot, instance).name])?;
         }

@@ -20,6 +20,7 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
     let mut rack = Rack::new(&args.place)?;
     rack.reach.apart = true;
     let _mine = rack.folder.lock()?;
+    rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
     let chosen = chosen(&hosts, &args.limit)?;
     let signals = signals()?;
@@ -97,7 +98,7 @@ fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a 
     Ok(all(hosts).filter(|one| names.is_empty() || names.iter().any(|name| is(name, *one))).collect())
 }
 
-fn all(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instance)> {
+pub(super) fn all(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instance)> {
     hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)))
 }
 
@@ -119,7 +120,7 @@ pub(super) fn wait(rack: &Rack, hosts: &[Host], bar: &ProgressBar) -> Result<()>
 }
 
 /// All instances run, are up and normal, and agree on the schema.
-fn well(rack: &Rack, hosts: &[Host]) -> Result<()> {
+pub(super) fn well(rack: &Rack, hosts: &[Host]) -> Result<()> {
     let seen = survey(&rack.reach, &rack.plan.spec.provision.user, hosts);
     for one in &seen {
         match &one.alive {
@@ -138,7 +139,11 @@ fn well(rack: &Rack, hosts: &[Host]) -> Result<()> {
         }
     }
     let Some((host, instance)) = all(hosts).next() else { return Ok(()) };
-    let versions = schemas(&rack.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?);
+    let ours = |(_, who): &(String, Vec<String>)| {
+        who.iter().any(|address| all(hosts).any(|(_, instance)| instance.address.to_string() == *address))
+    };
+    let mut versions = schemas(&rack.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?);
+    versions.retain(ours);
     if versions.len() > 1 {
         let told: Vec<_> = versions.iter().map(|(version, who)| format!("{version}: {}", who.join(", "))).collect();
         bail!("instances do not agree on the schema: {}", told.join("; "));

@@ -10,10 +10,11 @@ use serde_json::json;
 use sprat_bench::table::Table;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
-use sprat_provision::{Alive, Folder, Local, Node, Seen, nodes, survey};
+use sprat_provision::{Alive, Folder, Local, Members, Node, Seen, State, nodes, survey, survey_services};
 use sprat_rack::{Host, Instance, hosts};
 use sprat_tune::Overlay;
 use std::fs::File;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,7 +29,9 @@ pub(super) struct Rack {
     /// What is described, without what tuning found.
     pub(super) described: Spec,
     pub(super) folder: Folder,
-    local: Option<Local>,
+    pub(super) local: Option<Local>,
+    /// Who is on its ring; none: nobody was brought there yet.
+    pub(super) members: Option<Members>,
     pub(super) reach: Reach,
 }
 
@@ -51,8 +54,15 @@ impl Rack {
             spec = local.adapt(spec);
         }
         reach.ansible.clone_from(&place.ansible);
+        let members = Members::read(&folder)?;
+        if let Some(members) = &members {
+            spec = members.adapt(spec);
+        }
         let plan = Plan::new(Overlay::read(folder.path())?.adapt(spec.clone())).with_context(|| place.rack.clone())?;
-        Ok(Self { plan, described: spec, folder, local, reach })
+        if let Some(members) = &members {
+            members.check(&plan)?;
+        }
+        Ok(Self { plan, described: spec, folder, local, members, reach })
     }
 
     /// Does something where the hosts are neighbours. Threads that are started there stay there.
@@ -62,6 +72,15 @@ impl Rack {
         let namespace =
             File::open(&path).with_context(|| format!("{path}: `sprat rack up --local` makes the hosts"))?;
         Ok(sprat_lab::hosts::within(namespace, work)?)
+    }
+
+    /// See that nobody leaves the ring just now: who is to leave is not to be started again.
+    pub(super) fn nobody_leaves(&self) -> Result<()> {
+        let leaving = self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
+        match leaving {
+            Some(name) => bail!("{name} is leaving the ring: `sprat rack remove` of it goes on with that"),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -103,11 +122,26 @@ fn images() -> Result<PathBuf> {
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
-    let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
-    if let Some(local) = &rack.local
-        && !local.stands(rack.name())
-    {
-        local.up(&rack.plan, &hosts)?;
+    rack.nobody_leaves()?;
+    let jars = match (&args.jars, rack.plan.ring.is_some()) {
+        (Some(jars), _) => std::path::absolute(jars)?,
+        (None, true) => bail!("the description has Cassandra: name the folder with its jars (--jars, SPRAT_CASSANDRA)"),
+        (None, false) => PathBuf::new(),
+    };
+    let hosts = rack.folder.write(&rack.plan, &jars)?;
+    match &rack.local {
+        Some(local) if local.stands(rack.name()) => local.grow(&rack.plan, &hosts)?,
+        Some(local) => local.up(&rack.plan, &hosts)?,
+        None => {}
+    }
+    match &rack.members {
+        None if args.check || rack.plan.ring.is_none() => {}
+        None => Members::founding(&hosts).write(&rack.folder)?, // before anybody has begun with these tokens
+        Some(members) => {
+            for name in members.newcomers(&rack.plan.spec)? {
+                eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there");
+            }
+        }
     }
     let mut more = Vec::new();
     if args.check {
@@ -169,18 +203,26 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
             Line { name: &instance.name, address, alive: &seen_here.alive, node }
         })
         .collect();
+    let user = &rack.plan.spec.provision.user;
+    let services = survey_services(&rack.reach, user, &hosts);
+    let services: Vec<Served<'_>> = hosts
+        .iter()
+        .flat_map(|host| &host.services)
+        .zip(&services)
+        .map(|(service, seen)| Served {
+            name: &service.name,
+            kind: service.kind,
+            address: service.address,
+            alive: &seen.alive,
+        })
+        .collect();
     if args.json {
-        print_json(&json!({ "seen-by": by, "instances": all }))?;
+        print_json(&json!({ "seen-by": by, "instances": all, "services": services }))?;
     } else {
         let mut table = Table::new(&["instance", "address", "process", "state", "load", "tokens", "rack"]);
         for line in &all {
             let told = |of: &dyn Fn(&Node) -> String| line.node.map_or("-".to_owned(), of);
-            let process = match line.alive {
-                Alive::Running { pid } => pid.to_string(),
-                Alive::Stopped => "not running".to_owned(),
-                Alive::Absent => "never brought".to_owned(),
-                Alive::Unreachable { .. } => "unreachable".to_owned(),
-            };
+            let process = process(line.alive);
             table.row(vec![
                 line.name.to_owned(),
                 line.address.clone(),
@@ -191,10 +233,21 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
                 told(&|node| node.rack.clone()),
             ]);
         }
-        print_line(table.to_string().trim_end())?;
+        if !all.is_empty() {
+            print_line(table.to_string().trim_end())?;
+        }
         match &by {
             Some(by) => print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?,
+            None if all.is_empty() => {}
             None => print_line("no instance runs")?,
+        }
+        if !services.is_empty() {
+            let mut table = Table::new(&["service", "kind", "address", "process"]);
+            for served in &services {
+                let (name, kind) = (served.name.to_owned(), served.kind.to_owned());
+                table.row(vec![name, kind, served.address.to_string(), process(served.alive)]);
+            }
+            print_line(table.to_string().trim_end())?;
         }
         for line in &all {
             if let Alive::Unreachable { why } = line.alive {
@@ -205,7 +258,8 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
     let well = |line: &Line<'_>| {
         matches!(line.alive, Alive::Running { .. }) && line.node.is_some_and(|node| node.state == "UN")
     };
-    Ok(if all.iter().all(well) { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    let serves = |served: &Served<'_>| matches!(served.alive, Alive::Running { .. });
+    Ok(if all.iter().all(well) && services.iter().all(serves) { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 /// An instance, as its host and as another one sees it.
@@ -218,6 +272,25 @@ struct Line<'a> {
     node: Option<&'a Node>,
 }
 
+/// Of etcd and Sprat one, as its host sees it.
+#[derive(Debug, Serialize)]
+struct Served<'a> {
+    name: &'a str,
+    kind: &'static str,
+    address: IpAddr,
+    #[serde(flatten)]
+    alive: &'a Alive,
+}
+
+fn process(alive: &Alive) -> String {
+    match alive {
+        Alive::Running { pid } => pid.to_string(),
+        Alive::Stopped => "not running".to_owned(),
+        Alive::Absent => "never brought".to_owned(),
+        Alive::Unreachable { .. } => "unreachable".to_owned(),
+    }
+}
+
 fn is_running(seen: &Seen) -> bool {
     matches!(seen.alive, Alive::Running { .. })
 }
@@ -225,6 +298,7 @@ fn is_running(seen: &Seen) -> bool {
 pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
+    rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
     let all = hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)));
     let Some((host, instance)) = all.into_iter().find(|(_, instance)| instance.name == args.instance) else {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod kills;
+pub(crate) mod racks;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

@@ -68,11 +68,15 @@ impl Links {
         link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]));
         self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)?;
         let bridge = self.index(name)?;
-        for port in ports {
-            let index = self.index(&port.name)?;
-            self.set_up(index, &[LinkAttribute::Controller(bridge)])?;
-        }
+        ports.iter().try_for_each(|port| self.attach(name, port))?;
         self.set_up(bridge, &[])
+    }
+
+    /// Makes an interface a port of a bridge.
+    pub(super) fn attach(&mut self, bridge: &str, port: &Interface) -> io::Result<()> {
+        let bridge = self.index(bridge)?;
+        let index = self.index(&port.name)?;
+        self.set_up(index, &[LinkAttribute::Controller(bridge)])
     }
 
     pub(super) fn loopback(&mut self) -> io::Result<()> {

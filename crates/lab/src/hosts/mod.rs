@@ -8,6 +8,7 @@
 //! another made, even one of the same name.
 
 mod error;
+mod join;
 mod links;
 mod namespace;
 mod plan;
@@ -18,6 +19,7 @@ mod state;
 
 pub use crate::netns::within;
 pub use error::Error;
+pub use join::join;
 pub use plan::{
     Cable, End, Host, Interface, MAX_CABLES, MAX_COMMAND_BYTES, MAX_HOSTS, MAX_INTERFACE_NAME, MAX_INTERFACES, MAX_MTU,
     MAX_NAME, MAX_ROUTES, MAX_SYSCTLS, MIN_MTU, Plan, Route, Unfit, WINDOW_BYTES, is_name,

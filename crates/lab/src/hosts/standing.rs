@@ -211,7 +211,7 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
 }
 
 /// Takes a lock that may just be passing: a process that is being started has the files of its parent for a moment.
-fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error> {
+pub(super) fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error> {
     for _ in 0..LOCK_TRIES {
         if let Some(lock) = dir.lock(lab)? {
             return Ok(Some(lock));
@@ -244,7 +244,7 @@ fn holder(dir: &StateDir, lab: &str) -> Option<u32> {
     })
 }
 
-fn stands(dir: &StateDir, lab: &str) -> Error {
+pub(super) fn stands(dir: &StateDir, lab: &str) -> Error {
     let owner = holder(dir, lab).or_else(|| dir.read(lab).ok().flatten().map(|state| state.owner));
     Error::Stands { lab: lab.to_owned(), owner: owner.unwrap_or_default() }
 }
@@ -274,7 +274,7 @@ fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Left>, Error> {
 
 /// The kernel's settings of the calling thread's namespace: large windows, nothing remembered of earlier connections,
 /// addresses that are used at once; then what the plan says.
-fn set_kernel(host: &Host) -> Result<(), Error> {
+pub(super) fn set_kernel(host: &Host) -> Result<(), Error> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
         ("ipv4.tcp_rmem", &windows[..]),

@@ -40,6 +40,11 @@ pub(crate) struct Rack {
 impl Rack {
     /// Two guests that run, with what is said besides in their description; none where that cannot be on this machine.
     pub(crate) fn up(more: &str) -> Option<Self> {
+        Self::of(2, "256MiB", more)
+    }
+
+    /// So many, of so much memory.
+    pub(crate) fn of(servers: usize, memory: &str, more: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
         let tools = target.join("tools");
         let lacks = |program: &str| {
@@ -64,8 +69,8 @@ impl Rack {
         }
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let toml = format!(
-            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"256MiB\"\ndisks = [\"256MiB\", \"256MiB\", \"64MiB\"]\n\
-             port-rate = \"1Gb/s\"\n[chassis]\nservers = 2\n",
+            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"{memory}\"\ndisks = [\"256MiB\", \"256MiB\", \"64MiB\"]\n\
+             port-rate = \"1Gb/s\"\n[chassis]\nservers = {servers}\n",
             std::process::id()
         );
         let state = tempfile::tempdir().expect("a folder");

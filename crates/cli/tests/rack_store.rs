@@ -1,0 +1,98 @@
+//! etcd and Sprat's own servers on a rack, by the same roles: hosts made here, a client that writes and reads, somebody who dies.
+
+mod support;
+
+use serde_json::Value;
+use std::process::Command;
+use support::racks::{Rack, text};
+
+const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \"128MB\"\ndisk = \"512MB\"\nreplicas = 2\n\
+    arguments = [\"--idle\", \"sleep\"]\n";
+
+/// A command of whoever runs the rack, where its hosts are neighbours.
+#[track_caller]
+fn client(rack: &Rack, words: &[&str]) -> String {
+    let control = format!("{}-ctl", rack.name);
+    let at = "tcp:host=10.0.0.2,port=11100,tcp:host=10.0.0.3,port=11100";
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &control, env!("CARGO_BIN_EXE_sprat")]).args(words).args(["-C", at]);
+    let ran = command.env("SPRAT_IDENTITY", rack.state("keys/admin.id")).output().expect("iproute2");
+    assert!(ran.status.success(), "{words:?}: {}\n{}", text(&ran.stdout), text(&ran.stderr));
+    text(&ran.stdout)
+}
+
+/// The exit code of `status`, and who runs.
+fn services(rack: &Rack) -> (Option<i32>, Vec<(String, bool)>) {
+    let ran = rack.run(&["status", "--json"]);
+    let told: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let one = |one: &Value| (one["name"].as_str().expect("a name").to_owned(), one["process"] == "running");
+    (ran.status.code(), told["services"].as_array().expect("all").iter().map(one).collect())
+}
+
+fn kill(rack: &Rack, kind: &str, name: &str) {
+    let host = &name[..5];
+    let pid = std::fs::read_to_string(rack.state(&format!("hosts/{host}/srv/{kind}/{name}/run/pid"))).expect("it runs");
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+}
+
+#[test]
+#[ignore = "starts etcd and Sprat on three hosts: make test-rack"]
+fn the_store_is_on_a_rack() {
+    let Some(rack) = Rack::new("the store on a rack", 's') else { return };
+    if Command::new("etcd").arg("--version").output().is_err() {
+        return support::skip("the store on a rack: there is no etcd here (scripts/setup)");
+    }
+    rack.describe(3, MORE);
+    let first = rack.changes(&["up"]);
+    assert!(first.iter().all(|changed| *changed > 0), "{first:?}");
+    let all = [
+        "c0-n1-etcd",
+        "c0-n1-coordinator",
+        "c0-n1-store",
+        "c0-n2-etcd",
+        "c0-n2-coordinator",
+        "c0-n2-store",
+        "c0-n3-etcd",
+        "c0-n3-store",
+    ];
+    let run = |dead: &[&str]| all.map(|name| (name.to_owned(), !dead.contains(&name))).to_vec();
+    assert_eq!(services(&rack), (Some(0), run(&[])));
+    assert_eq!(rack.changes(&["up"]), [0, 0, 0], "what is right is left alone");
+
+    client(&rack, &["table", "create", "users"]);
+    client(&rack, &["put", "users", "alice", "likes_tea"]);
+    assert_eq!(client(&rack, &["get", "users", "alice"]), "likes_tea");
+    let told: Value = serde_json::from_str(&client(&rack, &["status", "--json"])).expect("JSON");
+    assert_eq!(told["servers"].as_array().expect("servers").len(), 3, "{told}");
+    // Who has no identity of this cluster is nobody.
+    let control = format!("{}-ctl", rack.name);
+    let mut stranger = Command::new("ip");
+    stranger.args([
+        "netns",
+        "exec",
+        &control,
+        env!("CARGO_BIN_EXE_sprat"),
+        "get",
+        "users",
+        "alice",
+        "--timeout",
+        "1500",
+    ]);
+    let answer =
+        stranger.args(["-C", "tcp:host=10.0.0.2,port=11100"]).env_remove("SPRAT_IDENTITY").output().expect("iproute2");
+    assert!(!answer.status.success() && answer.stdout.is_empty(), "{answer:?}");
+
+    // One of each dies; what was written is there, and `up` starts them again.
+    kill(&rack, "etcd", "c0-n1-etcd");
+    kill(&rack, "coordinator", "c0-n1-coordinator");
+    assert_eq!(client(&rack, &["get", "users", "alice"]), "likes_tea");
+    client(&rack, &["put", "users", "bob", "likes_milk"]);
+    assert_eq!(services(&rack), (Some(6), run(&["c0-n1-etcd", "c0-n1-coordinator"])));
+    assert_eq!(rack.changes(&["up"]), [2, 0, 0]);
+    assert_eq!(services(&rack), (Some(0), run(&[])));
+    kill(&rack, "store", "c0-n2-store");
+    assert_eq!(client(&rack, &["get", "users", "bob"]), "likes_milk", "another has it");
+    assert_eq!(rack.changes(&["up"]), [0, 1, 0]);
+    assert_eq!(client(&rack, &["get", "users", "alice"]), "likes_tea");
+}

@@ -1,0 +1,89 @@
+//! A host that comes to a lab that stands.
+
+use super::links::Links;
+use super::namespace::{self, Found};
+use super::standing::{lock_soon, set_kernel, stands};
+use super::state::{Entry, State, StateDir};
+use super::{Error, Host, Interface, MAX_HOSTS, Plan, privilege, within};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+/// Makes a host in a lab that stands without an owner ([`super::Standing::leave`]): a cable leads from its first interface to a new
+/// port, `port`, of the bridge of the host `switch`. It goes with the lab.
+///
+/// # Errors
+/// No such lab, or it has an owner; the host is none that can be made; its name is taken; the kernel refuses. What was made by
+/// then is gone again.
+///
+/// # Panics
+/// When the host has no interface.
+pub fn join(lab: &str, dir: &StateDir, host: &Host, switch: (&str, &str), port: &Interface) -> Result<(), Error> {
+    let (switch, bridge) = switch;
+    let first = host.interfaces.first().expect("a host that a cable leads to has an interface");
+    Plan { name: lab.to_owned(), hosts: vec![host.clone()], cables: Vec::new() }.check()?;
+    privilege::check()?;
+    let Some(_lock) = lock_soon(dir, lab)? else { return Err(stands(dir, lab)) };
+    let unknown = || Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
+    let mut state = dir.read(lab)?.ok_or_else(unknown)?;
+    if state.namespace.len() == MAX_HOSTS {
+        return Err(Error::refused(format!("host.{}: join a lab of {MAX_HOSTS} hosts", host.name))(
+            std::io::Error::other("it is full"),
+        ));
+    }
+    let there = open(&state, &format!("{lab}-{switch}")).ok_or_else(unknown)?;
+    let name = format!("{lab}-{}", host.name);
+    if namespace::is_taken(&name) {
+        return Err(Error::Taken { path: namespace::path(&name) });
+    }
+    state.namespace.push(Entry { name: name.clone(), inode: None });
+    dir.write(&state)?;
+    let made = make(&mut state, dir, host, first, &there, bridge, port);
+    if made.is_err() {
+        let entry = state.namespace.pop();
+        if let Some(inode) = entry.and_then(|entry| entry.inode) {
+            namespace::evict(inode).map_err(Error::refused(format!("empty the namespace {name}")))?;
+            namespace::remove(&name)?;
+        }
+        dir.write(&state)?;
+    }
+    made
+}
+
+fn make(
+    state: &mut State,
+    dir: &StateDir,
+    host: &Host,
+    first: &Interface,
+    there: &File,
+    bridge: &str,
+    port: &Interface,
+) -> Result<(), Error> {
+    let number = state.namespace.len() - 1;
+    let name = state.namespace[number].name.clone();
+    let namespace = namespace::make(&name, |inode| {
+        state.namespace[number].inode = Some(inode);
+        dir.write(state)
+    })?;
+    let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
+    within(namespace.as_fd(), || set_kernel(host)).map_err(refused("enter its namespace"))??;
+    let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
+    links.loopback().map_err(refused("set up lo"))?;
+    links.pair(&first.name, &port.name, there).map_err(refused("make its cable"))?;
+    for interface in &host.interfaces {
+        links.configure(interface).map_err(refused("set up its interfaces"))?;
+    }
+    for route in &host.routes {
+        links.add_route(route).map_err(refused("make its routes"))?;
+    }
+    let mut switch = Links::of(there).map_err(refused("open netlink at the switch"))?;
+    switch.configure(port).and_then(|()| switch.attach(bridge, port)).map_err(refused("make its cable a port"))
+}
+
+/// A namespace of a lab, if it is what was made.
+fn open(state: &State, name: &str) -> Option<File> {
+    let entry = state.namespace.iter().find(|entry| entry.name == name)?;
+    match namespace::find(name).ok()? {
+        Found::Namespace(inode) if Some(inode) == entry.inode => File::open(namespace::path(name)).ok(),
+        _ => None,
+    }
+}
