@@ -8,7 +8,7 @@ pub const ROWS: &[&[&str]] = &[
     &["wire", "chance"],
     &["disk", "net", "pace", "key", "plan", "formula"],
     &["rpc", "log", "vector", "grapedr"],
-    &["client", "rack"],
+    &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "provision", "tune", "power"],
     &["bench"],

@@ -1,0 +1,139 @@
+//! Arrays in NumPy's files: a row a particle, a column a variable.
+
+use crate::error::Error;
+use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder as _};
+use sprat_formula::{Column, Data, Output};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
+use std::path::Path;
+
+/// Numbers of an array, at most.
+pub const MAX_NUMBERS: u64 = 1 << 32;
+
+/// An array that was read.
+#[derive(Clone, Debug)]
+pub struct Array {
+    numbers: Numbers,
+    rows: usize,
+    columns: usize,
+    /// Numbers of a column lie side by side.
+    by_column: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Numbers {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+impl Array {
+    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, of one dimension (one column) or two.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Array`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = |error| Error::File { path: path.to_owned(), error };
+        let array = |why: String| Error::Array { path: path.to_owned(), why };
+        let opened = File::open(path).map_err(file)?;
+        let len = opened.metadata().map_err(file)?.len();
+        let npy =
+            NpyFile::new(BufReader::new(opened)).map_err(|error| array(format!("no array of NumPy's: {error}")))?;
+        let by_column = npy.order() == Order::Fortran;
+        let (rows, columns) = match *npy.shape() {
+            [rows] => (rows, 1),
+            [rows, columns] => (rows, columns),
+            ref shape => return Err(array(format!("it has {} dimensions", shape.len()))),
+        };
+        let count = rows.checked_mul(columns).filter(|count| *count <= MAX_NUMBERS);
+        let count =
+            count.ok_or_else(|| array(format!("{rows} times {columns} numbers are more than {MAX_NUMBERS}")))?;
+        let kind = match npy.dtype() {
+            DType::Plain(plain) if plain.type_char() == TypeChar::Float => plain.size_field(),
+            other => return Err(array(format!("it is of {}", other.descr()))),
+        };
+        // Room is made for what a file says that it has: it must be as long.
+        if len < count * kind {
+            return Err(array(format!("it ends too early: {count} numbers of {kind} bytes in a file of {len}")));
+        }
+        let short = |error: std::io::Error| array(format!("it ends too early: {error}"));
+        let numbers = match kind {
+            4 => Numbers::F32(npy.into_vec().map_err(short)?),
+            8 => Numbers::F64(npy.into_vec().map_err(short)?),
+            bytes => return Err(array(format!("it is of numbers of {bytes} bytes"))),
+        };
+        let fits = |count| usize::try_from(count).expect("as many as were read");
+        Ok(Self { numbers, rows: fits(rows), columns: fits(columns), by_column })
+    }
+
+    /// How many rows: particles.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Its columns: variables.
+    #[must_use]
+    pub fn columns(&self) -> Vec<Column<'_>> {
+        let (begin, stride) = if self.by_column { (self.rows, 1) } else { (1, self.columns) };
+        let part = |column: usize, len: usize| match self.by_column {
+            true => column * begin..(column + 1) * begin,
+            false => (column * begin).min(len)..len,
+        };
+        let columns = 0..self.columns;
+        let all = columns.map(|column| match &self.numbers {
+            Numbers::F32(numbers) => Column::strided(Data::F32(&numbers[part(column, numbers.len())]), stride),
+            Numbers::F64(numbers) => Column::strided(Data::F64(&numbers[part(column, numbers.len())]), stride),
+        });
+        all.collect()
+    }
+}
+
+/// Writes results to a file that `numpy.load` reads: a row a particle, a column a result. All are `float32` or all `float64`: the latter where any
+/// is, and where there are indices. A bool is 0 or 1.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write_outputs(path: &Path, outputs: &[Output]) -> Result<(), Error> {
+    let wide = outputs.iter().any(|output| matches!(output, Output::F64(_) | Output::Index(_)));
+    let rows = outputs.first().map_or(0, length);
+    let numbers = (0..rows).flat_map(|row| outputs.iter().map(move |output| number(output, row)));
+    let shape = [rows as u64, outputs.len() as u64];
+    #[expect(clippy::cast_possible_truncation, reason = "each is of this type, or 0 or 1")]
+    let written = match wide {
+        true => write(path, &shape, numbers),
+        false => write(path, &shape, numbers.map(|number| number as f32)),
+    };
+    written.map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
+/// Writes rows of numbers.
+pub(crate) fn write<T: npyz::AutoSerialize>(
+    path: &Path,
+    shape: &[u64],
+    numbers: impl Iterator<Item = T>,
+) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut file).begin_nd()?;
+    writer.extend(numbers)?;
+    writer.finish()?;
+    file.flush()
+}
+
+fn length(output: &Output) -> usize {
+    match output {
+        Output::F32(numbers) => numbers.len(),
+        Output::F64(numbers) => numbers.len(),
+        Output::Bool(all) => all.len(),
+        Output::Index(places) => places.len(),
+    }
+}
+
+fn number(output: &Output, row: usize) -> f64 {
+    match output {
+        Output::F32(numbers) => f64::from(numbers[row]),
+        Output::F64(numbers) => numbers[row],
+        Output::Bool(all) => f64::from(u8::from(all[row])),
+        // Places are counted in 31 bits.
+        Output::Index(places) => places[row] as f64,
+    }
+}

@@ -1,0 +1,25 @@
+//! Kernels of particle interactions, as programs use them: text is compiled for an [`Engine`] and run on arrays, which come from and go to NumPy's
+//! files; and bodies that attract each other are followed over time ([`nbody`]).
+//!
+//! ```
+//! use sprat_grape::{Column, Engine, Inputs, Kernel, Output, Precision};
+//! let text = "VARI xi; VARJ xj, mj; VARF sum; sum += mj * (xj - xi)";
+//! let kernel = Kernel::compile(text, Precision::F64, &Engine::default())?;
+//! let (x, m) = ([0.0, 1.0, 3.0], [1.0, 1.0, 2.0]);
+//! let (x, m) = (Column::from(&x[..]), Column::from(&m[..]));
+//! let inputs = Inputs::new(kernel.program(), vec![x], vec![x, m], &[])?;
+//! assert_eq!(kernel.run(&inputs), [Output::F64(vec![7.0, 3.0, -5.0])]);
+//! # Ok::<(), sprat_grape::Error>(())
+//! ```
+
+mod array;
+mod engine;
+mod error;
+pub mod nbody;
+
+pub use array::{Array, MAX_NUMBERS, write_outputs};
+pub use engine::{Engine, Kernel};
+pub use error::Error;
+pub use sprat_formula::{Column, Inputs, Output, Precision, Program, READY, Ready, ready};
+pub use sprat_grapedr::Shape;
+pub use sprat_vector::{Options, Target};

@@ -1,0 +1,84 @@
+//! The fourth-order scheme of Hermite: by accelerations and their change (Makino and Aarseth, PASJ 44, 141, 1992), all bodies with one
+//! step, which follows from how fast accelerations change.
+
+use super::bodies::{Bodies, at, dot};
+use super::gravity::{Gravity, Pulled};
+use crate::error::Error;
+
+/// A step is at most so much longer than the one before.
+const GROWTH: f64 = 2.0;
+
+/// How much shorter the first step is: of what comes after it nothing is known yet.
+const FIRST: f64 = 0.25;
+
+/// What the scheme knows between steps.
+#[derive(Debug)]
+pub(crate) struct Hermite {
+    pulled: Pulled,
+    step: f64,
+    eta: f64,
+}
+
+impl Hermite {
+    /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its square.
+    pub(crate) fn begin(gravity: &Gravity, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
+        let pulled = gravity.pulled(bodies)?;
+        let steps = (0..bodies.len()).map(|body| {
+            let (a, j) = (at(&pulled.acceleration, body), at(&pulled.jerk, body));
+            FIRST * eta * (dot(a, a) / dot(j, j)).sqrt()
+        });
+        Ok(Self { step: shortest(steps), pulled, eta })
+    }
+
+    /// Goes on by one step, no longer than `most`; returns how long it was.
+    pub(crate) fn step(&mut self, gravity: &Gravity, bodies: &mut Bodies, most: f64) -> Result<f64, Error> {
+        let dt = self.step.min(most);
+        let (a0, j0) = (&self.pulled.acceleration, &self.pulled.jerk);
+        let (x0, v0) = (bodies.position.clone(), bodies.velocity.clone());
+        for axis in 0..3 {
+            for body in 0..bodies.len() {
+                let (v, a, j) = (v0[axis][body], a0[axis][body], j0[axis][body]);
+                bodies.position[axis][body] += dt * (v + dt / 2.0 * (a + dt / 3.0 * j));
+                bodies.velocity[axis][body] += dt * (a + dt / 2.0 * j);
+            }
+        }
+        let next = gravity.pulled(bodies)?;
+        let (a1, j1) = (&next.acceleration, &next.jerk);
+        for axis in 0..3 {
+            for body in 0..bodies.len() {
+                let (a0, a1) = (a0[axis][body], a1[axis][body]);
+                let (j0, j1) = (j0[axis][body], j1[axis][body]);
+                let v1 = v0[axis][body] + dt / 2.0 * (a0 + a1) + dt * dt / 12.0 * (j0 - j1);
+                bodies.velocity[axis][body] = v1;
+                bodies.position[axis][body] =
+                    x0[axis][body] + dt / 2.0 * (v0[axis][body] + v1) + dt * dt / 12.0 * (a0 - a1);
+            }
+        }
+        let wanted = shortest((0..bodies.len()).map(|body| self.wanted(&next, body, dt)));
+        self.step = wanted.min(GROWTH * self.step);
+        self.pulled = next;
+        Ok(dt)
+    }
+
+    /// Aarseth's criterion: what the first four derivatives of the acceleration leave room for.
+    fn wanted(&self, next: &Pulled, body: usize, dt: f64) -> f64 {
+        let (a0, j0) = (at(&self.pulled.acceleration, body), at(&self.pulled.jerk, body));
+        let (a1, j1) = (at(&next.acceleration, body), at(&next.jerk, body));
+        let (mut snap, mut crackle) = ([0.0; 3], [0.0; 3]);
+        for axis in 0..3 {
+            let (a, j) = (a0[axis] - a1[axis], dt * (j0[axis] + j1[axis]));
+            crackle[axis] = (12.0 * a + 6.0 * j) / (dt * dt * dt);
+            let at_begin = -(6.0 * a + dt * (4.0 * j0[axis] + 2.0 * j1[axis])) / (dt * dt);
+            snap[axis] = at_begin + dt * crackle[axis];
+        }
+        let size = |vector| f64::sqrt(dot(vector, vector));
+        let above = size(a1) * size(snap) + dot(j1, j1);
+        let below = size(j1) * size(crackle) + dot(snap, snap);
+        (self.eta * above / below).sqrt()
+    }
+}
+
+/// The least that is a length of time. A body that nothing pulls has none.
+fn shortest(steps: impl Iterator<Item = f64>) -> f64 {
+    steps.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min)
+}

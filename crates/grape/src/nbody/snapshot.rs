@@ -1,0 +1,37 @@
+//! Bodies in a file of NumPy's: rows of mass, x, y, z, vx, vy, vz.
+
+use super::bodies::Bodies;
+use crate::array::{Array, write};
+use crate::error::Error;
+use std::path::Path;
+
+const COLUMNS: usize = 7;
+
+/// Writes bodies: an array of `float64`, with a row a body of mass, position and velocity.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
+    let rows = (0..bodies.len()).flat_map(|body| {
+        let places = bodies.position.iter().chain(&bodies.velocity);
+        std::iter::once(bodies.mass()[body]).chain(places.map(move |column| column[body]))
+    });
+    let shape = [bodies.len() as u64, COLUMNS as u64];
+    write(path, &shape, rows).map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
+/// Reads what [`write_snapshot`] writes, or anybody who writes such an array.
+///
+/// # Errors
+/// [`Error`].
+pub fn read_snapshot(path: &Path) -> Result<Bodies, Error> {
+    let array = Array::read(path)?;
+    let columns = array.columns();
+    if columns.len() != COLUMNS {
+        let why = format!("it has {} columns, and bodies have 7: mass, x, y, z, vx, vy, vz", columns.len());
+        return Err(Error::Array { path: path.to_owned(), why });
+    }
+    let mut all = columns.iter().map(|column| (0..array.rows()).map(|row| column.get(row)).collect::<Vec<f64>>());
+    let mut next = || all.next().expect("counted");
+    Bodies::new(next(), [next(), next(), next()], [next(), next(), next()])
+}

@@ -1,0 +1,132 @@
+//! Bodies over time, held against what is known of them.
+#![allow(missing_docs, reason = "a test is no library")]
+
+use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, at, picture, plummer, read_snapshot, write_snapshot};
+use sprat_grape::{Engine, Error, Precision, Shape};
+use std::f64::consts::PI;
+
+/// Two bodies of one mass each half, on an ellipse of eccentricity 0.5 and semi-major axis 1: the period is 2 pi.
+fn two() -> Bodies {
+    // At the far end, r = 1.5 and v = sqrt((1 - 0.5) / 1.5).
+    let (r, v) = (0.75, 0.5 * (0.5_f64 / 1.5).sqrt());
+    let zero = || vec![0.0; 2];
+    Bodies::new(vec![0.5; 2], [vec![r, -r], zero(), zero()], [zero(), vec![v, -v], zero()]).expect("two bodies")
+}
+
+fn run(engine: &Engine, precision: Precision, softening: f64, bodies: Bodies, scheme: Scheme) -> Run {
+    let gravity = Gravity::new(engine, precision, softening).expect("kernels that are ready");
+    Run::new(gravity, bodies, scheme).expect("a step")
+}
+
+fn go(run: &mut Run, until: f64) {
+    while !run.step(until).expect("time goes on") {}
+}
+
+#[test]
+fn an_orbit_closes() {
+    // Orders differ: half the step, a quarter and a sixteenth of the error.
+    for (scheme, bound) in [(Scheme::Leapfrog { step: 2e-3 }, 1e-4), (Scheme::Hermite { eta: 1e-4 }, 1e-8)] {
+        let mut run = run(&Engine::default(), Precision::F64, 1e-7, two(), scheme);
+        go(&mut run, 2.0 * PI);
+        let (begin, end) = (two(), run.bodies());
+        for body in 0..2 {
+            let (from, to) = (at(&begin.position, body), at(&end.position, body));
+            let miss = (0..3).map(|axis| (from[axis] - to[axis]).abs()).fold(0.0, f64::max);
+            assert!(miss < bound, "{scheme:?}: {miss:e} after {} steps", run.steps());
+        }
+        assert!((run.time() - 2.0 * PI).abs() < 1e-15);
+    }
+}
+
+#[test]
+fn schemes_are_of_their_order() {
+    let miss = |scheme| {
+        let mut run = run(&Engine::default(), Precision::F64, 1e-7, two(), scheme);
+        go(&mut run, 2.0 * PI);
+        let (from, to) = (at(&two().position, 0), at(&run.bodies().position, 0));
+        (0..3).map(|axis| (from[axis] - to[axis]).abs()).fold(0.0, f64::max)
+    };
+    let second = miss(Scheme::Leapfrog { step: 0.008 }) / miss(Scheme::Leapfrog { step: 0.004 });
+    assert!((3.0..5.0).contains(&second), "{second}");
+    // Steps go with the root of eta: a sixteenth of it is a quarter of the step.
+    let fourth = miss(Scheme::Hermite { eta: 0.0064 }) / miss(Scheme::Hermite { eta: 0.0004 });
+    assert!((100.0..600.0).contains(&fourth), "{fourth}");
+}
+
+#[test]
+fn a_cluster_is_in_balance_and_stays_what_it_is() {
+    // Of many bodies the energy is the model's.
+    let many = plummer(16_384, 1).expect("a cluster");
+    let many = run(&Engine::default(), Precision::F64, 1e-3, many, Scheme::Leapfrog { step: 1.0 });
+    let many = many.conserved().expect("energies");
+    assert!((many.energy() + 0.25).abs() < 0.01, "{many:?}");
+    assert!((-2.0 * many.kinetic / many.potential - 1.0).abs() < 0.03, "not in balance: {many:?}");
+
+    let bodies = plummer(1024, 1).expect("a cluster");
+    assert_eq!(bodies, plummer(1024, 1).expect("the same"));
+    assert_ne!(bodies, plummer(1024, 2).expect("another"));
+    let mut run = run(&Engine::default(), Precision::F64, 1.0 / 256.0, bodies, Scheme::Hermite { eta: 0.01 });
+    let begin = run.conserved().expect("energies");
+    go(&mut run, 0.5);
+    let end = run.conserved().expect("energies");
+    let drift = (end.energy() - begin.energy()).abs() / begin.energy().abs();
+    assert!(drift < 1e-6, "{drift:e} in {} steps", run.steps());
+    for axis in 0..3 {
+        assert!(end.momentum[axis].abs() < 1e-13, "{end:?}");
+        assert!((end.angular[axis] - begin.angular[axis]).abs() < 1e-7, "{begin:?} {end:?}");
+    }
+}
+
+#[test]
+fn engines_agree() {
+    let bodies = plummer(64, 3).expect("a cluster");
+    let after = |engine: &Engine, precision| {
+        let mut run = run(engine, precision, 0.05, bodies.clone(), Scheme::Leapfrog { step: 1.0 / 64.0 });
+        go(&mut run, 0.125);
+        run.bodies().clone()
+    };
+    let judge = after(&Engine::Reference, Precision::F64);
+    let shape = Shape::new(1, 500e6).expect("a chip");
+    for (engine, precision, bound) in [
+        (Engine::default(), Precision::F64, 1e-13),
+        (Engine::default(), Precision::F32, 1e-5),
+        (Engine::GrapeDr(shape), Precision::F32, 1e-5),
+        (Engine::GrapeDr(shape), Precision::F64, 1e-12),
+    ] {
+        let other = after(&engine, precision);
+        for (one, two) in judge.position.iter().flatten().zip(other.position.iter().flatten()) {
+            assert!((one - two).abs() < bound, "{engine:?} {precision:?}: {one} {two}");
+        }
+    }
+}
+
+#[test]
+fn snapshots_are_read_again_and_pictures_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, bodies) = (folder.path().join("s.npy"), plummer(100, 5).expect("a cluster"));
+    write_snapshot(&path, &bodies).expect("written");
+    assert_eq!(read_snapshot(&path).expect("read"), bodies);
+    let svg = picture(&bodies, "t < 1 & more");
+    assert!(svg.contains("t &lt; 1 &amp; more") && svg.matches("<circle").count() >= 90, "{svg}");
+}
+
+#[test]
+fn what_cannot_be_followed_is_said() {
+    let zero = || [vec![0.0], vec![0.0], vec![0.0]];
+    let none = Bodies::new(Vec::new(), [const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    assert!(matches!(none, Err(Error::Bodies { count: 0, .. })));
+    let short = Bodies::new(vec![1.0], [vec![0.0], vec![], vec![0.0]], zero());
+    assert!(matches!(short, Err(Error::Lengths { name: "y", len: 0, masses: 1 })));
+    let nowhere = Bodies::new(vec![1.0], [vec![0.0], vec![0.0], vec![f64::NAN]], zero());
+    assert!(matches!(nowhere, Err(Error::NotFinite { name: "z", body: 0, .. })));
+    for softening in [0.0, -1.0, f64::NAN] {
+        assert!(matches!(Gravity::new(&Engine::Reference, Precision::F64, softening), Err(Error::Softening(_))));
+    }
+    let gravity = Gravity::new(&Engine::Reference, Precision::F64, 0.1).expect("kernels");
+    assert!(matches!(Run::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }), Err(Error::Step(_))));
+    // One alone: nothing pulls it, and it goes where it goes.
+    let alone = Bodies::new(vec![1.0], zero(), [vec![1.0], vec![0.0], vec![0.0]]).expect("one");
+    let mut run = run(&Engine::Reference, Precision::F64, 0.1, alone, Scheme::Hermite { eta: 0.01 });
+    go(&mut run, 2.0);
+    assert_eq!(at(&run.bodies().position, 0), [2.0, 0.0, 0.0]);
+}
