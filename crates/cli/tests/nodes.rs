@@ -126,6 +126,7 @@ fn a_server_that_is_left_alone_has_nothing_to_warn_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = start(folder.path(), &["-L", UDP, "-C", COORDINATOR, "--with-coordinator"]);
     // Longer than its questions to the coordinator may take.
+    #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
     std::thread::sleep(std::time::Duration::from_secs(3));
     server.signal(rustix::process::Signal::INT);
     let heard = server.heard();

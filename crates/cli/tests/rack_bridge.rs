@@ -214,7 +214,7 @@ fn what_is_acknowledged_is_at_home_once() {
             assert_eq!(row.stamp, stored.stamp, "{number}");
         }
     }
-    println!("killed in the middle: {before} of 2000 were at home by then");
+    eprintln!("killed in the middle: {before} of 2000 were at home by then");
     assert_eq!(bridge.stop(), Some(0));
 
     // More than may stay in memory: all of it is found, from one or the other.
@@ -225,11 +225,11 @@ fn what_is_acknowledged_is_at_home_once() {
     bridge.until("memory is given back", |figures| nothing_to_go(figures) && figures["evicted"] >= 300);
     (0..400).for_each(|number| assert_eq!(client.get(&key(number)), Some(large(number)), "{number}"));
     let figures = bridge.until("reads were told", |figures| figures["misses"] >= 250);
-    println!("of 400 reads {} found it in memory, {} at home", figures["hits"], figures["misses"]);
+    eprintln!("of 400 reads {} found it in memory, {} at home", figures["hits"], figures["misses"]);
 
     // What is hot, beside the same from Cassandra.
     let (hot, beside) = medians(&mut client, &direct);
-    println!("median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)");
+    eprintln!("median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)");
 
     // An end with nowhere to carry things to says so, and nothing is lost.
     assert_eq!(bridge.stop(), Some(0));
