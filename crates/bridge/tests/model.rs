@@ -30,8 +30,8 @@ struct Seen {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// A write of this value (none: a deletion), and the version it got.
-    Wrote(Option<u64>, u64),
+    /// A write, or a deletion, and the version it got.
+    Wrote(u64),
     /// A read, and the value.
     Read(Option<u64>),
 }
@@ -78,7 +78,7 @@ fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clo
                 let bytes = value.map(u64::to_le_bytes);
                 let cell = bytes.as_ref().map_or(Cell::Gone, |bytes| Cell::Dirty(bytes));
                 if let Ok(version) = keeper.near.put(&[key], &cell.encode(), Condition::None).await {
-                    saw(key, What::Wrote(value, version));
+                    saw(key, What::Wrote(version));
                 }
             }
             Act::Carry(key) => drop(keeper.carry(&[key]).await),
@@ -160,7 +160,7 @@ fn check(history: &[Seen], shared: &Shared) {
             let before = floors.iter().filter(|(ended, _)| *ended < seen.begun);
             let floor = before.map(|(_, version)| *version).max().unwrap_or(0);
             let version = match &seen.what {
-                What::Wrote(_, version) => *version,
+                What::Wrote(version) => *version,
                 What::Read(value) => {
                     let nothing_yet = (value.is_none() && floor == 0).then_some(0);
                     let found = nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));

@@ -162,7 +162,7 @@ fn what_a_server_lacks_has_a_name() {
     let Some(rack) = Rack::up("[cassandra]\ninstances = 1\nreplication = 2\n") else { return };
     let told = |why: &str| {
         let error = rack.run(&[]).1.expect_err(why).to_string();
-        println!("{why}: {error}");
+        eprintln!("{why}: {error}");
         error
     };
 
