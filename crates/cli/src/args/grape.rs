@@ -113,8 +113,9 @@ pub(crate) struct GrapeRunArgs {
   sprat grape explain gravity
   sprat grape explain mine.kernel --precision f64 --no-measure
 
-A rate is of one thread on 4096 i and as many j. The prediction of vectors takes each instruction for as long as one of the
-kernel of nothing but multiply-and-add, measured beside it: divisions and roots take longer, so the measured rate is below.")]
+A rate is of one thread on 4096 i and as many j. What is predicted of vectors takes each instruction for as long as one
+of a kernel of nothing but multiply-and-add, measured in turns with this one: an estimate, from which roots, divisions
+and memory lead away.")]
 pub(crate) struct GrapeExplainArgs {
     #[command(flatten)]
     pub(crate) kernel: KernelArgs,

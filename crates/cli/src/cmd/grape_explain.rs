@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// i and j of a measurement.
 const PARTICLES: usize = 4096;
 
-/// How long a measurement goes on: the best of its runs counts.
+/// How long a measurement goes on.
 const MEASURED: Duration = Duration::from_millis(300);
 
 /// The name and target of each set of vectors.
@@ -95,34 +95,40 @@ fn vectors(program: &Program, no_measure: bool) -> Result<()> {
             let wide = program.nodes().iter().any(|(_, of)| *of == Type::F64);
             let best = Compiled::new(&peak(if wide { Type::F64 } else { Type::F32 }), options)?;
             let each = |facts: Facts| facts.instructions as f64 / (facts.lanes * facts.unroll) as f64;
-            let predicted = code.then(|| measure(&best).map(|rate| rate * each(best.facts()) / each(facts)));
-            row.push(predicted.transpose()?.map_or_else(|| "-".to_owned(), metric));
-            row.push(metric(measure(&compiled)?));
+            let [of_best, measured] = measure([&best, &compiled])?;
+            let predicted = of_best * each(best.facts()) / each(facts);
+            row.push(if code { metric(predicted) } else { "-".to_owned() });
+            row.push(metric(measured));
         }
         table.row(row);
     }
     print_line(table.to_string().trim_end())
 }
 
-/// Interactions a second, of the best of several runs.
-fn measure(compiled: &Compiled) -> Result<f64> {
-    let program = compiled.program();
+/// Interactions a second of both, which run in turns: the best of several runs each.
+fn measure(both: [&Compiled; 2]) -> Result<[f64; 2]> {
     let mut chance = Chance::new(1);
     let mut numbers = |fields: &[Field]| -> Vec<Vec<f64>> {
         fields.iter().map(|_| (0..PARTICLES).map(|_| chance.share()).collect()).collect()
     };
-    let (i, j) = (numbers(program.i()), numbers(program.j()));
+    let arrays = both.map(|one| [numbers(one.program().i()), numbers(one.program().j())]);
+    let inputs = [inputs(both[0].program(), &arrays[0])?, inputs(both[1].program(), &arrays[1])?];
+    let (begun, mut best) = (Instant::now(), [f64::INFINITY; 2]);
+    while begun.elapsed() < MEASURED {
+        for ((compiled, inputs), best) in both.iter().zip(&inputs).zip(&mut best) {
+            let run = Instant::now();
+            std::hint::black_box(compiled.run(inputs));
+            *best = best.min(run.elapsed().as_secs_f64().max(f64::EPSILON));
+        }
+    }
+    let rate = |at: usize| inputs[at].ni() as f64 * inputs[at].nj() as f64 / best[at];
+    Ok([rate(0), rate(1)])
+}
+
+fn inputs<'a>(program: &Program, [i, j]: &'a [Vec<Vec<f64>>; 2]) -> Result<Inputs<'a>> {
     // Without a default, 1 is as good as any.
     let constants: Vec<_> = program.constants().iter().map(|constant| constant.default.or(Some(1.0))).collect();
-    let inputs = Inputs::new(program, columns(&i), columns(&j), &constants)?;
-    let pairs = inputs.ni() as f64 * inputs.nj() as f64;
-    let (begun, mut best) = (Instant::now(), f64::INFINITY);
-    while begun.elapsed() < MEASURED {
-        let run = Instant::now();
-        std::hint::black_box(compiled.run(&inputs));
-        best = best.min(run.elapsed().as_secs_f64().max(f64::EPSILON));
-    }
-    Ok(pairs / best)
+    Ok(Inputs::new(program, columns(i), columns(j), &constants)?)
 }
 
 fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
