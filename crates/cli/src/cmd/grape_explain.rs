@@ -40,10 +40,13 @@ pub(crate) fn explain(args: &GrapeExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// One kind of operations.
+type Count = fn(&Counts) -> usize;
+
 fn counts(program: &Program) -> Table {
     let scopes = [Scope::Pair, Scope::I, Scope::J, Scope::Run].map(|scope| program.counts(scope));
     let mut table = Table::new(&["operations", "a pair", "an i", "a j", "a run"]);
-    let kinds: [(&str, fn(&Counts) -> usize); 11] = [
+    let kinds: [(&str, Count); 11] = [
         ("add, subtract", |counts| counts.adds),
         ("multiply", |counts| counts.muls),
         ("multiply and add", |counts| counts.fmas),
