@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "VARI xi; VARJ xj, mj; VARF sum, near; CONST e = 1
 sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
-near argmin= xi == xj ? 1e30 : (xj - xi) * (xj - xi)
+near argmin= select(xi == xj, inf, (xj - xi) * (xj - xi))
 ";
 
 /// Writes rows as `numpy.save` does.
@@ -106,6 +106,7 @@ fn what_is_wrong_is_told() {
         ("grape sim k.kernel --i i.npy --j j.npy --clock fast".to_owned(), 2, "write 500MHz"),
         ("grape nbody --from nan.npy".to_owned(), 1, "mass of body 0 is NaN"),
         ("grape nbody --bodies 0".to_owned(), 1, "0 bodies"),
+        ("grape nbody --bodies 8 --softening 0".to_owned(), 1, "a softening length of 0"),
         ("grape nbody --bodies 8 --until -1".to_owned(), 2, "unexpected argument"),
         ("grape nbody --bodies 8 --every 0".to_owned(), 1, "--every 0"),
         ("grape dgemm --size 0".to_owned(), 2, "from 1 to"),

@@ -109,10 +109,14 @@ pub(crate) fn print_ready<'a>(
     match one {
         Some((name, toml)) if json => print_json(&serde_json::json!({ "name": name, "toml": toml })),
         Some((_, toml)) => print_line(toml.trim_end()),
-        None => all.into_iter().try_for_each(|(name, about)| match json {
-            true => print_json(&serde_json::json!({ "name": name, "about": about })),
-            false => print_line(&format!("{name:<12} {about}")),
-        }),
+        None => {
+            let all: Vec<_> = all.into_iter().collect();
+            let width = all.iter().map(|(name, _)| name.len()).fold(12, usize::max);
+            all.into_iter().try_for_each(|(name, about)| match json {
+                true => print_json(&serde_json::json!({ "name": name, "about": about })),
+                false => print_line(&format!("{name:<width$} {about}")),
+            })
+        }
     }
 }
 
