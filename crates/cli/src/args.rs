@@ -5,6 +5,7 @@ mod bench;
 mod browser;
 mod cp;
 pub(crate) mod doctor;
+mod grape;
 mod judged;
 mod key;
 mod lab;
@@ -33,6 +34,10 @@ pub(crate) use bench::{
 };
 pub(crate) use browser::{BrowserCommand, BrowserHostArgs, BrowserInstallArgs, BrowserPlaceArgs, ForArg};
 pub(crate) use cp::CpArgs;
+pub(crate) use grape::{
+    EngineArg, EngineArgs, GrapeAsmArgs, GrapeCommand, GrapeExplainArgs, GrapeKernelsArgs, GrapeMatrixArgs,
+    GrapeNbodyArgs, GrapeRunArgs, GrapeSimArgs, InputArgs, KernelArgs, PrecisionArg, SchemeArg, ShapeArgs, TargetArg,
+};
 pub(crate) use judged::{
     BreakdownArgs, ClusterBenchArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
 };
@@ -120,6 +125,9 @@ pub(crate) enum Command {
     /// Racks of small servers: on paper, then as the paper has it.
     #[command(subcommand)]
     Rack(RackCommand),
+    /// Kernels of particle interactions, on this processor's vectors or a simulated GRAPE-DR.
+    #[command(subcommand)]
+    Grape(GrapeCommand),
     /// Find what holds this machine back.
     #[command(subcommand)]
     Doctor(doctor::DoctorCommand),

@@ -5,7 +5,8 @@ mod cmd;
 
 use args::doctor::DoctorCommand;
 use args::{
-    BenchCommand, BrowserCommand, Cli, Command, KeyCommand, LabCommand, RackCommand, ServerArgs, ServerCommand,
+    BenchCommand, BrowserCommand, Cli, Command, GrapeCommand, KeyCommand, LabCommand, RackCommand, ServerArgs,
+    ServerCommand,
 };
 use clap::Parser as _;
 use std::process::ExitCode;
@@ -73,6 +74,14 @@ fn main() -> ExitCode {
         Command::Rack(RackCommand::Cost(args)) => cmd::rack_cost::cost(&args),
         Command::Rack(RackCommand::Down(args)) => cmd::rack_up::down(&args),
         Command::Rack(RackCommand::Examples(args)) => cmd::rack::examples(&args),
+        Command::Grape(GrapeCommand::Kernels(args)) => cmd::grape::kernels(&args),
+        Command::Grape(GrapeCommand::Run(args)) => cmd::grape::run(&args),
+        Command::Grape(GrapeCommand::Explain(args)) => cmd::grape_explain::explain(&args),
+        Command::Grape(GrapeCommand::Asm(args)) => cmd::grape_sim::asm(&args),
+        Command::Grape(GrapeCommand::Sim(args)) => cmd::grape_sim::sim(&args),
+        Command::Grape(GrapeCommand::Nbody(args)) => cmd::grape_nbody::nbody(&args),
+        Command::Grape(GrapeCommand::Dgemm(args)) => cmd::grape_matrix::dgemm(&args),
+        Command::Grape(GrapeCommand::Lu(args)) => cmd::grape_matrix::lu(&args),
         Command::Doctor(DoctorCommand::Net(args)) => cmd::doctor::net(&args),
         Command::Completions(args) => cmd::shell::completions(&args),
         Command::Man(args) => cmd::shell::man(&args),

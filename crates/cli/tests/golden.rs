@@ -104,6 +104,15 @@ const COMMANDS: &[&[&str]] = &[
     &["rack", "bridge"],
     &["rack", "power"],
     &["rack", "cost"],
+    &["grape"],
+    &["grape", "kernels"],
+    &["grape", "run"],
+    &["grape", "explain"],
+    &["grape", "asm"],
+    &["grape", "sim"],
+    &["grape", "nbody"],
+    &["grape", "dgemm"],
+    &["grape", "lu"],
     &["doctor"],
     &["doctor", "net"],
     &["completions"],
@@ -253,6 +262,24 @@ fn mistakes_are_explained() {
         transcript.run(line);
     }
     golden("mistakes.txt", &transcript.text);
+}
+
+#[test]
+fn kernels_and_their_machine_are_told() {
+    let mut transcript = Transcript::new(Vec::new());
+    for line in [
+        "grape kernels",
+        "grape kernels nearest",
+        "grape asm nearest",
+        "grape dgemm --size 64",
+        "grape lu --size 96 --chips 4 --clock 400MHz",
+        "grape run gravity",
+        "grape run no/such.kernel",
+        "grape sim gravity --clock 500",
+    ] {
+        transcript.run(line);
+    }
+    golden("grape.txt", &transcript.text);
 }
 
 #[test]

@@ -8,6 +8,11 @@ pub(crate) mod demo;
 pub(crate) mod distribution;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod grape;
+pub(crate) mod grape_explain;
+pub(crate) mod grape_matrix;
+pub(crate) mod grape_nbody;
+pub(crate) mod grape_sim;
 pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod lab;
@@ -104,10 +109,14 @@ pub(crate) fn print_ready<'a>(
     match one {
         Some((name, toml)) if json => print_json(&serde_json::json!({ "name": name, "toml": toml })),
         Some((_, toml)) => print_line(toml.trim_end()),
-        None => all.into_iter().try_for_each(|(name, about)| match json {
-            true => print_json(&serde_json::json!({ "name": name, "about": about })),
-            false => print_line(&format!("{name:<12} {about}")),
-        }),
+        None => {
+            let all: Vec<_> = all.into_iter().collect();
+            let width = all.iter().map(|(name, _)| name.len()).fold(12, usize::max);
+            all.into_iter().try_for_each(|(name, about)| match json {
+                true => print_json(&serde_json::json!({ "name": name, "about": about })),
+                false => print_line(&format!("{name:<width$} {about}")),
+            })
+        }
     }
 }
 

@@ -1,0 +1,228 @@
+//! `grape kernels` and `run`, and what commands about kernels share.
+
+use super::{print_json, print_line, print_ready};
+use crate::args::{
+    EngineArg, EngineArgs, GrapeKernelsArgs, GrapeRunArgs, InputArgs, KernelArgs, PrecisionArg, TargetArg,
+};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Map, Value, json};
+use sprat_bench::table::Table;
+use sprat_grape::{
+    Array, Engine, Inputs, Kernel, Options, Output, Precision, Program, READY, Shape, Target, ready, write_outputs,
+};
+use sprat_plan::quantity::digits;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Rows of results that are printed.
+const ROWS: usize = 10;
+
+/// Text of a kernel, at most: far more than the language allows.
+const MAX_FILE: u64 = 1 << 24;
+
+pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
+    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    match one {
+        Some(found) if args.json => print_json(&json!({ "name": found.name, "text": found.text }))?,
+        one => print_ready(
+            one.map(|found| (found.name, found.text)),
+            READY.iter().map(|ready| (ready.name, ready.about.to_owned())),
+            args.json,
+        )?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn run(args: &GrapeRunArgs) -> Result<ExitCode> {
+    let engine = engine(&args.engine)?;
+    let program = program(&args.kernel)?;
+    let kernel = Kernel::of(program, &engine).with_context(|| args.kernel.kernel.clone())?;
+    let arrays = Arrays::read(&args.input)?;
+    let inputs = arrays.inputs(kernel.program(), &args.input)?;
+    let begun = Instant::now();
+    let outputs = kernel.run(&inputs);
+    let seconds = begun.elapsed().as_secs_f64().max(f64::EPSILON);
+    let pairs = inputs.ni() as f64 * inputs.nj() as f64;
+    if args.json {
+        let flops = kernel.program().flops().map(|flops| f64::from(flops) * pairs / seconds);
+        let mut told = json!({
+            "i": inputs.ni(), "j": inputs.nj(), "seconds": seconds, "interactions_per_second": pairs / seconds,
+            "flops_per_second": flops, "not_finite": not_finite(&outputs), "out": args.input.out,
+        });
+        if args.input.out.is_none() {
+            told["results"] = json_of(kernel.program(), &outputs);
+        }
+        save(&args.input, &outputs)?;
+        print_json(&told)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tell(&args.input, kernel.program(), &outputs)?;
+    let flops = kernel.program().flops();
+    let flops = flops
+        .map_or_else(String::new, |flops| format!(", {} Gflop/s", digits(f64::from(flops) * pairs / seconds / 1e9)));
+    eprintln!("{} i, {} j: {} interactions/s{flops}", inputs.ni(), inputs.nj(), metric(pairs / seconds));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The kernel's program: a file's, or one that comes with the program. Names that nothing uses are told.
+pub(super) fn program(args: &KernelArgs) -> Result<Program> {
+    let name = &args.kernel;
+    let text = match ready(name) {
+        Some(found) => found.text.to_owned(),
+        None if Path::new(name).exists() => {
+            let long = std::fs::metadata(name).with_context(|| name.clone())?.len();
+            if long > MAX_FILE {
+                bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
+            }
+            std::fs::read_to_string(name).with_context(|| name.clone())?
+        }
+        None => bail!(unknown(name)),
+    };
+    let kernel = sprat_formula::Kernel::parse(&text, precision(args.precision)).with_context(|| name.clone())?;
+    for unused in &kernel.unused {
+        eprintln!("sprat: {name}: line {}, column {}: nothing uses {}", unused.line, unused.column, unused.name);
+    }
+    Ok(kernel.program)
+}
+
+pub(super) fn precision(of: PrecisionArg) -> Precision {
+    match of {
+        PrecisionArg::F32 => Precision::F32,
+        PrecisionArg::F64 => Precision::F64,
+    }
+}
+
+pub(super) fn engine(args: &EngineArgs) -> Result<Engine> {
+    if args.engine != EngineArg::Vector && (args.target.is_some() || args.threads.is_some()) {
+        bail!("--target and --threads are of --engine vector");
+    }
+    let best = Options::default();
+    let target = match args.target {
+        None => best.target,
+        Some(TargetArg::Avx512) => Target::Avx512,
+        Some(TargetArg::Avx2) => Target::Avx2,
+        Some(TargetArg::Portable) => Target::Portable,
+    };
+    Ok(match args.engine {
+        EngineArg::Vector => Engine::Vector(Options { target, threads: args.threads.unwrap_or(best.threads) }),
+        EngineArg::Grapedr => Engine::GrapeDr(Shape::DESIGN),
+        EngineArg::Reference => Engine::Reference,
+    })
+}
+
+/// What was read for a run.
+pub(super) struct Arrays {
+    i: Option<Array>,
+    j: Option<Array>,
+}
+
+impl Arrays {
+    pub(super) fn read(args: &InputArgs) -> Result<Self> {
+        let read = |path: &Option<PathBuf>| path.as_deref().map(Array::read).transpose();
+        Ok(Self { i: read(&args.i)?, j: read(&args.j)? })
+    }
+
+    /// Checked against a program.
+    pub(super) fn inputs(&self, program: &Program, args: &InputArgs) -> Result<Inputs<'_>> {
+        let known = program.constants();
+        let mut constants = vec![None; known.len()];
+        for (name, value) in &args.constants {
+            let Some(at) = known.iter().position(|constant| constant.name == *name) else {
+                let names: Vec<_> = known.iter().map(|constant| constant.name.as_str()).collect();
+                let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                bail!("--const {name}: the kernel has no such constant; it has {has}");
+            };
+            constants[at] = Some(*value);
+        }
+        for (flag, fields, given) in [("--i", program.i(), &self.i), ("--j", program.j(), &self.j)] {
+            if !fields.is_empty() && given.is_none() {
+                let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+                bail!("the kernel needs {flag} FILE, with columns {}", names.join(", "));
+            }
+        }
+        let i = self.i.as_ref().map(Array::columns).unwrap_or_default();
+        let j = self.j.as_ref().map(Array::columns).unwrap_or_default();
+        Ok(Inputs::new(program, i, j, &constants)?)
+    }
+}
+
+/// Writes results where they were asked for, else prints the first; and tells of those that are not finite.
+pub(super) fn tell(args: &InputArgs, program: &Program, outputs: &[Output]) -> Result<()> {
+    save(args, outputs)?;
+    if args.out.is_none() {
+        let names = std::iter::once("i").chain(program.results().iter().map(|result| result.name.as_str()));
+        let mut table = Table::new(&names.collect::<Vec<_>>());
+        let rows = outputs.first().map_or(0, length);
+        for row in 0..rows.min(ROWS) {
+            let cells = outputs.iter().map(|output| cell(output, row));
+            table.row(std::iter::once(row.to_string()).chain(cells).collect());
+        }
+        print_line(table.to_string().trim_end())?;
+        if rows > ROWS {
+            eprintln!("and {} more; --out FILE writes all", rows - ROWS);
+        }
+    }
+    match not_finite(outputs) {
+        0 => {}
+        count => eprintln!("sprat: {count} results are not finite numbers"),
+    }
+    Ok(())
+}
+
+pub(super) fn save(args: &InputArgs, outputs: &[Output]) -> Result<()> {
+    Ok(args.out.as_deref().map_or(Ok(()), |path| write_outputs(path, outputs))?)
+}
+
+/// Results by name; what is not finite is null, as JSON has no word for it.
+pub(super) fn json_of(program: &Program, outputs: &[Output]) -> Value {
+    let values = program.results().iter().zip(outputs).map(|(result, output)| {
+        let value = match output {
+            Output::F32(numbers) => json!(numbers),
+            Output::F64(numbers) => json!(numbers),
+            Output::Bool(all) => json!(all),
+            Output::Index(places) => json!(places),
+        };
+        (result.name.clone(), value)
+    });
+    Value::Object(values.collect::<Map<_, _>>())
+}
+
+pub(super) fn not_finite(outputs: &[Output]) -> usize {
+    let of = |output: &Output| match output {
+        Output::F32(numbers) => numbers.iter().filter(|number| !number.is_finite()).count(),
+        Output::F64(numbers) => numbers.iter().filter(|number| !number.is_finite()).count(),
+        Output::Bool(_) | Output::Index(_) => 0,
+    };
+    outputs.iter().map(of).sum()
+}
+
+/// A rate with its unit's prefix.
+pub(super) fn metric(rate: f64) -> String {
+    let (unit, scale) =
+        [(" G", 1e9), (" M", 1e6), (" k", 1e3)].into_iter().find(|(_, scale)| rate >= *scale).unwrap_or(("", 1.0));
+    format!("{}{unit}", digits(rate / scale))
+}
+
+fn length(output: &Output) -> usize {
+    match output {
+        Output::F32(numbers) => numbers.len(),
+        Output::F64(numbers) => numbers.len(),
+        Output::Bool(all) => all.len(),
+        Output::Index(places) => places.len(),
+    }
+}
+
+fn cell(output: &Output, row: usize) -> String {
+    match output {
+        Output::F32(numbers) => format!("{:.6e}", numbers[row]),
+        Output::F64(numbers) => format!("{:.12e}", numbers[row]),
+        Output::Bool(all) => all[row].to_string(),
+        Output::Index(places) => places[row].to_string(),
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<_> = READY.iter().map(|ready| ready.name).collect();
+    format!("no kernel {name:?}: name a file, or one of {}", names.join(", "))
+}

@@ -1,0 +1,144 @@
+//! `grape nbody`: bodies that attract each other, over time.
+
+use super::grape::{engine, precision};
+use super::lab::signals;
+use super::{INTERRUPTED, print_json, print_line};
+use crate::args::{GrapeNbodyArgs, SchemeArg};
+use anyhow::{Context as _, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use sprat_grape::nbody::{Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Parts of a progress bar.
+const PARTS: u64 = 1000;
+
+/// Times that energy is told and snapshots are written, at most.
+const MAX_TOLD: f64 = 100_000.0;
+
+pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
+    let every = every(args)?;
+    let bodies = match &args.from {
+        Some(path) => read_snapshot(path)?,
+        None => plummer(args.bodies, args.seed)?,
+    };
+    let gravity = Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening)?;
+    let scheme = match args.scheme {
+        SchemeArg::Hermite => Scheme::Hermite { eta: args.eta },
+        SchemeArg::Leapfrog => Scheme::Leapfrog { step: args.step },
+    };
+    if let Some(folder) = &args.snapshots {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let signals = signals()?;
+    let mut told = Telling::new(args, Run::new(gravity, bodies, scheme)?)?;
+    told.tell()?;
+    let mut stopped = false;
+    let mut part = 1.0;
+    while !stopped && told.run.time() < args.until {
+        let until = (part * every).min(args.until);
+        // A last piece that is nothing but rounding is part of this one.
+        let until = if args.until - until < every * 1e-9 { args.until } else { until };
+        while !stopped && !told.run.step(until)? {
+            told.bar.set_position(share(told.run.time() / args.until));
+            stopped = signals.try_recv().is_ok();
+        }
+        told.tell()?;
+        part += 1.0;
+    }
+    told.end(stopped)
+}
+
+/// How often energy is told.
+fn every(args: &GrapeNbodyArgs) -> Result<f64> {
+    if !(args.until > 0.0 && args.until.is_finite()) {
+        bail!("--until {}: want a time above 0", args.until);
+    }
+    let every = args.every.unwrap_or(args.until / 10.0);
+    if !(every > 0.0 && args.until / every <= MAX_TOLD) {
+        bail!("--every {every}: want a time above 0, of which no more than {MAX_TOLD} are in --until");
+    }
+    Ok(every)
+}
+
+/// A run and what is told of it.
+struct Telling<'a> {
+    args: &'a GrapeNbodyArgs,
+    run: Run,
+    bar: ProgressBar,
+    begun: Instant,
+    /// The energy at the beginning.
+    energy: f64,
+    snapshots: u32,
+    last: Option<PathBuf>,
+}
+
+impl<'a> Telling<'a> {
+    fn new(args: &'a GrapeNbodyArgs, run: Run) -> Result<Self> {
+        let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left").expect("a constant template");
+        let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(PARTS).with_style(style) };
+        let energy = run.conserved()?.energy();
+        if !args.json {
+            print_line(&format!("{:>10} {:>10} {:>14} {:>10} {:>10}", "time", "steps", "energy", "drift", "momentum"))?;
+        }
+        Ok(Self { args, run, bar, begun: Instant::now(), energy, snapshots: 0, last: None })
+    }
+
+    /// Tells how things stand, and writes a snapshot where these are asked for.
+    fn tell(&mut self) -> Result<()> {
+        let (run, now) = (&self.run, self.run.conserved()?);
+        let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
+        let (time, steps, energy, drift) = (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
+        if let Some(folder) = &self.args.snapshots {
+            let path = folder.join(format!("snapshot-{:04}.npy", self.snapshots));
+            write_snapshot(&path, run.bodies())?;
+            self.snapshots += 1;
+            self.last = Some(path);
+        }
+        if self.args.json {
+            return print_json(&json!({
+                "time": time, "steps": steps, "bodies": run.bodies().len(), "energy": energy, "drift": drift,
+                "kinetic": now.kinetic, "potential": now.potential, "momentum": now.momentum, "angular": now.angular,
+                "seconds": self.begun.elapsed().as_secs_f64(), "snapshot": self.last,
+            }));
+        }
+        let line = format!("{time:>10.4} {steps:>10} {energy:>14.9} {drift:>10.1e} {momentum:>10.1e}");
+        self.bar.suspend(|| print_line(&line))
+    }
+
+    fn end(self, stopped: bool) -> Result<ExitCode> {
+        self.bar.finish_and_clear();
+        let (args, run) = (self.args, &self.run);
+        if let Some(path) = &args.picture {
+            let title = format!("{} bodies at {:.3}", run.bodies().len(), run.time());
+            std::fs::write(path, picture(run.bodies(), &title)).with_context(|| path.display().to_string())?;
+        }
+        if !args.json {
+            let drift = self.drift(run.conserved()?.energy());
+            let seconds = self.begun.elapsed().as_secs_f64();
+            print_line(&format!("energy has drifted by {drift:.1e} of itself in {} steps", run.steps()))?;
+            eprintln!("{seconds:.1} s, {:.0} steps/s", run.steps() as f64 / seconds.max(f64::EPSILON));
+        }
+        if !stopped {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let written: Vec<_> = self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
+        let written =
+            if written.is_empty() { String::new() } else { format!("; as it is then: {}", written.join(", ")) };
+        eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
+        Ok(ExitCode::from(INTERRUPTED))
+    }
+
+    /// How far energy is from what it was, relative to that.
+    fn drift(&self, energy: f64) -> f64 {
+        (energy - self.energy) / self.energy.abs().max(f64::MIN_POSITIVE)
+    }
+}
+
+fn share(part: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of PARTS")]
+    let parts = (part.clamp(0.0, 1.0) * PARTS as f64) as u64;
+    parts
+}

@@ -1,0 +1,102 @@
+//! `grape asm` and `sim`: kernels on a simulated GRAPE-DR.
+
+use super::grape::{Arrays, json_of, metric, program, save, tell};
+use super::{print_json, print_line};
+use crate::args::{GrapeAsmArgs, GrapeSimArgs, ShapeArgs};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use sprat_bench::table::Table;
+use sprat_grape::Shape;
+use sprat_grapedr::{READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch};
+use std::process::ExitCode;
+
+pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
+    let kernel = sprat_grapedr::compile(&program(&args.kernel)?).with_context(|| args.kernel.kernel.clone())?;
+    print_line(kernel.listing().to_string().trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
+    let shape = shape(args.shape)?;
+    let kernel = sprat_grapedr::compile(&program(&args.kernel)?).with_context(|| args.kernel.kernel.clone())?;
+    let arrays = Arrays::read(&args.input)?;
+    let inputs = arrays.inputs(kernel.program(), &args.input)?;
+    if let Some(i) = args.trace.filter(|i| *i >= inputs.ni()) {
+        bail!("--trace {i}: there are {} i, counted from 0", inputs.ni());
+    }
+    let watch = args.trace.map(|i| Watch { i, limit: args.limit });
+    let run = sprat_grapedr::run(&kernel, &inputs, shape, watch);
+    let pairs = inputs.ni() as f64 * inputs.nj() as f64;
+    let rate = pairs / run.timing.seconds(shape).whole;
+    if args.json {
+        let mut told = json!({ "i": inputs.ni(), "j": inputs.nj(), "steps": kernel.steps(), "timing": json_of_timing(&run.timing, shape) });
+        if args.input.out.is_none() {
+            told["results"] = json_of(kernel.program(), &run.outputs);
+        }
+        save(&args.input, &run.outputs)?;
+        print_json(&told)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some((lane, trace)) = &run.watched {
+        trace_lines(*lane, trace)?;
+        print_line("")?;
+    }
+    tell(&args.input, kernel.program(), &run.outputs)?;
+    print_line("")?;
+    print_line(table(&run.timing, shape).to_string().trim_end())?;
+    if rate.is_finite() {
+        print_line(&format!("{} interactions/s on the machine, with all that goes in and out", metric(rate)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn shape(args: ShapeArgs) -> Result<Shape> {
+    Ok(Shape::new(args.chips, args.clock)?)
+}
+
+/// What the machine took, part by part.
+pub(super) fn table(timing: &Timing, shape: Shape) -> Table {
+    let mut table = Table::new(&["part", "cycles", "bytes", "seconds"]);
+    let seconds = timing.seconds(shape);
+    let mut row = |name: &str, cycles: Option<u64>, words: Option<u64>, seconds: f64| {
+        let some = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
+        table.row(vec![name.to_owned(), some(cycles), some(words.map(|w| w * WORD_BYTES)), format!("{seconds:.3e}")]);
+    };
+    #[expect(clippy::cast_precision_loss, reason = "cycles are far below 2^53")]
+    let took = |cycles: u64| cycles as f64 / shape.clock();
+    row("held, in", None, Some(timing.held_words), seconds.write_held);
+    row("load", Some(timing.load_cycles), None, took(timing.load_cycles));
+    row("broadcast, in", None, Some(timing.broadcast_words), seconds.write_broadcast);
+    row("loop", Some(timing.loop_cycles), None, took(timing.loop_cycles));
+    row("store", Some(timing.store_cycles), None, took(timing.store_cycles));
+    row("results, out", None, Some(timing.read_words), seconds.read);
+    row("whole", Some(timing.cycles()), None, seconds.whole);
+    table
+}
+
+pub(super) fn json_of_timing(timing: &Timing, shape: Shape) -> Value {
+    let seconds = timing.seconds(shape);
+    json!({
+        "chips": shape.chips(), "clock": shape.clock(), "cycles": timing.cycles(),
+        "load_cycles": timing.load_cycles, "loop_cycles": timing.loop_cycles, "store_cycles": timing.store_cycles,
+        "held_bytes": timing.held_words * WORD_BYTES, "broadcast_bytes": timing.broadcast_words * WORD_BYTES,
+        "read_bytes": timing.read_words * WORD_BYTES, "write_rate": WRITE_RATE, "read_rate": READ_RATE,
+        "seconds": {
+            "compute": seconds.compute, "write_held": seconds.write_held, "write_broadcast": seconds.write_broadcast,
+            "read": seconds.read, "whole": seconds.whole,
+        },
+    })
+}
+
+/// An i's element, instruction by instruction; of each operation the number that is this i's.
+fn trace_lines(lane: usize, trace: &Trace) -> Result<()> {
+    print_line(&format!("element {}, vector element {lane}", trace.element()))?;
+    for entry in trace.entries() {
+        let values: Vec<_> = entry.values.iter().map(|words| words[lane].to_string()).collect();
+        print_line(&format!("{:>8}  {}  -> {}", entry.cycle, entry.instruction, values.join(" ; ")))?;
+    }
+    match trace.left_out() {
+        0 => Ok(()),
+        more => print_line(&format!("and {more} more; --limit prints them")),
+    }
+}
