@@ -69,7 +69,8 @@ fn engines_agree() {
         assert_eq!(found, places, "{line}");
     }
     // Another constant is another result: it arrives.
-    assert_ne!(results(&folder, &line.replace("e=0.5", "e=2")).0, judge);
+    let (other, _) = results(&folder, &line.replace("e=0.5", "e=2"));
+    assert!(other.iter().zip(&judge).any(|(sum, judge)| (sum - judge).abs() > 0.1));
 }
 
 #[test]
