@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -69,6 +69,11 @@ bench-rack: build ## a real Cassandra: what the load tells of a stall, beside la
 	@mkdir -p $(TARGET)/bench
 	SPRAT_CASSANDRA=$(TARGET)/tools/cassandra/lib SPRAT_ANSIBLE=$(abspath $(TARGET))/tools/ansible SPRAT_LATTE=$(abspath $(TARGET))/tools/latte/bin/latte \
 	$(SPRAT) bench rack --out $(TARGET)/bench/rack.json --html $(TARGET)/bench/rack.html
+
+bench-grape: build ## the calculator's kernels beside the processor's peak, numba and KeOps; energy's drift; steps of a GRAPE-DR
+	@scripts/setup bench-grape
+	@mkdir -p $(TARGET)/bench
+	SPRAT_GRAPE_PEERS=$(TARGET)/tools/grape-peers $(SPRAT) bench grape --out $(TARGET)/bench/grape.json --html $(TARGET)/bench/grape.html
 
 sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fresh seeds: clusters, long histories, one server; failures go to target/sim-failed
 	$(SPRAT) sim --cluster --operations 10000 --fresh --for $$(($(SIM_SECONDS) / 2)) --keep target/sim-failed

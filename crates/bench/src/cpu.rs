@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Binds the calling thread to `core`; threads it starts later inherit that.
 ///
@@ -89,6 +90,14 @@ fn chrt(args: &[&str]) -> Result<()> {
         bail!("the scheduling class was refused ({status})");
     }
     Ok(())
+}
+
+/// Processor time that the calling thread has used so far.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let part = |part: i64| u64::try_from(part).expect("a processor's clock begins at 0");
+    Duration::from_secs(part(now.tv_sec)) + Duration::from_nanos(part(now.tv_nsec))
 }
 
 /// Sleeps. The bench's control threads wait for servers and time; nodes do not.

@@ -8,7 +8,7 @@
 //! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
 //!   where its time goes, [`breakdown`].
 //! - [`cluster`]: what replicas cost, and what a death does.
-//! - [`lab`]: what the network box promises; [`flow`]: the mover; [`rack`]: a real Cassandra, tuned.
+//! - [`lab`]: what the network box promises; [`flow`]: the mover; [`rack`]: a real Cassandra, tuned; [`grape`]: the calculator.
 //! - [`browser`]: real browsers, for the mover's figures and the extension's tests.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
 //! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
@@ -28,6 +28,7 @@ pub mod distribution;
 pub mod echo;
 pub mod flow;
 pub mod goals;
+pub mod grape;
 pub mod hist;
 pub mod jitter;
 pub mod lab;

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Cluster(args)) => cmd::bench::replicated(&args),
         Command::Bench(BenchCommand::Flow(args)) => cmd::bench::flow(&args),
         Command::Bench(BenchCommand::Rack(args)) => cmd::bench::rack(&args),
+        Command::Bench(BenchCommand::Grape(args)) => cmd::bench::grape(&args),
         Command::Bench(BenchCommand::Distribution(args)) => cmd::distribution::distribution(&args),
         Command::Bench(BenchCommand::Jitter(args)) => cmd::distribution::jitter(&args),
         Command::ClusterPerf(args) => cmd::bench::cluster_perf(&args),

@@ -40,6 +40,13 @@ Each rung spins while it waits. The driver's ping is of transports past the kern
 The variables SPRAT_CASSANDRA and SPRAT_ANSIBLE say where jars and Ansible are, SPRAT_LATTE where the peer is: `make bench-rack` sets
 them. Servers have 8 GB of disk and 2.5 GB of memory of their own, in the system's temporary folder; 20 minutes.")]
     Rack(ResultArgs),
+    /// The calculator's kernels beside the processor's peak, numba and KeOps; a cluster's energy; steps of a GRAPE-DR.
+    #[command(after_help = "Examples:
+  sprat bench grape
+  sprat bench grape --only peers
+
+The variable SPRAT_GRAPE_PEERS says where the peers' packages are [default: target/tools/grape-peers]; `make bench-grape` puts them there.")]
+    Grape(ResultArgs),
     /// The whole distribution of a latency, and what each step in its tail comes from; hosts side by side.
     Distribution(DistributionArgs),
     /// The machine without any store: how often a thread that only spins is held up, and for how long.

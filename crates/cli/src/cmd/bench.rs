@@ -199,6 +199,12 @@ pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
     judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
 }
 
+/// Its kernels are run as often as it takes.
+pub(crate) fn grape(results: &ResultArgs) -> Result<ExitCode> {
+    let promises = PromisesArgs { results: results.clone(), seconds: 1.0, rounds: 1 };
+    judge("grape", sprat_bench::grape::CHAPTERS, &promises, Special::default())
+}
+
 pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     let mut special = Special::default();
     if !args.count.is_empty() {

@@ -1,0 +1,28 @@
+//! How well energy is kept.
+
+use anyhow::Result;
+use sprat_grape::nbody::{Gravity, Run, Scheme, plummer};
+use sprat_grape::{Engine, Precision};
+
+use crate::goals::Goal;
+use crate::promises::{Findings, Settings};
+
+const BODIES: usize = 1024;
+const ETA: f64 = 0.01;
+const SOFTENING: f64 = 1.0 / 256.0;
+const SEED: u64 = 1;
+
+/// See the module.
+pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
+    for (precision, word) in [(Precision::F64, "f64"), (Precision::F32, "f32")] {
+        let gravity = Gravity::new(&Engine::default(), precision, SOFTENING)?;
+        let mut run = Run::new(gravity, plummer(BODIES, SEED)?, Scheme::Hermite { eta: ETA })?;
+        let before = run.conserved()?.energy();
+        while !run.step(1.0)? {}
+        let drift = ((run.conserved()?.energy() - before) / before).abs();
+        let what = format!("energy's relative drift, Plummer of {BODIES}, 1 time unit, Hermite eta {ETA}, {word}");
+        findings.row(&what, Some(drift), None, "1", Goal::Shown);
+        findings.note(format!("The Plummer run in {word}: softening 1/256, seed {SEED}, {} steps.", run.steps()));
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A kernel to be timed: its numbers, its code, its best time.
+
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+
+use anyhow::{Context as _, Result};
+use sprat_grape::{Column, Inputs, Options, Output, Precision, Program, Target, ready};
+use sprat_vector::{Compiled, PEAK_FLOPS, peak};
+
+use crate::cpu;
+
+/// Particles, each with all.
+pub(super) const PARTICLES: usize = 8192;
+
+/// Turns of each; the best counts.
+pub(super) const ROUNDS: usize = 9;
+
+/// The targets that this processor has, best first.
+pub(super) fn targets() -> Vec<Target> {
+    [Target::Avx512, Target::Avx2, Target::Portable].into_iter().filter(|target| target.here()).collect()
+}
+
+/// Binds this thread to the last core that it may use, for a chapter.
+pub(super) fn pinned() -> Result<cpu::Pinned> {
+    cpu::Pinned::to(cpu::allowed_cores()?.last().copied())
+}
+
+/// Columns of numbers from 0 to 1, without a pattern, the same in every run.
+pub(super) fn numbers(columns: usize) -> Vec<Vec<f64>> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    (0..columns).map(|_| (0..PARTICLES).map(|_| next()).collect()).collect()
+}
+
+/// Inputs of a program from the first of these columns, for so many i; constants without a default are 0.01.
+pub(super) fn inputs<'a>(program: &Program, columns: &'a [Vec<f64>], i: usize) -> Result<Inputs<'a>> {
+    let take = |count: usize, length: usize| columns[..count].iter().map(|all| Column::from(&all[..length])).collect();
+    let constants: Vec<Option<f64>> =
+        program.constants().iter().map(|constant| Some(constant.default.unwrap_or(0.01))).collect();
+    Ok(Inputs::new(program, take(program.i().len(), i), take(program.j().len(), PARTICLES), &constants)?)
+}
+
+/// A kernel on one thread, and the best of its times so far.
+pub(super) struct Timed {
+    pub(super) compiled: Compiled,
+    best: f64,
+}
+
+impl Timed {
+    /// A ready kernel's.
+    pub(super) fn ready(name: &str, precision: Precision, target: Target) -> Result<Self> {
+        let text = ready(name).with_context(|| format!("no kernel is called {name}"))?.text;
+        Self::of(
+            &sprat_grape::Kernel::compile(text, precision, &sprat_grape::Engine::Reference)?.program().clone(),
+            target,
+        )
+    }
+
+    /// Nothing but fused multiplications and additions.
+    pub(super) fn peak(precision: Precision, target: Target) -> Result<Self> {
+        Self::of(&peak(precision.into()), target)
+    }
+
+    fn of(program: &Program, target: Target) -> Result<Self> {
+        let compiled = Compiled::new(program, Options { target, threads: NonZeroUsize::MIN })?;
+        Ok(Self { compiled, best: f64::INFINITY })
+    }
+
+    /// Once more.
+    pub(super) fn turn(&mut self, columns: &[Vec<f64>]) -> Result<Vec<Output>> {
+        let inputs = inputs(self.compiled.program(), columns, PARTICLES)?;
+        let before = cpu::thread_time();
+        let outputs = black_box(self.compiled.run(&inputs));
+        self.best = self.best.min((cpu::thread_time() - before).as_secs_f64());
+        Ok(outputs)
+    }
+
+    /// G interactions/s, at best.
+    pub(super) fn rate(&self) -> f64 {
+        rate(self.best)
+    }
+
+    /// Gflop/s at best, by what the kernel says a pair counts; the peak's own count, of the peak.
+    pub(super) fn gflops(&self) -> Option<f64> {
+        self.compiled.program().flops().map(|flops| f64::from(flops) * self.rate())
+    }
+
+    /// Gflop/s of [`Timed::peak`].
+    pub(super) fn peak_gflops(&self) -> f64 {
+        f64::from(PEAK_FLOPS) * self.rate()
+    }
+}
+
+/// G interactions/s of all pairs in so many seconds.
+pub(super) fn rate(seconds: f64) -> f64 {
+    (PARTICLES * PARTICLES) as f64 / seconds / 1e9
+}
+
+/// What a precision is called.
+pub(super) fn word(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "f32",
+        Precision::F64 => "f64",
+    }
+}
