@@ -1,4 +1,4 @@
-"""Sprat for Python. What there is so far is the mover: :mod:`sprat.flow`."""
+"""Sprat for Python. The mover: :mod:`sprat.flow`; kernels on arrays: :mod:`sprat.grape`, with NumPy."""
 
 from sprat._sprat import __version__
 

@@ -1,0 +1,125 @@
+//! Arrays of NumPy's as a kernel's columns: where they lie, if that can be said safely, and copied otherwise.
+
+use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods as _};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sprat_grape::{Column, Data};
+
+/// The numbers of one variable, kept while a kernel runs.
+pub(crate) enum Numbers<'py> {
+    F32(Kept<'py, f32>),
+    F64(Kept<'py, f64>),
+}
+
+/// Every `stride`-th number of an array, from `first` up to `end`.
+pub(crate) enum Kept<'py, T: Element> {
+    There { array: PyReadonlyArrayDyn<'py, T>, first: usize, end: usize, stride: usize },
+    Copied(Vec<T>),
+}
+
+impl<'py> Numbers<'py> {
+    /// The array of a variable that is called `name`.
+    pub(crate) fn of(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let wrong = |what: String| {
+            PyTypeError::new_err(format!("{name}: {what}; want a numpy array of float32 or float64 (numpy.asarray)"))
+        };
+        let Ok(array) = given.cast::<PyUntypedArray>() else {
+            return Err(wrong(format!("a {} is no array", given.get_type().name()?)));
+        };
+        if array.ndim() != 1 {
+            let shape = array.shape();
+            return Err(PyValueError::new_err(format!("{name}: an array of shape {shape:?}; want one dimension")));
+        }
+        if let Ok(array) = given.extract() {
+            Kept::new(given, array).map(Self::F64)
+        } else if let Ok(array) = given.extract() {
+            Kept::new(given, array).map(Self::F32)
+        } else {
+            Err(wrong(format!("an array of {}", array.dtype())))
+        }
+    }
+
+    pub(crate) fn column(&self) -> PyResult<Column<'_>> {
+        let (data, stride) = match self {
+            Self::F32(kept) => kept.slice().map(|(data, stride)| (Data::F32(data), stride))?,
+            Self::F64(kept) => kept.slice().map(|(data, stride)| (Data::F64(data), stride))?,
+        };
+        Ok(Column::strided(data, stride))
+    }
+}
+
+impl<'py, T: Element + Copy> Kept<'py, T> {
+    fn new(given: &Bound<'py, PyAny>, array: PyReadonlyArrayDyn<'py, T>) -> PyResult<Self> {
+        // Numbers that begin at odd addresses cannot be referred to: NumPy copies them to where they can.
+        if !given.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
+            let aligned = given.call_method0("copy")?;
+            let array = aligned.extract::<PyReadonlyArrayDyn<'py, T>>()?;
+            return Ok(Self::Copied(array.as_slice()?.to_vec()));
+        }
+        if array.as_slice().is_ok() {
+            return Ok(Self::There { first: 0, end: array.len(), stride: 1, array });
+        }
+        if let Some(there) = Self::within(given, &array)? {
+            return Ok(there);
+        }
+        Ok(Self::Copied(array.as_array().iter().copied().collect()))
+    }
+
+    /// A view with gaps, as every n-th number of the array that owns them: a column of a table, or what a step of a slice leaves out.
+    fn within(given: &Bound<'py, PyAny>, view: &PyReadonlyArrayDyn<'py, T>) -> PyResult<Option<Self>> {
+        let Ok(array) = given.getattr("base")?.extract::<PyReadonlyArrayDyn<'py, T>>() else { return Ok(None) };
+        if !array.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
+            return Ok(None);
+        }
+        let Ok(all) = array.as_slice() else { return Ok(None) };
+        let size = size_of::<T>();
+        let stride = usize::try_from(view.strides()[0]).ok().filter(|bytes| *bytes > 0 && bytes.is_multiple_of(size));
+        let begin = view.as_array().as_ptr().addr().checked_sub(all.as_ptr().addr());
+        let (Some(stride), Some(begin)) = (stride.map(|bytes| bytes / size), begin) else { return Ok(None) };
+        let first = begin / size;
+        let end =
+            view.len().checked_sub(1).and_then(|last| first.checked_add(last.checked_mul(stride)?)?.checked_add(1));
+        let Some(end) = end.filter(|end| begin.is_multiple_of(size) && *end <= all.len()) else { return Ok(None) };
+        Ok(Some(Self::There { array, first, end, stride }))
+    }
+
+    fn slice(&self) -> PyResult<(&[T], usize)> {
+        match self {
+            Self::There { array, first, end, stride } => Ok((&array.as_slice()?[*first..*end], *stride)),
+            Self::Copied(numbers) => Ok((numbers, 1)),
+        }
+    }
+}
+
+/// The arrays of a kind, `i` or `j`, in the order of the kernel's variables: from a dict by their names, or a sequence in that order.
+pub(crate) fn arrays<'py>(
+    kind: &str,
+    names: &[&str],
+    given: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Vec<Numbers<'py>>> {
+    let value = |what: String| PyValueError::new_err(format!("{kind}: {what}; the kernel has {names:?}"));
+    let Some(given) = given else {
+        return if names.is_empty() { Ok(Vec::new()) } else { Err(value("nothing was given".to_owned())) };
+    };
+    if let Ok(named) = given.cast::<PyDict>() {
+        for name in named.keys() {
+            let name =
+                name.extract::<String>().map_err(|_| PyTypeError::new_err(format!("{kind}: names are strings")))?;
+            if !names.contains(&&*name) {
+                return Err(value(format!("{name} is no variable")));
+            }
+        }
+        let array = |name: &&str| {
+            let array = named.get_item(*name)?.ok_or_else(|| value(format!("{name} was not given")))?;
+            Numbers::of(name, &array)
+        };
+        return names.iter().map(array).collect();
+    }
+    let wrong = |_| PyTypeError::new_err(format!("{kind}: want a dict of arrays by name, or a sequence of them"));
+    let arrays = given.try_iter().map_err(wrong)?.take(names.len() + 1).collect::<PyResult<Vec<_>>>()?;
+    if arrays.len() != names.len() {
+        return Err(value(format!("{} arrays", if arrays.len() > names.len() { "too many" } else { "too few" })));
+    }
+    names.iter().zip(&arrays).map(|(name, array)| Numbers::of(name, array)).collect()
+}
