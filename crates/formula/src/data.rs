@@ -94,6 +94,25 @@ pub enum Output {
     Index(Vec<i64>),
 }
 
+impl Output {
+    /// For how many particles.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(numbers) => numbers.len(),
+            Self::F64(numbers) => numbers.len(),
+            Self::Bool(all) => all.len(),
+            Self::Index(places) => places.len(),
+        }
+    }
+
+    /// Whether for none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// What is wrong with what a kernel was to be run on.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum DataError {

@@ -95,7 +95,7 @@ impl Array {
 /// [`Error::File`].
 pub fn write_outputs(path: &Path, outputs: &[Output]) -> Result<(), Error> {
     let wide = outputs.iter().any(|output| matches!(output, Output::F64(_) | Output::Index(_)));
-    let rows = outputs.first().map_or(0, length);
+    let rows = outputs.first().map_or(0, Output::len);
     let numbers = (0..rows).flat_map(|row| outputs.iter().map(move |output| number(output, row)));
     let shape = [rows as u64, outputs.len() as u64];
     #[expect(clippy::cast_possible_truncation, reason = "each is of this type, or 0 or 1")]
@@ -117,15 +117,6 @@ pub(crate) fn write<T: npyz::AutoSerialize>(
     writer.extend(numbers)?;
     writer.finish()?;
     file.flush()
-}
-
-fn length(output: &Output) -> usize {
-    match output {
-        Output::F32(numbers) => numbers.len(),
-        Output::F64(numbers) => numbers.len(),
-        Output::Bool(all) => all.len(),
-        Output::Index(places) => places.len(),
-    }
 }
 
 fn number(output: &Output, row: usize) -> f64 {

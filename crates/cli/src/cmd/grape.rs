@@ -153,7 +153,7 @@ pub(super) fn tell(args: &InputArgs, program: &Program, outputs: &[Output]) -> R
     if args.out.is_none() {
         let names = std::iter::once("i").chain(program.results().iter().map(|result| result.name.as_str()));
         let mut table = Table::new(&names.collect::<Vec<_>>());
-        let rows = outputs.first().map_or(0, length);
+        let rows = outputs.first().map_or(0, Output::len);
         for row in 0..rows.min(ROWS) {
             let cells = outputs.iter().map(|output| cell(output, row));
             table.row(std::iter::once(row.to_string()).chain(cells).collect());
@@ -202,15 +202,6 @@ pub(super) fn metric(rate: f64) -> String {
     let (unit, scale) =
         [(" G", 1e9), (" M", 1e6), (" k", 1e3)].into_iter().find(|(_, scale)| rate >= *scale).unwrap_or(("", 1.0));
     format!("{}{unit}", digits(rate / scale))
-}
-
-fn length(output: &Output) -> usize {
-    match output {
-        Output::F32(numbers) => numbers.len(),
-        Output::F64(numbers) => numbers.len(),
-        Output::Bool(all) => all.len(),
-        Output::Index(places) => places.len(),
-    }
 }
 
 fn cell(output: &Output, row: usize) -> String {
