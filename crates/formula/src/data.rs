@@ -111,6 +111,16 @@ impl Output {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Its numbers; none of what is a bool or a place.
+    #[must_use]
+    pub fn into_numbers(self) -> Option<Vec<f64>> {
+        match self {
+            Self::F64(numbers) => Some(numbers),
+            Self::F32(numbers) => Some(numbers.into_iter().map(f64::from).collect()),
+            Self::Bool(_) | Self::Index(_) => None,
+        }
+    }
 }
 
 /// What is wrong with what a kernel was to be run on.

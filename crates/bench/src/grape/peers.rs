@@ -38,11 +38,11 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let target = *targets().first().context("no vectors, not even the portable ones")?;
     let mut table = Table::new(&["who", "G interactions/s", "Gflop/s (38 a pair)", "largest relative error"]);
     let mut theirs = Python::start(&columns);
+    let judge = judge(&columns)?;
     for precision in [Precision::F32, Precision::F64] {
         let word = word(precision);
         let mut ours = Timed::ready("gravity", precision, target)?;
         let outputs: Vec<Vec<f64>> = ours.turn(&columns)?.into_iter().map(reals).collect();
-        let judge = judge(&columns)?;
         let mut made: Vec<(&str, f64, Result<Peer>)> = PEERS
             .into_iter()
             .map(|(peer, times)| {
@@ -97,11 +97,7 @@ fn judge(columns: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
 }
 
 fn reals(output: Output) -> Vec<f64> {
-    match output {
-        Output::F64(numbers) => numbers,
-        Output::F32(numbers) => numbers.into_iter().map(f64::from).collect(),
-        Output::Bool(_) | Output::Index(_) => unreachable!("gravity is of numbers"),
-    }
+    output.into_numbers().expect("gravity is of numbers")
 }
 
 /// The largest error of an acceleration or a potential of the particles that were judged, relative to its size.

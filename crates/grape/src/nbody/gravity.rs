@@ -3,7 +3,7 @@
 use super::bodies::{Bodies, Vectors};
 use crate::engine::{Engine, Kernel};
 use crate::error::Error;
-use sprat_formula::{Column, Inputs, Output, Precision, ready};
+use sprat_formula::{Column, Inputs, Precision, ready};
 
 /// Gravity between bodies, each with a softening length: the potential of two is `-m / sqrt(r^2 + e^2)`.
 #[derive(Debug)]
@@ -83,16 +83,12 @@ impl Gravity {
         }
         let j = [&i[..], &[Column::from(bodies.mass())]].concat();
         let inputs = Inputs::new(kernel.program(), i, j, &[Some(self.softening * self.softening)])?;
-        let outputs: Vec<Vec<f64>> = kernel.run(&inputs).into_iter().map(numbers).collect();
+        let outputs: Vec<Vec<f64>> = kernel
+            .run(&inputs)
+            .into_iter()
+            .map(|output| output.into_numbers().expect("gravity is of numbers"))
+            .collect();
         Ok(outputs.try_into().expect("as many results as the kernel has"))
-    }
-}
-
-fn numbers(output: Output) -> Vec<f64> {
-    match output {
-        Output::F64(numbers) => numbers,
-        Output::F32(numbers) => numbers.into_iter().map(f64::from).collect(),
-        Output::Bool(_) | Output::Index(_) => unreachable!("gravity is of numbers"),
     }
 }
 
