@@ -24,7 +24,7 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// headers, and dead bytes that the cleaner has not come to.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
-/// Seglets that only the cleaner may take, at most: a long entry's run, and some.
+/// Seglets that writers of objects leave to the cleaner and to removals, at most: a long entry's run, and some.
 const RESERVE_MAX: usize = 24;
 
 /// Free seglets above the reserve under which writers pay, at most. Every free seglet is one that dead entries could lie in
@@ -144,7 +144,7 @@ impl Log {
     pub(crate) fn headless(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let seglets = config.seglets();
-        let reserve = (seglets / 128).clamp(2, RESERVE_MAX) + REMOVALS;
+        let reserve = (seglets / 128).clamp(2 + REMOVALS, RESERVE_MAX);
         Ok(Self {
             memory: Memory::new(seglets)?,
             table: Table::new(config.memory / HEADER_BYTES)?,

@@ -615,7 +615,7 @@ fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
     fill(&mut log, 1, 10..40, |_| vec![2; 3_000]);
     // Until memory is short there is nothing to compact.
     for n in 0.. {
-        if log.put(2, &key(n), &[3; 10_000]).is_err() || log.stats().cleaner.compacted_segments > 0 {
+        if log.put(2, &key(n % 200), &[3; 10_000]).is_err() || log.stats().cleaner.compacted_segments > 0 {
             break;
         }
         log.clean(10);
