@@ -57,7 +57,7 @@ pub fn short(figure: &str) -> String {
     format!("{number}{unit}")
 }
 
-/// Three significant digits: `0.152`, `13.8`, `421`.
+/// Three significant digits: `0.152`, `13.8`, `421`; what is too small for that, as `5.0e-6`.
 #[must_use]
 pub fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -67,7 +67,8 @@ pub fn digits(value: f64) -> String {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.9995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        size if size >= 0.001 => format!("{value:.3}"),
+        _ => format!("{value:.1e}"),
     }
 }
 

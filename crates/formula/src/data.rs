@@ -127,7 +127,7 @@ impl Output {
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum DataError {
     /// Too few or too many.
-    #[error("{given} {kind} variables were given, the kernel has {names:?}")]
+    #[error("{given} {kind} variables were given, the kernel has {}: {}", names.len(), names.join(", "))]
     Count {
         /// `i`, `j` or `constant`.
         kind: &'static str,

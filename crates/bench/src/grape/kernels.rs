@@ -8,83 +8,111 @@ use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
 
+/// The kernel that is promised.
+const GRAVITY: &str = "gravity";
+
 /// Least share of the peak that gravity in 32 bits is promised to reach.
 const SHARE: f64 = 0.75;
 
 /// Least share of the rate in 32 bits that gravity in 64 is promised to reach.
 const WIDE: f64 = 0.4;
 
+const HEAD: [&str; 10] = [
+    "kernel",
+    "vectors",
+    "G interactions/s",
+    "Gflop/s",
+    "of peak",
+    "peak Gflop/s",
+    "lanes",
+    "unrolled",
+    "registers",
+    "spills",
+];
+
 /// See the module.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let _pinned = pinned()?;
     let columns = numbers(8);
-    let mut table = Table::new(&[
-        "kernel",
-        "vectors",
-        "G interactions/s",
-        "Gflop/s",
-        "of peak",
-        "peak Gflop/s",
-        "lanes",
-        "unrolled",
-        "registers",
-        "spills",
-    ]);
-    let mut gravity = Vec::new();
+    let mut table = Table::new(&HEAD);
     for (place, target) in targets().into_iter().enumerate() {
-        for precision in [Precision::F32, Precision::F64] {
-            let mut peak = Timed::peak(precision, target)?;
-            // On lesser targets than the best, gravity stands for all.
-            let names = READY.iter().map(|ready| ready.name).filter(|&name| place == 0 || name == "gravity");
-            let mut kernels: Vec<(&str, Timed)> =
-                names.map(|name| Ok((name, Timed::ready(name, precision, target)?))).collect::<Result<_>>()?;
-            let rounds = if target == Target::Portable { 2 } else { ROUNDS };
-            for _ in 0..rounds {
-                peak.turn(&columns)?;
-                for (_, kernel) in &mut kernels {
-                    kernel.turn(&columns)?;
-                }
-            }
-            for (name, kernel) in &kernels {
-                let what = format!("{name} {}, {target:?}", word(precision));
-                findings.row(&what, Some(kernel.rate()), None, "G interactions/s", Goal::Shown);
-                let facts = kernel.compiled.facts();
-                let flops = kernel.gflops();
-                let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-                table.row(vec![
-                    format!("{name} {}", word(precision)),
-                    format!("{target:?}"),
-                    format!("{:.3}", kernel.rate()),
-                    figure(flops),
-                    flops
-                        .map_or_else(|| "-".to_owned(), |flops| format!("{:.0} %", 100.0 * flops / peak.peak_gflops())),
-                    figure(Some(peak.peak_gflops())),
-                    facts.lanes.to_string(),
-                    facts.unroll.to_string(),
-                    facts.registers.to_string(),
-                    facts.spills.to_string(),
-                ]);
-                if *name == "gravity" {
-                    let promised = place == 0 && precision == Precision::F32;
-                    let goal = if promised { Goal::RatioAtLeast(SHARE) } else { Goal::Shown };
-                    findings.row(
-                        &format!("{what}, 38 operations a pair, beside the peak of fused multiplications"),
-                        flops,
-                        Some(peak.peak_gflops()),
-                        "Gflop/s",
-                        goal,
-                    );
-                    if place == 0 {
-                        gravity.push(kernel.rate());
-                    }
-                }
-            }
+        let best = place == 0;
+        let narrow = Measured::new(Precision::F32, target, best, &columns)?;
+        let wide = Measured::new(Precision::F64, target, best, &columns)?;
+        for measured in [&narrow, &wide] {
+            measured.kernels.iter().for_each(|(name, kernel)| table.row(measured.line(name, kernel)));
+            measured.rows(best, findings);
         }
-    }
-    if let [narrow, wide] = gravity[..] {
-        let goal = Goal::RatioAtLeast(WIDE);
-        findings.row("gravity f64 beside f32, best vectors", Some(wide), Some(narrow), "G interactions/s", goal);
+        if best {
+            let (wide, narrow) = (wide.gravity().rate(), narrow.gravity().rate());
+            let what = "gravity f64 beside f32, best vectors";
+            findings.row(what, Some(wide), Some(narrow), "G interactions/s", Goal::RatioAtLeast(WIDE));
+        }
     }
     findings.table(&format!("{PARTICLES} particles, one thread, best of {ROUNDS}, in turns"), table);
     Ok(())
+}
+
+/// Ready kernels on a target's vectors, measured in turns with what its multipliers can do at most.
+struct Measured {
+    precision: Precision,
+    target: Target,
+    peak: Timed,
+    kernels: Vec<(&'static str, Timed)>,
+}
+
+impl Measured {
+    /// All ready kernels, or gravity, which stands for all.
+    fn new(precision: Precision, target: Target, all: bool, columns: &[Vec<f64>]) -> Result<Self> {
+        let mut peak = Timed::peak(precision, target)?;
+        let names = READY.iter().map(|ready| ready.name).filter(|&name| all || name == GRAVITY);
+        let mut kernels: Vec<(&str, Timed)> =
+            names.map(|name| Ok((name, Timed::ready(name, precision, target)?))).collect::<Result<_>>()?;
+        let rounds = if target == Target::Portable { 2 } else { ROUNDS };
+        for _ in 0..rounds {
+            peak.turn(columns)?;
+            for (_, kernel) in &mut kernels {
+                kernel.turn(columns)?;
+            }
+        }
+        Ok(Self { precision, target, peak, kernels })
+    }
+
+    fn gravity(&self) -> &Timed {
+        let (_, gravity) = self.kernels.iter().find(|(name, _)| *name == GRAVITY).expect("it is always measured");
+        gravity
+    }
+
+    fn title(&self, name: &str) -> String {
+        format!("{name} {}, {:?}", word(self.precision), self.target)
+    }
+
+    /// A kernel's line of the table.
+    fn line(&self, name: &str, kernel: &Timed) -> Vec<String> {
+        let (facts, flops, peak) = (kernel.compiled.facts(), kernel.gflops(), self.peak.peak_gflops());
+        let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
+        vec![
+            format!("{name} {}", word(self.precision)),
+            format!("{:?}", self.target),
+            format!("{:.3}", kernel.rate()),
+            or_dash(flops.map(|flops| format!("{flops:.1}"))),
+            or_dash(flops.map(|flops| format!("{:.0} %", 100.0 * flops / peak))),
+            format!("{peak:.1}"),
+            facts.lanes.to_string(),
+            facts.unroll.to_string(),
+            facts.registers.to_string(),
+            facts.spills.to_string(),
+        ]
+    }
+
+    /// The kernels' rates, and gravity beside the peak, which is promised of the best vectors in 32 bits.
+    fn rows(&self, best: bool, findings: &mut Findings) {
+        for (name, kernel) in &self.kernels {
+            findings.row(&self.title(name), Some(kernel.rate()), None, "G interactions/s", Goal::Shown);
+        }
+        let promised = best && self.precision == Precision::F32;
+        let goal = if promised { Goal::RatioAtLeast(SHARE) } else { Goal::Shown };
+        let what = format!("{}, 38 operations a pair, beside the peak of fused multiplications", self.title(GRAVITY));
+        findings.row(&what, self.gravity().gflops(), Some(self.peak.peak_gflops()), "Gflop/s", goal);
+    }
 }
