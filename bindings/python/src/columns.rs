@@ -55,7 +55,7 @@ impl<'py, T: Element + Copy> Kept<'py, T> {
         if !given.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
             let aligned = given.call_method0("copy")?;
             let array = aligned.extract::<PyReadonlyArrayDyn<'py, T>>()?;
-            return Ok(Self::Copied(array.as_slice()?.to_vec()));
+            return Ok(Self::There { first: 0, end: array.len(), stride: 1, array });
         }
         if array.as_slice().is_ok() {
             return Ok(Self::There { first: 0, end: array.len(), stride: 1, array });

@@ -21,7 +21,7 @@ pub use array::{Array, MAX_NUMBERS, write_outputs};
 pub use engine::{Engine, Kernel};
 pub use error::Error;
 pub use sprat_formula::{
-    Column, Data, DataError, Inputs, Output, Precision, Program, READY, Ready, SyntaxError, ready,
+    Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY, Ready, SyntaxError, ready,
 };
 pub use sprat_grapedr::Shape;
 pub use sprat_vector::{Options, Target};

@@ -48,6 +48,10 @@ pub const PLACES: &[Place] = &[
         path: "crates/vector/src/code.rs",
         reason: "maps machine code of kernels and calls it, with buffers as long as it was compiled for",
     },
+    Place {
+        path: "bindings/c/src/calls.rs",
+        reason: "functions that C calls: they are handed addresses, as the header says of each",
+    },
 ];
 
 /// `unsafe` anywhere else.

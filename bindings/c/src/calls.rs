@@ -1,0 +1,306 @@
+//! The functions of the header. What it asks of a caller is what each block here leans on: an address is NULL, or of what the header says,
+//! for as long as the call takes; a calculator's, until it is freed.
+
+#![allow(unsafe_code)]
+
+use crate::calculator::{Calculator, Element, Kind, Numbers};
+use crate::failure::{Failure, answer, last};
+use sprat_grape::{MAX_PARTICLES, READY};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ptr;
+use std::sync::{LazyLock, Mutex};
+
+/// `sprat_grape` of the header. The lock is for those who share one between threads after all, and remembers panics.
+pub(crate) struct Grape(Mutex<Calculator>);
+
+/// Any thread may call with any calculator.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Grape>();
+};
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_init(
+    text: *const c_char,
+    precision: c_int,
+    engine: c_int,
+    threads: c_uint,
+    grape: *mut *mut Grape,
+) -> c_int {
+    answer(|| {
+        if grape.is_null() {
+            return Err(Failure::Null("grape"));
+        }
+        // SAFETY: there is room for an address.
+        unsafe { grape.write(ptr::null_mut()) };
+        // SAFETY: NULL, or a string.
+        let text = unsafe { string("text", text) }?;
+        let made = Calculator::new(text, precision, engine, threads)?;
+        // SAFETY: as above.
+        unsafe { grape.write(Box::into_raw(Box::new(Grape(Mutex::new(made))))) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_free(grape: *mut Grape) {
+    answer(|| {
+        if !grape.is_null() {
+            // SAFETY: it is from `sprat_grape_init`, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(grape) });
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sprat_grape_error() -> *const c_char {
+    last()
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_ready(name: *const c_char) -> *const c_char {
+    static TEXTS: LazyLock<Vec<CString>> = LazyLock::new(|| {
+        READY.iter().map(|ready| CString::new(ready.text).expect("kernels are text, without zeros")).collect()
+    });
+    let mut text = ptr::null();
+    answer(|| {
+        // SAFETY: NULL, or a string.
+        let name = unsafe { string("name", name) }?;
+        let found = READY.iter().position(|ready| ready.name == name);
+        let known = || READY.iter().map(|ready| ready.name.to_owned()).collect();
+        let unknown = || Failure::Name { kind: "kernel", name: name.to_owned(), known: known() };
+        text = TEXTS[found.ok_or_else(unknown)?].as_ptr();
+        Ok(())
+    });
+    text
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_send_i_f32(
+    grape: *mut Grape,
+    name: *const c_char,
+    numbers: *const f32,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { send(grape, Kind::I, name, numbers, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_send_i_f64(
+    grape: *mut Grape,
+    name: *const c_char,
+    numbers: *const f64,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { send(grape, Kind::I, name, numbers, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_send_j_f32(
+    grape: *mut Grape,
+    name: *const c_char,
+    numbers: *const f32,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { send(grape, Kind::J, name, numbers, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_send_j_f64(
+    grape: *mut Grape,
+    name: *const c_char,
+    numbers: *const f64,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { send(grape, Kind::J, name, numbers, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_set(grape: *mut Grape, name: *const c_char, value: f64) -> c_int {
+    answer(|| {
+        // SAFETY: NULL, or a string.
+        let name = unsafe { string("name", name) }?;
+        // SAFETY: NULL, or a calculator.
+        unsafe { with(grape, |calculator| calculator.set(name, value)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_run(grape: *mut Grape) -> c_int {
+    // SAFETY: NULL, or a calculator.
+    answer(|| unsafe { with(grape, Calculator::run) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_get_result_f32(
+    grape: *mut Grape,
+    name: *const c_char,
+    results: *mut f32,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { get_result(grape, name, results, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_get_result_f64(
+    grape: *mut Grape,
+    name: *const c_char,
+    results: *mut f64,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { get_result(grape, name, results, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_get_result_bool(
+    grape: *mut Grape,
+    name: *const c_char,
+    results: *mut bool,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { get_result(grape, name, results, count, stride) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sprat_grape_get_result_index(
+    grape: *mut Grape,
+    name: *const c_char,
+    results: *mut i64,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { get_result(grape, name, results, count, stride) }
+}
+
+/// # Safety
+/// As the header says of `sprat_grape_send_i_f32` and its like.
+unsafe fn send<T: Copy>(
+    grape: *mut Grape,
+    kind: Kind,
+    name: *const c_char,
+    numbers: *const T,
+    count: usize,
+    stride: usize,
+) -> c_int
+where
+    Numbers: From<Vec<T>>,
+{
+    answer(|| {
+        // SAFETY: NULL, or a string.
+        let name = unsafe { string("name", name) }?;
+        let step = step::<T>(count, stride)?;
+        if numbers.is_null() && count > 0 {
+            return Err(Failure::Null("numbers"));
+        }
+        let mut copied = Vec::new();
+        copied.try_reserve_exact(count).map_err(|_| Failure::Memory { count })?;
+        // SAFETY: so many numbers are there, so many bytes apart, or there are none; they need not be aligned.
+        copied.extend((0..count).map(|at| unsafe { numbers.wrapping_byte_add(at * step).read_unaligned() }));
+        // SAFETY: NULL, or a calculator.
+        unsafe { with(grape, |calculator| calculator.send(kind, name, copied.into())) }
+    })
+}
+
+/// # Safety
+/// As the header says of `sprat_grape_get_result_f32` and its like.
+unsafe fn get_result<T: Element>(
+    grape: *mut Grape,
+    name: *const c_char,
+    results: *mut T,
+    count: usize,
+    stride: usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: NULL, or a string.
+        let name = unsafe { string("name", name) }?;
+        let step = step::<T>(count, stride)?;
+        if results.is_null() && count > 0 {
+            return Err(Failure::Null("results"));
+        }
+        let copy = |calculator: &mut Calculator| {
+            for (at, &result) in calculator.result::<T>(name, count)?.iter().enumerate() {
+                // SAFETY: there is room for so many results, so many bytes apart; they need not be aligned.
+                unsafe { results.wrapping_byte_add(at * step).write_unaligned(result) };
+            }
+            Ok(())
+        };
+        // SAFETY: NULL, or a calculator.
+        unsafe { with(grape, copy) }
+    })
+}
+
+/// Bytes from one of `count` numbers to the next, where an address can hold them all.
+fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
+    let size = size_of::<T>();
+    if stride > 0 && stride < size {
+        return Err(Failure::Stride { stride, size });
+    }
+    let step = if stride == 0 { size } else { stride };
+    let fits = count.checked_mul(step).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    if count > MAX_PARTICLES || !fits { Err(Failure::TooMany { count }) } else { Ok(step) }
+}
+
+/// Does something with a calculator that nobody else uses meanwhile.
+///
+/// # Safety
+/// NULL, or a calculator that is not freed before this is done.
+unsafe fn with(grape: *const Grape, work: impl FnOnce(&mut Calculator) -> Result<(), Failure>) -> Result<(), Failure> {
+    // SAFETY: it is NULL, or from `sprat_grape_init`.
+    let grape = unsafe { grape.as_ref() }.ok_or(Failure::Null("grape"))?;
+    let mut calculator = grape.0.lock().map_err(|_| Failure::Broken)?;
+    work(&mut calculator)
+}
+
+/// # Safety
+/// NULL, or a string that ends with a zero and is as long-lived as whoever takes it.
+unsafe fn string<'a>(what: &'static str, string: *const c_char) -> Result<&'a str, Failure> {
+    if string.is_null() {
+        return Err(Failure::Null(what));
+    }
+    // SAFETY: it is a string.
+    let string = unsafe { CStr::from_ptr(string) };
+    string.to_str().map_err(|error| Failure::NotText { what, at: error.valid_up_to() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Code;
+
+    fn said() -> String {
+        // SAFETY: a string, until the next failure.
+        unsafe { CStr::from_ptr(last()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_is_a_code_and_breaks_its_calculator_alone() {
+        let made = || Calculator::new(sprat_grape::ready("nearest").unwrap().text, 1, 5, 1).unwrap();
+        let (broken, whole) = (Grape(Mutex::new(made())), Grape(Mutex::new(made())));
+        // SAFETY: it lives as long as this test.
+        let panics = || unsafe { with(&raw const broken, |_| panic!("a test's {}", "panic")) };
+        assert_eq!(answer(panics), Code::Panic as c_int);
+        assert!(said().ends_with("own: a test's panic"), "{}", said());
+        // SAFETY: they live as long as this test.
+        let run = |grape: &Grape| answer(|| unsafe { with(grape, Calculator::run) });
+        assert_eq!(run(&broken), Code::Panic as c_int);
+        assert!(said().contains("begin anew"), "{}", said());
+        assert_eq!(run(&whole), Code::Missing as c_int);
+        assert!(said().contains("xi was not sent"), "{}", said());
+    }
+}

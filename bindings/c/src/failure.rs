@@ -1,0 +1,112 @@
+//! What goes wrong, as C has it: a code that is returned, and a message that the thread can ask for.
+
+use sprat_grape::{DataError, Error, MAX_PARTICLES};
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thiserror::Error;
+
+/// Characters of a name that a message repeats, at most.
+const SHOWN: usize = 64;
+
+/// What a call returns, as the header has it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(i32)]
+pub(crate) enum Code {
+    Ok = 0,
+    Argument = 1,
+    Kernel = 2,
+    Engine = 3,
+    Name = 4,
+    Count = 5,
+    Type = 6,
+    Missing = 7,
+    Memory = 8,
+    Panic = 9,
+}
+
+/// Why a call did nothing.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error("{0} is NULL")]
+    Null(&'static str),
+    #[error("{what} is no UTF-8, from byte {at} on")]
+    NotText { what: &'static str, at: usize },
+    #[error("{what} is {given}; want {want}")]
+    Choice { what: &'static str, given: i64, want: String },
+    #[error(
+        "a stride of {stride} bytes, for numbers of {size}: want as many at least, or 0 where no gaps are between them"
+    )]
+    Stride { stride: usize, size: usize },
+    #[error(transparent)]
+    Kernel(#[from] Error),
+    #[error("there is no {kind} {}; there are {known:?}", shown(.name))]
+    Name { kind: &'static str, name: String, known: Vec<String> },
+    #[error("{count} numbers: {MAX_PARTICLES} are the limit, and all of them, gaps too, must fit into memory")]
+    TooMany { count: usize },
+    #[error("room for {room} results of {name}; the kernel was run for {count} i")]
+    Room { name: String, room: usize, count: usize },
+    #[error("result {name} is of {of}, for sprat_grape_get_result_{of}; {asked} was asked for")]
+    Type { name: String, of: &'static str, asked: &'static str },
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("{kind} variable {name} was not sent: sprat_grape_send_{kind}_f32 or _f64 before sprat_grape_run")]
+    NotSent { kind: &'static str, name: String },
+    #[error("there are no results: sprat_grape_run has not been called, or failed")]
+    NotRun,
+    #[error("no memory for {count} numbers")]
+    Memory { count: usize },
+    #[error("a mistake of the library's own: {0}")]
+    Panic(String),
+    #[error("an earlier call ended by a mistake of the library's own; sprat_grape_free, and begin anew")]
+    Broken,
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Null(_) | Self::NotText { .. } | Self::Choice { .. } | Self::Stride { .. } => Code::Argument,
+            Self::Kernel(Error::Syntax(_)) => Code::Kernel,
+            // All else that compiling says is what an engine says.
+            Self::Kernel(_) => Code::Engine,
+            Self::Name { .. } => Code::Name,
+            Self::Data(DataError::Missing { .. }) | Self::NotSent { .. } | Self::NotRun => Code::Missing,
+            Self::Data(_) | Self::TooMany { .. } | Self::Room { .. } => Code::Count,
+            Self::Type { .. } => Code::Type,
+            Self::Memory { .. } => Code::Memory,
+            Self::Panic(_) | Self::Broken => Code::Panic,
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Does what a call is to do, and gives its code. A failure's message is the thread's from then on; a panic ends here.
+pub(crate) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    // Whatever a panic leaves half done is behind a lock that is poisoned by it.
+    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Failure::Panic(said(&*panic))));
+    let Err(failure) = done else { return Code::Ok as c_int };
+    let text = failure.to_string().replace('\0', "\u{fffd}");
+    let text = CString::new(text).expect("its zeros were replaced");
+    // A thread that is ending has no message any more.
+    let _ = LAST.try_with(|last| last.replace(text));
+    failure.code() as c_int
+}
+
+/// The message of this thread's last failure: good until its next, and empty where there was none.
+pub(crate) fn last() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+/// A name as messages have it: quoted, and not longer than names can be.
+fn shown(name: &str) -> String {
+    format!("{:?}", name.chars().take(SHOWN).collect::<String>())
+}
