@@ -19,8 +19,9 @@ help: ## list the targets
 setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run again)
 	@scripts/setup
 
-build: ## build the `sprat` binary, optimised
+build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then needs Open MPI wherever it runs)
 	@scripts/setup build
+	@scripts/features >/dev/null
 	cargo build --release --locked --bin sprat $$(scripts/features)
 
 test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets, the build without DPDK, long histories too)

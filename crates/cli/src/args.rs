@@ -35,8 +35,9 @@ pub(crate) use bench::{
 pub(crate) use browser::{BrowserCommand, BrowserHostArgs, BrowserInstallArgs, BrowserPlaceArgs, ForArg};
 pub(crate) use cp::CpArgs;
 pub(crate) use grape::{
-    EngineArg, EngineArgs, GrapeAsmArgs, GrapeCommand, GrapeExplainArgs, GrapeKernelsArgs, GrapeMatrixArgs,
-    GrapeNbodyArgs, GrapeRunArgs, GrapeSimArgs, InputArgs, KernelArgs, PrecisionArg, SchemeArg, ShapeArgs, TargetArg,
+    DivideArg, EngineArg, EngineArgs, GrapeAsmArgs, GrapeCommand, GrapeExplainArgs, GrapeKernelsArgs, GrapeMatrixArgs,
+    GrapeNbodyArgs, GrapeRunArgs, GrapeSimArgs, InputArgs, KernelArgs, MatrixArg, PrecisionArg, SchemeArg, ShapeArgs,
+    TargetArg,
 };
 pub(crate) use judged::{
     BreakdownArgs, ClusterBenchArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs,

@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 /// The error with its causes; those that its own words end with already are not said twice.
-fn told(error: &anyhow::Error) -> String {
+pub(crate) fn told(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {

@@ -4,27 +4,14 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
-use support::{Ran, run, sprat};
+use support::{Ran, run, save, sprat};
 use tempfile::TempDir;
 
 const KERNEL: &str = "VARI xi; VARJ xj, mj; VARF sum, near; CONST e = 1
 sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
 near argmin= select(xi == xj, inf, (xj - xi) * (xj - xi))
 ";
-
-/// Writes rows as `numpy.save` does.
-fn save(path: &Path, columns: usize, numbers: &[f64]) {
-    let shape = format!("({}, {columns})", numbers.len() / columns);
-    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
-    header.extend(std::iter::repeat_n(' ', 117 - header.len()));
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
-    bytes.extend(header.bytes());
-    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-    fs::write(path, bytes).unwrap();
-}
 
 /// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 70 j.
 fn folder() -> TempDir {
@@ -111,6 +98,8 @@ fn what_is_wrong_is_told() {
         ("grape nbody --bodies 8 --until -1".to_owned(), 2, "unexpected argument"),
         ("grape nbody --bodies 8 --every 0".to_owned(), 1, "--every 0"),
         ("grape dgemm --size 0".to_owned(), 2, "from 1 to"),
+        ("grape dgemm --on cpu --chips 2".to_owned(), 1, "--chips and --clock are of --on grapedr"),
+        ("grape lu --threads 2".to_owned(), 1, "--threads is of --on cpu"),
     ] {
         let ran = within(&folder, &line);
         assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
@@ -168,4 +157,28 @@ fn matrices_are_right() {
         assert_eq!(told["right"], true, "{told}");
         assert!(told["error"].as_f64().unwrap() > 0.0 && told["timing"]["loop_cycles"].as_u64().unwrap() > 0);
     }
+    for line in ["grape dgemm --size 300 --on cpu --json", "grape lu --size 300 --on cpu --threads 2 --json"] {
+        let told: Value = serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
+        assert_eq!((&told["right"], &told["rows"]), (&true.into(), &300.into()), "{told}");
+        let error = told["error"].as_f64().unwrap();
+        assert!(error > 0.0 && error < 1e-14 && told["gflops"].as_f64().unwrap() > 0.0, "{told}");
+    }
+    let told = run(&["grape", "dgemm", "--on", "cpu", "--size", "100"]);
+    assert!(told.ok().contains("Gflop/s of this processor") && told.text().contains("C = A B to"), "{told:?}");
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn ranks_are_refused_where_they_cannot_speak() {
+    let folder = folder();
+    for line in ["run gravity --i i.npy --j j.npy", "nbody --bodies 8"] {
+        let mut command = sprat();
+        command.current_dir(folder.path()).arg("grape").args(line.split(' ')).env("OMPI_COMM_WORLD_SIZE", "2");
+        let output = command.output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("mpirun started 2 of these") && told.contains("--features sprat-cli/mpi"), "{told}");
+    }
+    let alone = run(&["grape", "nbody", "--bodies", "8", "--until", "0.01"]);
+    alone.ok();
 }

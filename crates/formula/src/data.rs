@@ -1,6 +1,7 @@
 //! What a kernel is run on, and what comes of it.
 
 use crate::program::{Field, Program, Type};
+use std::ops::Range;
 use thiserror::Error;
 
 /// Numbers of one variable.
@@ -57,6 +58,24 @@ impl<'a> Column<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Of these particles alone.
+    ///
+    /// # Panics
+    /// Particles that it does not have.
+    #[must_use]
+    pub fn part(&self, of: Range<usize>) -> Self {
+        assert!(of.start <= of.end && of.end <= self.len(), "particles that a column does not have");
+        let part = match of.is_empty() {
+            true => 0..0,
+            false => of.start * self.stride..(of.end - 1) * self.stride + 1,
+        };
+        let data = match self.data {
+            Data::F32(data) => Data::F32(&data[part]),
+            Data::F64(data) => Data::F64(&data[part]),
+        };
+        Self { data, stride: self.stride }
     }
 
     /// A particle's number.
@@ -223,6 +242,28 @@ impl<'a> Inputs<'a> {
     #[must_use]
     pub fn constants(&self) -> &[f64] {
         &self.constants
+    }
+
+    /// The same with these i alone.
+    ///
+    /// # Panics
+    /// i that there are not.
+    #[must_use]
+    pub fn of_i(&self, of: Range<usize>) -> Self {
+        assert!(of.end <= self.ni, "i that there are not");
+        let i = self.i.iter().map(|column| column.part(of.clone())).collect();
+        Self { i, ni: of.len(), ..self.clone() }
+    }
+
+    /// The same with these j alone.
+    ///
+    /// # Panics
+    /// j that there are not.
+    #[must_use]
+    pub fn of_j(&self, of: Range<usize>) -> Self {
+        assert!(of.end <= self.nj, "j that there are not");
+        let j = self.j.iter().map(|column| column.part(of.clone())).collect();
+        Self { j, nj: of.len(), ..self.clone() }
     }
 
     /// How many i.

@@ -223,6 +223,23 @@ impl Program {
         self.nodes.iter().zip(0..).map(|(&(node, of), index)| (Value(index), node, of))
     }
 
+    /// The same program with more results, after its own: for each `ArgMin` and `ArgMax`, in their order, the extreme itself. By these, results of
+    /// parts of j can be made results of all.
+    #[must_use]
+    pub fn with_extremes(&self) -> Self {
+        let extremes = self.results.iter().filter_map(|result| {
+            let reduction = match result.reduction {
+                Reduction::ArgMin => Reduction::Min,
+                Reduction::ArgMax => Reduction::Max,
+                _ => return None,
+            };
+            Some(ResultField { reduction, ..result.clone() })
+        });
+        let mut all = self.clone();
+        all.results.extend(extremes);
+        all
+    }
+
     /// The results.
     #[must_use]
     pub fn results(&self) -> &[ResultField] {

@@ -1,8 +1,10 @@
 //! Arrays in NumPy's files: a row a particle, a column a variable.
 
+use crate::divided::narrow;
 use crate::error::Error;
 use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder as _};
 use sprat_formula::{Column, Data, Output};
+use sprat_ranks::Ranks;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
@@ -63,6 +65,43 @@ impl Array {
         };
         let fits = |count| usize::try_from(count).expect("as many as were read");
         Ok(Self { numbers, rows: fits(rows), columns: fits(columns), by_column })
+    }
+
+    /// Reads a file on the first rank, and hands it to all.
+    ///
+    /// # Errors
+    /// As [`Array::read`], on the first rank; [`Error::Stopped`].
+    pub fn shared(path: &Path, ranks: &Ranks) -> Result<Self, Error> {
+        if ranks.count() == 1 {
+            return Self::read(path);
+        }
+        let words = if ranks.is_first() { Self::read(path)?.words() } else { Vec::new() };
+        Ok(Self::of_words(&ranks.broadcast(words)?))
+    }
+
+    /// On its way to other ranks: what it is, then its numbers.
+    fn words(&self) -> Vec<u64> {
+        let wide = matches!(self.numbers, Numbers::F64(_));
+        let head = [u64::from(wide), self.rows as u64, self.columns as u64, u64::from(self.by_column)];
+        let mut words = head.to_vec();
+        match &self.numbers {
+            Numbers::F32(numbers) => words.extend(numbers.iter().map(|number| u64::from(number.to_bits()))),
+            Numbers::F64(numbers) => words.extend(numbers.iter().map(|number| number.to_bits())),
+        }
+        words
+    }
+
+    /// What [`Array::words`] made.
+    fn of_words(words: &[u64]) -> Self {
+        let (&[wide, rows, columns, by_column], numbers) = words.split_first_chunk().expect("a head went in");
+        let fits = |count| usize::try_from(count).expect("as many as were read");
+        let (rows, columns) = (fits(rows), fits(columns));
+        assert_eq!(numbers.len(), rows * columns, "as many numbers as went in");
+        let numbers = match wide {
+            0 => Numbers::F32(numbers.iter().map(|word| f32::from_bits(narrow(*word))).collect()),
+            _ => Numbers::F64(numbers.iter().map(|word| f64::from_bits(*word)).collect()),
+        };
+        Self { numbers, rows, columns, by_column: by_column != 0 }
     }
 
     /// How many rows: particles.
@@ -126,5 +165,21 @@ fn number(output: &Output, row: usize) -> f64 {
         Output::Bool(all) => f64::from(u8::from(all[row])),
         // Places are counted in 31 bits.
         Output::Index(places) => places[row] as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Array, Numbers};
+
+    #[test]
+    fn arrays_arrive_as_they_left() {
+        let narrow = Numbers::F32(vec![1.5, -0.0, 3.0, f32::INFINITY, 0.1, 7.0]);
+        let wide = Numbers::F64(vec![0.1, -0.0, f64::MAX, 4.0, 5.0, 6.0]);
+        for (numbers, by_column) in [(narrow, false), (wide, true)] {
+            let array = Array { numbers, rows: 2, columns: 3, by_column };
+            let arrived = Array::of_words(&array.words());
+            assert_eq!(format!("{arrived:?}"), format!("{array:?}"));
+        }
     }
 }

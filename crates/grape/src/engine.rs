@@ -4,6 +4,7 @@ use crate::error::Error;
 use sprat_formula::{Arithmetic, Inputs, Output, Precision, Program, reference};
 use sprat_grapedr::Shape;
 use sprat_vector::{Compiled, Options};
+use std::ops::Range;
 
 /// What computes.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +72,20 @@ impl Kernel {
     /// Inputs that were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
+        self.run_part(inputs, 0..inputs.ni())
+    }
+
+    /// The results of some i: what [`Kernel::run`] has of them, bit for bit, but for a GRAPE-DR, which divides j among more blocks where i are
+    /// fewer, and so adds in another order.
+    ///
+    /// # Panics
+    /// i that there are not, or inputs that were checked against another program.
+    #[must_use]
+    pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         match &self.made {
-            Made::Vector(compiled) => compiled.run(inputs),
-            Made::GrapeDr(kernel, shape) => sprat_grapedr::run(kernel, inputs, *shape, None).outputs,
-            Made::Reference => reference(&self.program, inputs, Arithmetic::Wide).outputs,
+            Made::Vector(compiled) => compiled.run_part(inputs, i),
+            Made::GrapeDr(kernel, shape) => sprat_grapedr::run(kernel, &inputs.of_i(i), *shape, None).outputs,
+            Made::Reference => reference(&self.program, &inputs.of_i(i), Arithmetic::Wide).outputs,
         }
     }
 }

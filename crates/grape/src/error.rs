@@ -19,6 +19,9 @@ pub enum Error {
     /// The simulated machine cannot have it.
     #[error(transparent)]
     GrapeDr(#[from] sprat_grapedr::CompileError),
+    /// Ranks that compute together have stopped.
+    #[error(transparent)]
+    Stopped(#[from] sprat_ranks::Stopped),
     /// A file is not there, or cannot be written.
     #[error("{}: {error}", path.display())]
     File {

@@ -1,5 +1,5 @@
 //! Kernels of particle interactions, as programs use them: text is compiled for an [`Engine`] and run on arrays, which come from and go to NumPy's
-//! files; and bodies that attract each other are followed over time ([`nbody`]).
+//! files, by one process or by [ranks](Divided) that divide the work; and bodies that attract each other are followed over time ([`nbody`]).
 //!
 //! ```
 //! use sprat_grape::{Column, Engine, Inputs, Kernel, Output, Precision};
@@ -13,15 +13,19 @@
 //! ```
 
 mod array;
+mod divided;
 mod engine;
 mod error;
+pub mod matrix;
 pub mod nbody;
 
 pub use array::{Array, MAX_NUMBERS, write_outputs};
+pub use divided::{Divide, Divided};
 pub use engine::{Engine, Kernel};
 pub use error::Error;
 pub use sprat_formula::{
     Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY, Ready, SyntaxError, ready,
 };
-pub use sprat_grapedr::Shape;
+pub use sprat_grapedr::{MatrixError, Shape, Sides};
+pub use sprat_ranks::{ALONE, JoinError, Ranks, Stopped};
 pub use sprat_vector::{Options, Target};

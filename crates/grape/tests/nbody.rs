@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, at, picture, plummer, read_snapshot, write_snapshot};
-use sprat_grape::{Engine, Error, Precision, Shape};
+use sprat_grape::{ALONE, Engine, Error, Precision, Shape};
 use std::f64::consts::PI;
 
 /// Two bodies of one mass each half, on an ellipse of eccentricity 0.5 and semi-major axis 1: the period is 2 pi.
@@ -13,12 +13,12 @@ fn two() -> Bodies {
     Bodies::new(vec![0.5; 2], [vec![r, -r], zero(), zero()], [zero(), vec![v, -v], zero()]).expect("two bodies")
 }
 
-fn run(engine: &Engine, precision: Precision, softening: f64, bodies: Bodies, scheme: Scheme) -> Run {
-    let gravity = Gravity::new(engine, precision, softening).expect("kernels that are ready");
+fn run(engine: &Engine, precision: Precision, softening: f64, bodies: Bodies, scheme: Scheme) -> Run<'static> {
+    let gravity = Gravity::new(engine, precision, softening, &ALONE).expect("kernels that are ready");
     Run::new(gravity, bodies, scheme).expect("a step")
 }
 
-fn go(run: &mut Run, until: f64) {
+fn go(run: &mut Run<'_>, until: f64) {
     while !run.step(until).expect("time goes on") {}
 }
 
@@ -120,9 +120,12 @@ fn what_cannot_be_followed_is_said() {
     let nowhere = Bodies::new(vec![1.0], [vec![0.0], vec![0.0], vec![f64::NAN]], zero());
     assert!(matches!(nowhere, Err(Error::NotFinite { name: "z", body: 0, .. })));
     for softening in [0.0, -1.0, f64::NAN] {
-        assert!(matches!(Gravity::new(&Engine::Reference, Precision::F64, softening), Err(Error::Softening(_))));
+        assert!(matches!(
+            Gravity::new(&Engine::Reference, Precision::F64, softening, &ALONE),
+            Err(Error::Softening(_))
+        ));
     }
-    let gravity = Gravity::new(&Engine::Reference, Precision::F64, 0.1).expect("kernels");
+    let gravity = Gravity::new(&Engine::Reference, Precision::F64, 0.1, &ALONE).expect("kernels");
     assert!(matches!(Run::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }), Err(Error::Step(_))));
     // One alone: nothing pulls it, and it goes where it goes.
     let alone = Bodies::new(vec![1.0], zero(), [vec![1.0], vec![0.0], vec![0.0]]).expect("one");

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 /// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance"],
-    &["disk", "net", "pace", "key", "plan", "formula"],
+    &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
     &["rpc", "log", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],

@@ -41,7 +41,16 @@ impl Compiled {
     /// Inputs that were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
-        self.run_with(inputs, &|_| ControlFlow::Continue(())).expect("nobody ends it")
+        self.run_part(inputs, 0..inputs.ni())
+    }
+
+    /// The results of some i, bit for bit what [`Compiled::run`] has of them.
+    ///
+    /// # Panics
+    /// i that there are not, or inputs that were checked against another program.
+    #[must_use]
+    pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
+        self.run_some(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
     }
 
     /// Runs the kernel, and tells `hook` how it goes; `None` where that ends the run.
@@ -49,11 +58,16 @@ impl Compiled {
     /// # Panics
     /// Inputs that were checked against another program.
     pub fn run_with(&self, inputs: &Inputs<'_>, hook: Hook<'_>) -> Option<Vec<Output>> {
+        self.run_some(inputs, 0..inputs.ni(), hook)
+    }
+
+    fn run_some(&self, inputs: &Inputs<'_>, i: Range<usize>, hook: Hook<'_>) -> Option<Vec<Output>> {
+        assert!(i.start <= i.end && i.end <= inputs.ni(), "i that there are not");
         let program = &self.program;
         assert_eq!(inputs.i().len(), program.i().len(), "inputs of another program");
         assert_eq!(inputs.j().len(), program.j().len(), "inputs of another program");
         assert_eq!(inputs.constants().len(), program.constants().len(), "inputs of another program");
-        let grid = Grid::new(inputs.ni(), inputs.nj(), self.width(), self.block());
+        let grid = Grid::new(inputs, i, self.width(), self.block());
         let ended = AtomicBool::new(false);
         let job = |at| self.job(inputs, &grid, at, hook, &ended);
         let totals: Vec<Vec<Total>> = match &self.threads {
@@ -128,7 +142,8 @@ impl Compiled {
 /// How pairs are divided into jobs.
 #[derive(Debug)]
 struct Grid {
-    ni: usize,
+    /// Of which i.
+    i: Range<usize>,
     nj: usize,
     /// i of a chunk, and how many of those there are: one at least.
     chunk: usize,
@@ -139,11 +154,14 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(ni: usize, nj: usize, width: usize, block: usize) -> Self {
-        let chunk = ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
-        let chunks = ni.div_ceil(chunk).max(1);
-        let run = nj.div_ceil(CHUNKS.div_ceil(chunks)).next_multiple_of(block).max(RUN * block);
-        Self { ni, nj, chunk, chunks, run, runs: nj.div_ceil(run).max(1) }
+    /// Runs of j, of which sums are added, are those of all i, so that a part of these has the same results.
+    fn new(inputs: &Inputs<'_>, i: Range<usize>, width: usize, block: usize) -> Self {
+        let chunk = |ni: usize| ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
+        let chunks = |ni: usize| ni.div_ceil(chunk(ni)).max(1);
+        let nj = inputs.nj();
+        let wanted = CHUNKS.div_ceil(chunks(inputs.ni()));
+        let run = nj.div_ceil(wanted).next_multiple_of(block).max(RUN * block);
+        Self { chunk: chunk(i.len()), chunks: chunks(i.len()), i, nj, run, runs: nj.div_ceil(run).max(1) }
     }
 
     fn jobs(&self) -> usize {
@@ -154,6 +172,7 @@ impl Grid {
     fn job(&self, at: usize) -> (Range<usize>, Range<usize>) {
         let (chunk, run) = (at / self.runs, at % self.runs);
         let of = |at: usize, step: usize, all: usize| (at * step).min(all)..((at + 1) * step).min(all);
-        (of(chunk, self.chunk, self.ni), of(run, self.run, self.nj))
+        let i = of(chunk, self.chunk, self.i.len());
+        (self.i.start + i.start..self.i.start + i.end, of(run, self.run, self.nj))
     }
 }

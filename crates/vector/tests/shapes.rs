@@ -43,6 +43,26 @@ fn any_number_of_particles_has_results() {
     }
 }
 
+/// So many that how j are divided into runs depends on how many i there are.
+#[test]
+fn a_part_of_i_has_the_bits_of_the_whole() {
+    let program = gravity(Type::F64, 53);
+    let (x, m) = bodies(140_000);
+    let columns: Vec<Column> = [&x[0], &x[1], &x[2], &m].map(|x| Column::from(&x[..])).to_vec();
+    let i = columns[..3].iter().map(|column| column.part(0..600)).collect();
+    let inputs = Inputs::new(&program, i, columns, &[Some(0.01)]).unwrap();
+    let best = Target::best();
+    let compiled = Compiled::new(&program, Options { target: best, ..Options::default() }).unwrap();
+    let whole: Vec<Vec<f64>> = compiled.run(&inputs).iter().map(numbers).collect();
+    for part in [0..0, 0..1, 1..300, 300..600, 599..600, 0..600] {
+        let found: Vec<Vec<f64>> = compiled.run_part(&inputs, part.clone()).iter().map(numbers).collect();
+        let expected: Vec<&[f64]> = whole.iter().map(|whole| &whole[part.clone()]).collect();
+        assert_eq!(found, expected, "{best:?} {part:?}");
+    }
+    let alone = compiled.run(&inputs.of_i(1..300));
+    assert!(numbers(&alone[0]) != whole[0][1..300], "there is something to get wrong");
+}
+
 #[test]
 fn few_i_and_many_j_do_not_depend_on_threads() {
     let program = gravity(Type::F32, 24);

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use sprat_grape::nbody::{Gravity, Run, Scheme, plummer};
-use sprat_grape::{Engine, Precision};
+use sprat_grape::{ALONE, Engine, Precision};
 
 use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
@@ -15,7 +15,7 @@ const SEED: u64 = 1;
 /// See the module.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     for (precision, word) in [(Precision::F64, "f64"), (Precision::F32, "f32")] {
-        let gravity = Gravity::new(&Engine::default(), precision, SOFTENING)?;
+        let gravity = Gravity::new(&Engine::default(), precision, SOFTENING, &ALONE)?;
         let mut run = Run::new(gravity, plummer(BODIES, SEED)?, Scheme::Hermite { eta: ETA })?;
         let before = run.conserved()?.energy();
         while !run.step(1.0)? {}

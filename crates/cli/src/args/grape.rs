@@ -18,9 +18,9 @@ pub(crate) enum GrapeCommand {
     Sim(GrapeSimArgs),
     /// Follow bodies that attract each other.
     Nbody(Box<GrapeNbodyArgs>),
-    /// Multiply two matrices on a simulated GRAPE-DR.
+    /// Multiply two matrices on a simulated GRAPE-DR, or on this processor.
     Dgemm(GrapeMatrixArgs),
-    /// Decompose a matrix on a simulated GRAPE-DR.
+    /// Decompose a matrix on a simulated GRAPE-DR, or on this processor.
     Lu(GrapeMatrixArgs),
 }
 
@@ -90,6 +90,7 @@ pub(crate) struct EngineArgs {
   sprat grape run gravity --i i.npy --j j.npy
   sprat grape run gravity --i i.npy --j j.npy --const eps2=1e-6 --precision f64 --out forces.npy
   sprat grape run mine.kernel --i i.npy --j j.npy --engine reference
+  mpirun -n 4 sprat grape run gravity --i i.npy --j j.npy --out forces.npy
 
 Without --out the first results are printed. A kernel without i variables, or without j variables, takes no file of them.
 Numbers that are not finite are computed with as the kernel language says; how many results are not is told.")]
@@ -102,6 +103,10 @@ pub(crate) struct GrapeRunArgs {
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+
+    /// What several ranks of mpirun's divide between them: i, or where these are few, j, whose results are reduced.
+    #[arg(long, value_enum, default_value_t = DivideArg::I)]
+    pub(crate) divide: DivideArg,
 
     /// Print JSON: what was run, how fast, and without --out all results.
     #[arg(long)]
@@ -136,13 +141,13 @@ pub(crate) struct GrapeAsmArgs {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ShapeArgs {
-    /// Chips of the board: 1 to 4.
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    pub(crate) chips: usize,
+    /// Chips of the board: 1 to 4; default 1.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) chips: Option<usize>,
 
-    /// Their clock: 500MHz in the design, 400MHz as the board was used.
-    #[arg(long, value_name = "FREQUENCY", default_value = "500MHz", value_parser = frequency)]
-    pub(crate) clock: f64,
+    /// Their clock: 500MHz in the design (default), 400MHz as the board was used.
+    #[arg(long, value_name = "FREQUENCY", value_parser = frequency)]
+    pub(crate) clock: Option<f64>,
 }
 
 #[derive(Args, Debug)]
@@ -182,7 +187,7 @@ pub(crate) struct GrapeSimArgs {
 
 Units are such that mass and the constant of gravity are 1, and the energy of the cluster is about -1/4. A snapshot is a
 NumPy array with rows of mass, x, y, z, vx, vy, vz. Ctrl-C ends a run after its step, with the last snapshot and picture written;
-exit code 130.")]
+exit code 130. Ranks that mpirun started divide the bodies between them; the first one reads, tells and writes.")]
 pub(crate) struct GrapeNbodyArgs {
     /// How many bodies, as Plummer's model has them.
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
@@ -244,8 +249,10 @@ pub(crate) struct GrapeNbodyArgs {
 #[command(after_help = "Examples:
   sprat grape dgemm --size 256
   sprat grape lu --size 256 --chips 4 --clock 400MHz
+  sprat grape dgemm --size 4096 --on cpu
 
-What the machine gives is held against a plain computation; exit code 10 where they differ.")]
+What comes of it is held against a plain computation, of large matrices some rows; exit code 10 where they differ.
+On this processor a library computes (faer), three times: the middle time is told.")]
 pub(crate) struct GrapeMatrixArgs {
     /// Rows and columns of the matrices, whose numbers are drawn by chance.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = side)]
@@ -255,12 +262,32 @@ pub(crate) struct GrapeMatrixArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// What computes: a simulated GRAPE-DR (slow), or this processor.
+    #[arg(long, value_enum, default_value_t = MatrixArg::Grapedr)]
+    pub(crate) on: MatrixArg,
+
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+
+    /// With cpu: how many threads; default one for each core.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) threads: Option<NonZeroUsize>,
 
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum MatrixArg {
+    Grapedr,
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DivideArg {
+    I,
+    J,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

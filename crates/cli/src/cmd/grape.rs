@@ -1,14 +1,15 @@
 //! `grape kernels` and `run`, and what commands about kernels share.
 
-use super::{print_json, print_line, print_ready};
+use super::{exit_code, print_json, print_line, print_ready};
 use crate::args::{
-    EngineArg, EngineArgs, GrapeKernelsArgs, GrapeRunArgs, InputArgs, KernelArgs, PrecisionArg, TargetArg,
+    DivideArg, EngineArg, EngineArgs, GrapeKernelsArgs, GrapeRunArgs, InputArgs, KernelArgs, PrecisionArg, TargetArg,
 };
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use sprat_bench::table::Table;
 use sprat_grape::{
-    Array, Engine, Inputs, Kernel, Options, Output, Precision, Program, READY, Shape, Target, ready, write_outputs,
+    Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks, Shape, Target, ready,
+    write_outputs,
 };
 use sprat_plan::quantity::digits;
 use std::path::{Path, PathBuf};
@@ -35,55 +36,88 @@ pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn run(args: &GrapeRunArgs) -> Result<ExitCode> {
+    together(|ranks| run_on(args, ranks))
+}
+
+/// Runs what all ranks do that were started together: usually one. Where one of them fails all do, and the first says why.
+pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<ExitCode> {
+    let ranks = Ranks::join()?;
+    let done = work(&ranks);
+    if ranks.count() == 1 {
+        return done;
+    }
+    let mine = done.as_ref().map(drop).map_err(|error| (crate::told(error), exit_code(error)));
+    match ranks.end(mine) {
+        // One that fails has mpirun end the others: the first alone does, when it has told why.
+        _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),
+        Err(stopped) => Err(stopped.into()),
+        Ok(()) => done,
+    }
+}
+
+fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     let engine = engine(&args.engine)?;
-    let program = program(&args.kernel)?;
-    let kernel = Kernel::of(program, &engine).with_context(|| args.kernel.kernel.clone())?;
-    let arrays = Arrays::read(&args.input)?;
-    let inputs = arrays.inputs(kernel.program(), &args.input)?;
+    let program = program(&args.kernel, ranks)?;
+    let by = match args.divide {
+        DivideArg::I => Divide::I,
+        DivideArg::J => Divide::J,
+    };
+    let kernel = Divided::new(&program, &engine, ranks, by).with_context(|| args.kernel.kernel.clone())?;
+    let arrays = Arrays::read(&args.input, ranks)?;
+    let inputs = arrays.inputs(&program, &args.input)?;
     let begun = Instant::now();
-    let outputs = kernel.run(&inputs);
+    let outputs = kernel.run(&inputs)?;
+    if !ranks.is_first() {
+        return Ok(ExitCode::SUCCESS);
+    }
     let seconds = begun.elapsed().as_secs_f64().max(f64::EPSILON);
     let pairs = inputs.ni() as f64 * inputs.nj() as f64;
     if args.json {
-        let flops = kernel.program().flops().map(|flops| f64::from(flops) * pairs / seconds);
+        let flops = program.flops().map(|flops| f64::from(flops) * pairs / seconds);
         let mut told = json!({
-            "i": inputs.ni(), "j": inputs.nj(), "seconds": seconds, "interactions_per_second": pairs / seconds,
+            "i": inputs.ni(), "j": inputs.nj(), "ranks": ranks.count(), "seconds": seconds, "interactions_per_second": pairs / seconds,
             "flops_per_second": flops, "not_finite": not_finite(&outputs), "out": args.input.out,
         });
         if args.input.out.is_none() {
-            told["results"] = json_of(kernel.program(), &outputs);
+            told["results"] = json_of(&program, &outputs);
         }
         save(&args.input, &outputs)?;
         print_json(&told)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tell(&args.input, kernel.program(), &outputs)?;
-    let flops = kernel.program().flops();
+    tell(&args.input, &program, &outputs)?;
+    let flops = program.flops();
     let flops = flops
         .map_or_else(String::new, |flops| format!(", {} Gflop/s", digits(f64::from(flops) * pairs / seconds / 1e9)));
-    eprintln!("{} i, {} j: {} interactions/s{flops}", inputs.ni(), inputs.nj(), metric(pairs / seconds));
+    let by = if ranks.count() > 1 { format!(", {} ranks", ranks.count()) } else { String::new() };
+    eprintln!("{} i, {} j{by}: {} interactions/s{flops}", inputs.ni(), inputs.nj(), metric(pairs / seconds));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel's program: a file's, or one that comes with the program. Names that nothing uses are told.
-pub(super) fn program(args: &KernelArgs) -> Result<Program> {
+/// The kernel's program: a file's, which the first rank reads, or one that comes with the program. Names that nothing uses are told.
+pub(super) fn program(args: &KernelArgs, ranks: &Ranks) -> Result<Program> {
     let name = &args.kernel;
     let text = match ready(name) {
         Some(found) => found.text.to_owned(),
-        None if Path::new(name).exists() => {
-            let long = std::fs::metadata(name).with_context(|| name.clone())?.len();
-            if long > MAX_FILE {
-                bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
-            }
-            std::fs::read_to_string(name).with_context(|| name.clone())?
-        }
-        None => bail!(unknown(name)),
+        None if ranks.is_first() => ranks.broadcast_text(text(name)?)?,
+        None => ranks.broadcast_text(String::new())?,
     };
     let kernel = sprat_formula::Kernel::parse(&text, precision(args.precision)).with_context(|| name.clone())?;
-    for unused in &kernel.unused {
+    for unused in kernel.unused.iter().filter(|_| ranks.is_first()) {
         eprintln!("sprat: {name}: line {}, column {}: nothing uses {}", unused.line, unused.column, unused.name);
     }
     Ok(kernel.program)
+}
+
+fn text(name: &str) -> Result<String> {
+    if !Path::new(name).exists() {
+        bail!(unknown(name));
+    }
+    let long = std::fs::metadata(name).with_context(|| name.to_owned())?.len();
+    if long > MAX_FILE {
+        bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
+    }
+    std::fs::read_to_string(name).with_context(|| name.to_owned())
 }
 
 pub(super) fn precision(of: PrecisionArg) -> Precision {
@@ -118,8 +152,8 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    pub(super) fn read(args: &InputArgs) -> Result<Self> {
-        let read = |path: &Option<PathBuf>| path.as_deref().map(Array::read).transpose();
+    pub(super) fn read(args: &InputArgs, ranks: &Ranks) -> Result<Self> {
+        let read = |path: &Option<PathBuf>| path.as_deref().map(|path| Array::shared(path, ranks)).transpose();
         Ok(Self { i: read(&args.i)?, j: read(&args.j)? })
     }
 

@@ -1,67 +1,150 @@
-//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR, held against a plain computation.
+//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR or on this processor, held against a plain computation.
 
 use super::grape_sim::{json_of_timing, shape, table};
 use super::{CORRUPT, print_json, print_line};
-use crate::args::GrapeMatrixArgs;
-use anyhow::Result;
+use crate::args::{GrapeMatrixArgs, MatrixArg};
+use anyhow::{Result, bail};
 use serde_json::json;
 use sprat_chance::Chance;
-use sprat_grapedr::{Sides, Timing, gflops};
+use sprat_grape::{MatrixError, Options, Sides, matrix};
+use sprat_grapedr::{Timing, gflops};
 use sprat_plan::quantity::digits;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// What a number may be off, relative to the sum of the sizes of what it is made of.
 const ALLOWED: f64 = 1e-13;
 
+/// Products of the plain computation, about: rows of larger matrices are not all held against it, but [`ROWS`] at least.
+const PRODUCTS: usize = 1 << 32;
+
+/// Rows of a matrix that are held against the plain computation, at least.
+const ROWS: usize = 16;
+
+/// Times that this processor computes, of which the middle one is told.
+const TIMES: usize = 3;
+
+/// What it took.
+enum Took {
+    Machine(Timing),
+    Processor { seconds: f64, threads: NonZeroUsize },
+}
+
 pub(crate) fn dgemm(args: &GrapeMatrixArgs) -> Result<ExitCode> {
     let (n, mut chance) = (args.size, Chance::new(args.seed));
     let (a, b) = (numbers(&mut chance, n * n), numbers(&mut chance, n * n));
-    let mut c = vec![0.0; n * n];
-    let timing = sprat_grapedr::dgemm(shape(args.shape)?, Sides { m: n, n, k: n }, &a, &b, &mut c)?;
-    let error = (0..n).map(|row| worst(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
-    let error = error.fold(0.0, worse);
-    tell(args, "C = A B", &timing, 2 * cube(n), error)
+    let sides = Sides { m: n, n, k: n };
+    let (c, took) = match threads(args)? {
+        None => {
+            let mut c = vec![0.0; n * n];
+            let timing = sprat_grapedr::dgemm(shape(args.shape)?, sides, &a, &b, &mut c)?;
+            (c, Took::Machine(timing))
+        }
+        Some(threads) => timed(threads, || {
+            let mut c = vec![0.0; n * n];
+            let begun = Instant::now();
+            matrix::dgemm(threads, sides, &a, &b, &mut c)?;
+            Ok((c, begun.elapsed().as_secs_f64()))
+        })?,
+    };
+    let error = held(n).map(|row| worst(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
+    tell(args, "C = A B", &took, 2 * cube(n), error.fold(0.0, worse))
 }
 
 pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
     let (n, mut chance) = (args.size, Chance::new(args.seed));
     let a = numbers(&mut chance, n * n);
-    let found = sprat_grapedr::lu(shape(args.shape)?, n, &a)?;
+    let (factors, pivots, operations, took) = match threads(args)? {
+        None => {
+            let found = sprat_grapedr::lu(shape(args.shape)?, n, &a)?;
+            (found.factors, found.pivots, found.operations, Took::Machine(found.timing))
+        }
+        Some(threads) => {
+            let (found, took) = timed(threads, || {
+                let begun = Instant::now();
+                let found = matrix::lu(threads, n, &a)?;
+                Ok((found, begun.elapsed().as_secs_f64()))
+            })?;
+            (found.factors, found.pivots, 2 * cube(n) / 3, took)
+        }
+    };
     // L times U must be the matrix, in the order of the pivots.
-    let mut upper = found.factors.clone();
+    let mut upper = factors.clone();
     (0..n).for_each(|row| upper[row * n..row * n + row].fill(0.0));
-    let error = (0..n).map(|row| {
-        let mut lower = found.factors[row * n..(row + 1) * n].to_vec();
+    let error = held(n).map(|row| {
+        let mut lower = factors[row * n..(row + 1) * n].to_vec();
         lower[row] = 1.0;
         lower[row + 1..].fill(0.0);
-        let from = found.pivots[row];
+        let from = pivots[row];
         worst(&lower, &upper, &a[from * n..(from + 1) * n])
     });
-    tell(args, "P A = L U", &found.timing, found.operations, error.fold(0.0, worse))
+    tell(args, "P A = L U", &took, operations, error.fold(0.0, worse))
 }
 
-fn tell(args: &GrapeMatrixArgs, what: &str, timing: &Timing, operations: u64, error: f64) -> Result<ExitCode> {
-    let shape = shape(args.shape)?;
-    let seconds = timing.seconds(shape);
+/// How many threads of this processor's, if it is to compute.
+fn threads(args: &GrapeMatrixArgs) -> Result<Option<NonZeroUsize>> {
+    match args.on {
+        MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads is of --on cpu"),
+        MatrixArg::Grapedr => Ok(None),
+        MatrixArg::Cpu if args.shape.chips.is_some() || args.shape.clock.is_some() => {
+            bail!("--chips and --clock are of --on grapedr")
+        }
+        MatrixArg::Cpu => Ok(Some(args.threads.unwrap_or(Options::default().threads))),
+    }
+}
+
+/// Computes some times; tells the middle one's seconds.
+fn timed<T>(threads: NonZeroUsize, once: impl Fn() -> Result<(T, f64), MatrixError>) -> Result<(T, Took)> {
+    let mut all = (0..TIMES).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
+    all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let (found, seconds) = all.swap_remove(TIMES / 2);
+    Ok((found, Took::Processor { seconds, threads }))
+}
+
+fn tell(args: &GrapeMatrixArgs, what: &str, took: &Took, operations: u64, error: f64) -> Result<ExitCode> {
     let rate = |seconds: f64| if seconds > 0.0 { gflops(operations, seconds) } else { 0.0 };
-    let (inside, whole) = (rate(seconds.compute), rate(seconds.whole));
-    let right = error <= ALLOWED;
+    let (right, rows) = (error <= ALLOWED, held(args.size).count());
+    let mut told = json!({
+        "size": args.size, "error": error, "right": right, "rows": rows, "operations": operations,
+    });
+    let lines = match took {
+        Took::Machine(timing) => {
+            let shape = shape(args.shape)?;
+            let seconds = timing.seconds(shape);
+            let (inside, whole) = (rate(seconds.compute), rate(seconds.whole));
+            told["gflops_compute"] = json!(inside);
+            told["gflops_whole"] = json!(whole);
+            told["timing"] = json_of_timing(timing, shape);
+            let (inside, whole) = (digits(inside), digits(whole));
+            let rates = format!("{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out");
+            format!("{}\n{rates}", table(timing, shape).to_string().trim_end())
+        }
+        Took::Processor { seconds, threads } => {
+            told["gflops"] = json!(rate(*seconds));
+            told["seconds"] = json!(seconds);
+            told["threads"] = json!(threads);
+            format!("{} Gflop/s of this processor, on {threads} threads", digits(rate(*seconds)))
+        }
+    };
     if args.json {
-        print_json(&json!({
-            "size": args.size, "error": error, "right": right, "operations": operations,
-            "gflops_compute": inside, "gflops_whole": whole, "timing": json_of_timing(timing, shape),
-        }))?;
+        print_json(&told)?;
     } else {
-        print_line(table(timing, shape).to_string().trim_end())?;
-        let (inside, whole) = (digits(inside), digits(whole));
-        print_line(&format!("{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out"))?;
-        print_line(&format!("{what} to {error:.1e}, relative; {ALLOWED:.0e} is allowed"))?;
+        print_line(&lines)?;
+        let of = if rows < args.size { format!(" in {rows} of {} rows", args.size) } else { String::new() };
+        print_line(&format!("{what} to {error:.1e}, relative{of}; {ALLOWED:.0e} is allowed"))?;
     }
     if right {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("sprat: the machine's answer is not that of a plain computation");
+    eprintln!("sprat: the answer is not that of a plain computation");
     Ok(ExitCode::from(CORRUPT))
+}
+
+/// Rows that are held against the plain computation: all, or evenly chosen ones.
+fn held(n: usize) -> impl Iterator<Item = usize> {
+    let rows = (PRODUCTS / (n * n)).max(ROWS).min(n);
+    (0..rows).map(move |at| at * n / rows)
 }
 
 /// How far numbers of a row are off at most from those that a row and a matrix give, relative to the sum of the sizes of the products.

@@ -1,13 +1,14 @@
 //! `grape nbody`: bodies that attract each other, over time.
 
-use super::grape::{engine, precision};
+use super::grape::{engine, precision, together};
 use super::lab::signals;
 use super::{INTERRUPTED, print_json, print_line};
 use crate::args::{GrapeNbodyArgs, SchemeArg};
 use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use sprat_grape::nbody::{Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot};
+use sprat_grape::Ranks;
+use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,21 +20,27 @@ const PARTS: u64 = 1000;
 const MAX_TOLD: f64 = 100_000.0;
 
 pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
+    together(|ranks| nbody_on(args, ranks))
+}
+
+fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
     let every = every(args)?;
     let bodies = match &args.from {
-        Some(path) => read_snapshot(path)?,
-        None => plummer(args.bodies, args.seed)?,
+        _ if !ranks.is_first() => None,
+        Some(path) => Some(read_snapshot(path)?),
+        None => Some(plummer(args.bodies, args.seed)?),
     };
-    let gravity = Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening)?;
+    let bodies = Bodies::shared(bodies, ranks)?;
+    let gravity = Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening, ranks)?;
     let scheme = match args.scheme {
         SchemeArg::Hermite => Scheme::Hermite { eta: args.eta },
         SchemeArg::Leapfrog => Scheme::Leapfrog { step: args.step },
     };
-    if let Some(folder) = &args.snapshots {
+    if let Some(folder) = args.snapshots.as_ref().filter(|_| ranks.is_first()) {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let signals = signals()?;
-    let mut told = Telling::new(args, Run::new(gravity, bodies, scheme)?)?;
+    let mut told = Telling::new(args, Run::new(gravity, bodies, scheme)?, ranks.is_first())?;
     told.tell()?;
     let mut stopped = false;
     let mut part = 1.0;
@@ -43,7 +50,8 @@ pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
         let until = if args.until - until < every * 1e-9 { args.until } else { until };
         while !stopped && !told.run.step(until)? {
             told.bar.set_position(share(told.run.time() / args.until));
-            stopped = signals.try_recv().is_ok();
+            // All stop after the same step.
+            stopped = ranks.any(signals.try_recv().is_ok())?;
         }
         told.tell()?;
         part += 1.0;
@@ -63,10 +71,11 @@ fn every(args: &GrapeNbodyArgs) -> Result<f64> {
     Ok(every)
 }
 
-/// A run and what is told of it.
+/// A run and what is told of it. All ranks go through the same, as energies are computed by all; the first alone tells and writes.
 struct Telling<'a> {
     args: &'a GrapeNbodyArgs,
-    run: Run,
+    run: Run<'a>,
+    tells: bool,
     bar: ProgressBar,
     begun: Instant,
     /// The energy at the beginning.
@@ -76,19 +85,22 @@ struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    fn new(args: &'a GrapeNbodyArgs, run: Run) -> Result<Self> {
+    fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, tells: bool) -> Result<Self> {
         let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left").expect("a constant template");
-        let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(PARTS).with_style(style) };
+        let bar = if args.json || !tells { ProgressBar::hidden() } else { ProgressBar::new(PARTS).with_style(style) };
         let energy = run.conserved()?.energy();
-        if !args.json {
+        if tells && !args.json {
             print_line(&format!("{:>10} {:>10} {:>14} {:>10} {:>10}", "time", "steps", "energy", "drift", "momentum"))?;
         }
-        Ok(Self { args, run, bar, begun: Instant::now(), energy, snapshots: 0, last: None })
+        Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, snapshots: 0, last: None })
     }
 
     /// Tells how things stand, and writes a snapshot where these are asked for.
     fn tell(&mut self) -> Result<()> {
         let (run, now) = (&self.run, self.run.conserved()?);
+        if !self.tells {
+            return Ok(());
+        }
         let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
         let (time, steps, energy, drift) = (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
         if let Some(folder) = &self.args.snapshots {
@@ -111,24 +123,29 @@ impl<'a> Telling<'a> {
     fn end(self, stopped: bool) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         let (args, run) = (self.args, &self.run);
+        let energy = run.conserved()?.energy();
+        let code = if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
+        if !self.tells {
+            return Ok(code);
+        }
         if let Some(path) = &args.picture {
             let title = format!("{} bodies at {:.3}", run.bodies().len(), run.time());
             std::fs::write(path, picture(run.bodies(), &title)).with_context(|| path.display().to_string())?;
         }
         if !args.json {
-            let drift = self.drift(run.conserved()?.energy());
+            let drift = self.drift(energy);
             let seconds = self.begun.elapsed().as_secs_f64();
             print_line(&format!("energy has drifted by {drift:.1e} of itself in {} steps", run.steps()))?;
             eprintln!("{seconds:.1} s, {:.0} steps/s", run.steps() as f64 / seconds.max(f64::EPSILON));
         }
         if !stopped {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
         let written: Vec<_> = self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
         let written =
             if written.is_empty() { String::new() } else { format!("; as it is then: {}", written.join(", ")) };
         eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
-        Ok(ExitCode::from(INTERRUPTED))
+        Ok(code)
     }
 
     /// How far energy is from what it was, relative to that.

@@ -6,20 +6,20 @@ use crate::args::{GrapeAsmArgs, GrapeSimArgs, ShapeArgs};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sprat_bench::table::Table;
-use sprat_grape::Shape;
+use sprat_grape::{ALONE, Shape};
 use sprat_grapedr::{READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch};
 use std::process::ExitCode;
 
 pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
-    let kernel = sprat_grapedr::compile(&program(&args.kernel)?).with_context(|| args.kernel.kernel.clone())?;
+    let kernel = sprat_grapedr::compile(&program(&args.kernel, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
     print_line(kernel.listing().to_string().trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     let shape = shape(args.shape)?;
-    let kernel = sprat_grapedr::compile(&program(&args.kernel)?).with_context(|| args.kernel.kernel.clone())?;
-    let arrays = Arrays::read(&args.input)?;
+    let kernel = sprat_grapedr::compile(&program(&args.kernel, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
+    let arrays = Arrays::read(&args.input, &ALONE)?;
     let inputs = arrays.inputs(kernel.program(), &args.input)?;
     if let Some(i) = args.trace.filter(|i| *i >= inputs.ni()) {
         bail!("--trace {i}: there are {} i, counted from 0", inputs.ni());
@@ -51,7 +51,8 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn shape(args: ShapeArgs) -> Result<Shape> {
-    Ok(Shape::new(args.chips, args.clock)?)
+    let design = Shape::DESIGN;
+    Ok(Shape::new(args.chips.unwrap_or(design.chips()), args.clock.unwrap_or(design.clock()))?)
 }
 
 /// What the machine took, part by part.

@@ -81,6 +81,9 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<sprat_flow::copy::Error>() {
         return cp::exit_code(error);
     }
+    if let Some(stopped) = error.downcast_ref::<sprat_grape::Stopped>() {
+        return stopped.code;
+    }
     match error.downcast_ref::<Error>() {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
         Some(Error::Conflict { .. }) => CONFLICT,

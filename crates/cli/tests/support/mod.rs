@@ -270,3 +270,15 @@ pub(crate) fn skip(why: &str) {
         let _ = list.and_then(|mut list| writeln!(list, "{why}"));
     }
 }
+
+/// Writes rows as `numpy.save` does.
+pub(crate) fn save(path: &Path, columns: usize, numbers: &[f64]) {
+    let shape = format!("({}, {columns})", numbers.len() / columns);
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
+    header.extend(std::iter::repeat_n(' ', 117 - header.len()));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    bytes.extend(header.bytes());
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    std::fs::write(path, bytes).unwrap();
+}

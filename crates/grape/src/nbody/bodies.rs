@@ -1,6 +1,7 @@
 //! Particles with mass, and what is conserved of them.
 
 use crate::error::Error;
+use sprat_ranks::Ranks;
 
 /// A vector for each particle: x, y and z, each of all particles.
 pub type Vectors = [Vec<f64>; 3];
@@ -62,6 +63,23 @@ impl Bodies {
             }
         }
         Ok(Self { mass, position, velocity })
+    }
+
+    /// The first rank's bodies, on all of them.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    ///
+    /// # Panics
+    /// No bodies on the first rank.
+    pub fn shared(mine: Option<Self>, ranks: &Ranks) -> Result<Self, Error> {
+        let columns = |bodies: &Self| [&[bodies.mass.clone()][..], &bodies.position, &bodies.velocity].concat();
+        let words = mine.iter().flat_map(columns).flatten().map(f64::to_bits).collect();
+        assert!(mine.is_some() || !ranks.is_first(), "the first rank has bodies");
+        let words = ranks.broadcast(words)?;
+        let mut all = words.chunks(words.len() / 7).map(|column| column.iter().copied().map(f64::from_bits).collect());
+        let mut next = || all.next().expect("seven went in");
+        Self::new(next(), [next(), next(), next()], [next(), next(), next()])
     }
 
     /// How many.

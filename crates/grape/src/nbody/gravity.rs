@@ -1,17 +1,26 @@
 //! How bodies pull each other: the kernels, run.
 
 use super::bodies::{Bodies, Vectors};
-use crate::engine::{Engine, Kernel};
+use crate::divided::{Divide, Divided};
+use crate::engine::Engine;
 use crate::error::Error;
-use sprat_formula::{Column, Inputs, Precision, ready};
+use sprat_formula::{Column, Inputs, Kernel, Precision, Program, ready};
+use sprat_ranks::Ranks;
 
 /// Gravity between bodies, each with a softening length: the potential of two is `-m / sqrt(r^2 + e^2)`.
 #[derive(Debug)]
-pub struct Gravity {
-    pull: Kernel,
-    change: Kernel,
-    judge: Kernel,
+pub struct Gravity<'r> {
+    pull: Pull<'r>,
+    change: Pull<'r>,
+    judge: Pull<'r>,
     softening: f64,
+}
+
+/// A kernel that is ready.
+#[derive(Debug)]
+struct Pull<'r> {
+    program: Program,
+    kernel: Divided<'r>,
 }
 
 /// Accelerations, and how they change.
@@ -21,18 +30,20 @@ pub(crate) struct Pulled {
     pub(crate) jerk: Vectors,
 }
 
-impl Gravity {
-    /// Gravity computed by this engine, in this precision; energies are always computed in `f64`.
+impl<'r> Gravity<'r> {
+    /// Gravity computed by this engine, in this precision; energies are always computed in `f64`. Of several ranks each computes what
+    /// pulls its part of the bodies, and all know all bodies.
     ///
     /// # Errors
     /// A softening that is not above 0, or what the engine says of the kernels.
-    pub fn new(engine: &Engine, precision: Precision, softening: f64) -> Result<Self, Error> {
+    pub fn new(engine: &Engine, precision: Precision, softening: f64, ranks: &'r Ranks) -> Result<Self, Error> {
         if !(softening > 0.0 && softening.is_finite()) {
             return Err(Error::Softening(softening));
         }
         let compile = |name: &str, precision| {
             let text = ready(name).expect("one of those that are ready").text;
-            Kernel::compile(text, precision, engine)
+            let program = Kernel::parse(text, precision)?.program;
+            Ok::<_, Error>(Pull { kernel: Divided::new(&program, engine, ranks, Divide::I)?, program })
         };
         Ok(Self {
             pull: compile("gravity", precision)?,
@@ -73,7 +84,7 @@ impl Gravity {
 
     fn run<const RESULTS: usize>(
         &self,
-        kernel: &Kernel,
+        pull: &Pull<'_>,
         bodies: &Bodies,
         moving: bool,
     ) -> Result<[Vec<f64>; RESULTS], Error> {
@@ -82,9 +93,10 @@ impl Gravity {
             i.extend(columns(&bodies.velocity));
         }
         let j = [&i[..], &[Column::from(bodies.mass())]].concat();
-        let inputs = Inputs::new(kernel.program(), i, j, &[Some(self.softening * self.softening)])?;
-        let outputs: Vec<Vec<f64>> = kernel
-            .run(&inputs)
+        let inputs = Inputs::new(&pull.program, i, j, &[Some(self.softening * self.softening)])?;
+        let outputs: Vec<Vec<f64>> = pull
+            .kernel
+            .run(&inputs)?
             .into_iter()
             .map(|output| output.into_numbers().expect("gravity is of numbers"))
             .collect();

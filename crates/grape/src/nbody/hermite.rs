@@ -21,7 +21,7 @@ pub(crate) struct Hermite {
 
 impl Hermite {
     /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its square.
-    pub(crate) fn begin(gravity: &Gravity, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
+    pub(crate) fn begin(gravity: &Gravity<'_>, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
         let pulled = gravity.pulled(bodies)?;
         let steps = (0..bodies.len()).map(|body| {
             let (a, j) = (at(&pulled.acceleration, body), at(&pulled.jerk, body));
@@ -31,7 +31,7 @@ impl Hermite {
     }
 
     /// Goes on by one step, no longer than `most`; returns how long it was.
-    pub(crate) fn step(&mut self, gravity: &Gravity, bodies: &mut Bodies, most: f64) -> Result<f64, Error> {
+    pub(crate) fn step(&mut self, gravity: &Gravity<'_>, bodies: &mut Bodies, most: f64) -> Result<f64, Error> {
         let dt = self.step.min(most);
         let (a0, j0) = (&self.pulled.acceleration, &self.pulled.jerk);
         let (x0, v0) = (bodies.position.clone(), bodies.velocity.clone());

@@ -25,8 +25,8 @@ pub enum Scheme {
 
 /// Bodies on their way.
 #[derive(Debug)]
-pub struct Run {
-    gravity: Gravity,
+pub struct Run<'r> {
+    gravity: Gravity<'r>,
     bodies: Bodies,
     time: f64,
     steps: u64,
@@ -39,12 +39,12 @@ enum State {
     Hermite(Hermite),
 }
 
-impl Run {
+impl<'r> Run<'r> {
     /// Begins at time 0.
     ///
     /// # Errors
     /// A step or accuracy that is not above 0, or what the engine says.
-    pub fn new(gravity: Gravity, bodies: Bodies, scheme: Scheme) -> Result<Self, Error> {
+    pub fn new(gravity: Gravity<'r>, bodies: Bodies, scheme: Scheme) -> Result<Self, Error> {
         let (Scheme::Leapfrog { step: number } | Scheme::Hermite { eta: number }) = scheme;
         if !(number > 0.0 && number.is_finite()) {
             return Err(Error::Step(number));

@@ -1,0 +1,198 @@
+//! Ranks that `mpirun` starts give what one process gives, and end together.
+#![cfg(feature = "mpi")]
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use support::{Ran, save, skip, sprat};
+use tempfile::TempDir;
+
+/// Seconds until ranks count as hanging, and are ended.
+const PATIENCE: &str = "120";
+
+/// All reductions.
+const KERNEL: &str = "VARI xi, yi; VARJ xj, mj; VARF sum, least, most, near, far, all, any; CONST e = 1
+sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
+least min= abs(xj - yi); most max= mj * xi
+near argmin= abs(xj - yi); far argmax= abs(xj - yi)
+all and= xj > yi - 9; any or= xj == yi
+";
+
+/// For the machine that it runs on alone, whoever runs it and however few cores there are.
+const MPI: [(&str, &str); 9] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_btl", "self,vader"),
+    ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("OMPI_MCA_oob_tcp_if_include", "lo"),
+    ("OMPI_MCA_plm", "isolated"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+];
+
+/// Runs a command in a folder.
+fn ran(folder: &TempDir, command: &mut Command) -> Ran {
+    let output = command.current_dir(folder.path()).envs(MPI).output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ran { code: output.status.code(), stdout: output.stdout, stderr }
+}
+
+/// Runs the words' command on so many ranks; parts between colons on one each. 1 is one process, without mpirun.
+fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
+    if count == 1 {
+        return ran(folder, sprat().args(line.split(' ')));
+    }
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", PATIENCE, "mpirun"]).env("NO_COLOR", "1");
+    let parts: Vec<&str> = line.split(" : ").collect();
+    let each = (count / parts.len()).to_string();
+    for part in parts {
+        command.args(["-n", &each, env!("CARGO_BIN_EXE_sprat")]).args(part.split(' ')).arg(":");
+    }
+    ran(folder, &mut command)
+}
+
+fn here() -> bool {
+    let here = Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !here {
+        skip("ranks that speak by MPI: there is no mpirun");
+    }
+    here
+}
+
+/// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 2000 j; `few.npy` is of 2 i.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let numbers = |count: u32| (0..count).map(|at| f64::from(at * 377 % 1013) / 10.0).collect::<Vec<_>>();
+    let save = |name: &str, numbers: &[f64]| save(&folder.path().join(name), 2, numbers);
+    save("i.npy", &numbers(200));
+    save("few.npy", &numbers(4));
+    save("j.npy", &numbers(4000));
+    fs::write(folder.path().join("k.kernel"), KERNEL).unwrap();
+    folder
+}
+
+fn bytes(folder: &TempDir, name: &str) -> Vec<u8> {
+    fs::read(folder.path().join(name)).unwrap()
+}
+
+fn results(folder: &TempDir, count: usize, line: &str) -> Value {
+    let told: Value = serde_json::from_str(on(folder, count, line).ok()).unwrap();
+    assert_eq!(told["ranks"], count, "{line}");
+    told["results"].clone()
+}
+
+#[test]
+fn i_divided_give_the_bits_of_one() {
+    if !here() {
+        return;
+    }
+    let folder = folder();
+    fs::write(folder.path().join("j.kernel"), "VARJ x, m; VARF s; s += x * m").unwrap();
+    for line in [
+        "grape run k.kernel --i i.npy --j j.npy",
+        "grape run k.kernel --i i.npy --j j.npy --precision f64 --threads 2",
+        "grape run k.kernel --i few.npy --j j.npy --precision f64 --target portable",
+        "grape run k.kernel --i i.npy --j j.npy --engine reference --const e=2",
+        "grape run j.kernel --j j.npy --precision f64",
+    ] {
+        on(&folder, 1, &format!("{line} --out one.npy")).ok();
+        for count in [2, 3] {
+            let told = on(&folder, count, &format!("{line} --out {count}.npy"));
+            told.ok();
+            assert!(told.stderr.contains(&format!(" {count} ranks")), "{}", told.stderr);
+            assert!(bytes(&folder, "one.npy") == bytes(&folder, &format!("{count}.npy")), "{line}: {count}");
+        }
+    }
+}
+
+#[test]
+fn j_divided_give_what_one_gives_but_for_the_order_of_sums() {
+    if !here() {
+        return;
+    }
+    let folder = folder();
+    for (flags, tolerance) in [
+        ("--precision f64", 1e-14),
+        ("--precision f32", 1e-5),
+        ("--precision f64 --engine reference", 1e-14),
+        ("--precision f64 --engine grapedr", 1e-14),
+    ] {
+        let line = format!("grape run k.kernel --i few.npy --j j.npy --json {flags}");
+        let one = results(&folder, 1, &line);
+        for count in [2, 3] {
+            let several = results(&folder, count, &format!("{line} --divide j"));
+            for name in ["least", "most", "near", "far", "all", "any"] {
+                assert_eq!(several[name], one[name], "{line}: {name} of {count}");
+            }
+            let sums =
+                |of: &Value| of["sum"].as_array().unwrap().iter().map(|sum| sum.as_f64().unwrap()).collect::<Vec<_>>();
+            let (sums, judge) = (sums(&several), sums(&one));
+            // Relative to what is added: 2000 numbers, of whom each is 50 at most.
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= tolerance * 1e5;
+            assert!(sums.len() == 2 && sums.iter().zip(&judge).all(near), "{line}: {sums:?} {judge:?}");
+        }
+    }
+}
+
+#[test]
+fn bodies_are_the_same_bodies() {
+    if !here() {
+        return;
+    }
+    let folder = folder();
+    for scheme in ["hermite", "leapfrog --step 0.01"] {
+        let line =
+            format!("grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme {scheme}");
+        let told = |count| {
+            let told = on(&folder, count, &format!("{line} --snapshots {count}"));
+            let lines = told.ok().lines().map(|line| serde_json::from_str(line).unwrap());
+            lines
+                .map(|line: Value| (line["time"].clone(), line["steps"].clone(), line["energy"].clone()))
+                .collect::<Vec<_>>()
+        };
+        let one = told(1);
+        assert_eq!(one.len(), 3);
+        for count in [2, 3] {
+            assert_eq!(told(count), one, "{scheme}: {count}");
+            for at in 0..3 {
+                let name = format!("snapshot-000{at}.npy");
+                assert!(bytes(&folder, &format!("{count}/{name}")) == bytes(&folder, &format!("1/{name}")), "{name}");
+            }
+        }
+    }
+}
+
+/// On whichever rank it is, and at whichever step: all end, and it is told once.
+#[test]
+fn what_is_wrong_ends_all_and_is_told_once() {
+    if !here() {
+        return;
+    }
+    let folder = folder();
+    let run = "grape run k.kernel --i i.npy --j j.npy";
+    fs::write(folder.path().join("bad.kernel"), "VARI x\nVARF f\nf += x * y\n").unwrap();
+    let mixed = |other: &str| format!("{run} --out r.npy : {run} {other}");
+    for (line, code, words) in [
+        ("grape run none --i i.npy --j j.npy".to_owned(), 1, "no kernel \"none\""),
+        ("grape run bad.kernel --i i.npy".to_owned(), 1, "line 3, column 10"),
+        (run.replace("i.npy", "absent.npy"), 1, "absent.npy: No such file"),
+        (format!("{run} --const f=1"), 1, "no such constant"),
+        (format!("{run} --out nowhere/r.npy"), 1, "nowhere/r.npy: No such file"),
+        ("grape nbody --bodies 0".to_owned(), 1, "0 bodies"),
+        ("grape nbody --bodies 8 --snapshots i.npy".to_owned(), 1, "rank 0: i.npy"),
+        // What the second rank alone does not like, before or after it has what the first reads.
+        (mixed("--engine reference --threads 2"), 1, "rank 1: --target and --threads"),
+        (mixed("--const f=1"), 1, "rank 1: --const f"),
+    ] {
+        let told = on(&folder, 2, &line);
+        assert_eq!(told.code, Some(code), "{line}: {told:?}");
+        assert_eq!(told.stderr.matches("sprat: ").count(), 1, "{line}: {}", told.stderr);
+        assert!(told.stderr.contains(words), "{line}: {}", told.stderr);
+        assert!(told.stdout.is_empty() && !Path::exists(&folder.path().join("r.npy")), "{line}: {told:?}");
+    }
+}

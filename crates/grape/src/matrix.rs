@@ -1,0 +1,62 @@
+//! Dense matrices on this processor, by a library (faer): what the simulated machine's are to be seen beside.
+
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratch};
+use faer::linalg::matmul::matmul;
+use faer::mat::{MatMut, MatRef};
+use faer::{Accum, Par};
+use sprat_grapedr::{MatrixError, Sides};
+use std::num::NonZeroUsize;
+
+/// C += A B, all row by row, on so many threads.
+///
+/// # Errors
+/// [`MatrixError::Size`]: a matrix does not have its sides.
+pub fn dgemm(threads: NonZeroUsize, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), MatrixError> {
+    let Sides { m, n, k } = sides;
+    for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
+        check(name, given, rows, columns)?;
+    }
+    let (a, b) = (MatRef::from_row_major_slice(a, m, k), MatRef::from_row_major_slice(b, k, n));
+    matmul(MatMut::from_row_major_slice_mut(c, m, n), Accum::Add, a, b, 1.0, parallel(threads));
+    Ok(())
+}
+
+/// A decomposed matrix: rows of it, in the order of `pivots`, are L times U.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lu {
+    /// Below the diagonal L, whose diagonal is 1; on it and above U. Row by row.
+    pub factors: Vec<f64>,
+    /// Which row of the matrix each row of the factors is.
+    pub pivots: Vec<usize>,
+}
+
+/// Decomposes a matrix of `n` x `n`, row by row, with partial pivoting, on so many threads.
+///
+/// # Errors
+/// [`MatrixError`]: another size, or a column without a pivot.
+pub fn lu(threads: NonZeroUsize, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
+    check("A", matrix.len(), n, n)?;
+    let mut factors = matrix.to_vec();
+    let (mut pivots, mut back) = (vec![0_usize; n], vec![0_usize; n]);
+    let (parallel, all) = (parallel(threads), Default::default());
+    let mut memory = MemBuffer::new(lu_in_place_scratch::<usize, f64>(n, n, parallel, all));
+    let whole = MatMut::from_row_major_slice_mut(&mut factors, n, n);
+    lu_in_place(whole, &mut pivots, &mut back, parallel, MemStack::new(&mut memory), all);
+    let good = |at: &usize| factors[at * n + at] != 0.0 && factors[at * n + at].is_finite();
+    match (0..n).find(|at| !good(at)) {
+        Some(column) => Err(MatrixError::Singular(column)),
+        None => Ok(Lu { factors, pivots }),
+    }
+}
+
+fn check(name: &'static str, given: usize, rows: usize, columns: usize) -> Result<(), MatrixError> {
+    if rows.checked_mul(columns) != Some(given) {
+        return Err(MatrixError::Size { name, given, rows, columns });
+    }
+    Ok(())
+}
+
+fn parallel(threads: NonZeroUsize) -> Par {
+    if threads.get() == 1 { Par::Seq } else { Par::rayon(threads.get()) }
+}

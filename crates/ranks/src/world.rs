@@ -1,0 +1,105 @@
+//! The others, through MPI.
+//!
+//! What MPI's calls return is not looked at, as the library's own handler of errors ends all ranks, which is MPI's default.
+
+use crate::JoinError;
+use mpi::Threading;
+use mpi::datatype::PartitionMut;
+use mpi::environment::Universe;
+use mpi::traits::{Communicator as _, CommunicatorCollectives as _, Root as _};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Words of a message, at most: a gigabyte.
+const MESSAGE: usize = 1 << 27;
+
+/// What a rank ends with that panics, as Rust's programs do.
+const PANICKED: i32 = 101;
+
+/// All ranks. MPI is left when it is dropped, which waits for the others.
+pub(crate) struct World {
+    /// One thread at a time.
+    universe: Mutex<Universe>,
+    rank: usize,
+    count: usize,
+}
+
+impl World {
+    pub(crate) fn join(told: usize) -> Result<Self, JoinError> {
+        let (universe, threads) = mpi::initialize_with_threading(Threading::Serialized).ok_or(JoinError::Again)?;
+        let world = universe.world();
+        let number = |of: i32| usize::try_from(of).expect("MPI counts from 0");
+        let (rank, found) = (number(world.rank()), number(world.size()));
+        if threads < Threading::Serialized {
+            return Err(JoinError::Threads);
+        }
+        if found != told {
+            return Err(JoinError::Others { told, found });
+        }
+        Ok(Self { universe: Mutex::new(universe), rank, count: found })
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A word of each rank.
+    pub(crate) fn each(&self, mine: u64) -> Vec<u64> {
+        let mut all = vec![0; self.count];
+        self.universe().world().all_gather_into(&mine, &mut all[..]);
+        all
+    }
+
+    /// Words of each rank, of which there are so many: all together no more than [`crate::MAX_WORDS`].
+    pub(crate) fn gather(&self, mine: &[u64], lens: &[usize]) -> Vec<Vec<u64>> {
+        let counts: Vec<i32> = lens.iter().map(|len| i32::try_from(*len).expect("below MAX_WORDS")).collect();
+        let begins: Vec<i32> = counts
+            .iter()
+            .scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum - count)
+            })
+            .collect();
+        let mut all = vec![0; lens.iter().sum()];
+        let mut parts = PartitionMut::new(&mut all[..], counts, begins);
+        self.universe().world().all_gather_varcount_into(mine, &mut parts);
+        let mut rest = &all[..];
+        let parts = lens.iter().map(|&len| {
+            let (part, after) = rest.split_at(len);
+            rest = after;
+            part.to_vec()
+        });
+        parts.collect()
+    }
+
+    /// The first rank's words, into everybody's.
+    pub(crate) fn broadcast(&self, words: &mut [u64]) {
+        let universe = self.universe();
+        for message in words.chunks_mut(MESSAGE) {
+            universe.world().process_at_rank(0).broadcast_into(message);
+        }
+    }
+
+    fn universe(&self) -> MutexGuard<'_, Universe> {
+        self.universe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("rank", &self.rank).field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Drop for World {
+    /// To leave MPI waits for others, who may wait for a rank that panics: that one ends all.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.universe().world().abort(PANICKED);
+        }
+    }
+}
