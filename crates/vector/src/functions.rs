@@ -56,6 +56,11 @@ impl Lower<'_> {
         let product = self.inst(Op::Mul, kind, &[x, y]);
         let e = self.inst(Op::Fnma, kind, &[product, y, one]);
         let e = self.inst(Op::Min, kind, &[e, one]);
+        self.series(kind, y, e, terms)
+    }
+
+    /// y times so many terms of e, and its 1.
+    fn series(&mut self, kind: Kind, y: Var, e: Var, terms: usize) -> Var {
         let mut factor = self.number(kind, SERIES[terms - 1]);
         for &term in SERIES[..terms - 1].iter().rev() {
             let term = self.number(kind, term);
@@ -70,7 +75,7 @@ impl Lower<'_> {
     }
 
     /// Where it need not be right for x that are 0, infinite, no number or below the least normal one, only infinite or no number: and what the
-    /// result is to be multiplied by. The series is divided by its last coefficient, which saves a multiplication.
+    /// result is to be multiplied by. With one term of the series a multiplication less makes it twice what it is: y (3 - x y^2).
     pub(crate) fn bare_rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> (Var, f64) {
         let terms = match self.terms(kind, bits) {
             Some(terms) if terms > 0 => terms,
@@ -78,22 +83,14 @@ impl Lower<'_> {
         };
         let y = self.inst(Op::Estimate, kind, &[x]);
         let product = self.inst(Op::Mul, kind, &[x, y]);
-        let last = SERIES[terms - 1];
-        // 1 - x y^2, and the next coefficient added to it.
-        let before = if terms == 1 { 1.0 } else { SERIES[terms - 2] } / last;
         if terms == 1 {
-            let both = self.number(kind, 1.0 + before);
-            let factor = self.inst(Op::Fnma, kind, &[product, y, both]);
-            return (self.inst(Op::Mul, kind, &[y, factor]), last);
+            let three = self.number(kind, 3.0);
+            let factor = self.inst(Op::Fnma, kind, &[product, y, three]);
+            return (self.inst(Op::Mul, kind, &[y, factor]), 0.5);
         }
-        let (one, before) = (self.number(kind, 1.0), self.number(kind, before));
+        let one = self.number(kind, 1.0);
         let e = self.inst(Op::Fnma, kind, &[product, y, one]);
-        let mut factor = self.inst(Op::Add, kind, &[e, before]);
-        for &term in SERIES[..terms - 2].iter().rev().chain([&1.0]) {
-            let term = self.number(kind, term / last);
-            factor = self.inst(Op::Fma, kind, &[factor, e, term]);
-        }
-        (self.inst(Op::Mul, kind, &[y, factor]), last)
+        (self.series(kind, y, e, terms), 1.0)
     }
 
     /// Terms of the series that an accuracy takes, where there is an estimate.

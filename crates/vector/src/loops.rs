@@ -53,7 +53,7 @@ impl Loops {
     pub(crate) fn new(program: &Program, shape: &Shape, target: Target) -> Result<(Self, Facts), Error> {
         let body = |unroll, bare| lower(program, shape, target, unroll, bare);
         let none = vec![false; program.nodes().len()];
-        let bare = Some(bare(program)).filter(|bare| scaled(&body(1, bare.clone())));
+        let bare = Some(bare(program)).filter(|bare| is_quick(&body(1, bare.clone()), &body(1, none.clone())));
         let first = bare.as_ref().unwrap_or(&none);
         // Both loops work on the same tiles.
         let fits = |&unroll: &usize| machine::fits(&body(unroll, first.clone()), target);
@@ -158,8 +158,8 @@ pub(crate) fn pool_bytes(target: Target) -> usize {
     if target == Target::Avx2 { 32 } else { 8 }
 }
 
-/// Whether a body's sums are multiplied in the end, by what leaves the numbers' range as good as it is.
-fn scaled(body: &Body) -> bool {
-    let mut scales = body.sums.iter().filter_map(|sum| sum.scale).map(|(scale, _)| scale).peekable();
-    scales.peek().is_some() && scales.all(|scale| scale >= LEAST_SCALE)
+/// Whether a body has less to do than the careful one, and what its sums are multiplied by in the end leaves the numbers' range as good as it is.
+fn is_quick(body: &Body, careful: &Body) -> bool {
+    let mut scales = body.sums.iter().filter_map(|sum| sum.scale);
+    body.insts.len() < careful.insts.len() && scales.all(|(scale, _)| scale >= LEAST_SCALE)
 }
