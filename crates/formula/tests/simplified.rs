@@ -2,7 +2,8 @@
 
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, reference};
 
-const NUMBERS: [f64; 9] = [0.0, -0.0, 1.5, -3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
+/// 5 / 3 is not 5 * (1 / 3).
+const NUMBERS: [f64; 10] = [0.0, -0.0, 1.5, -3.0, 5.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
 
 fn run(statements: &str, x: &[f64], y: &[f64]) -> f64 {
     let text = format!("VARI x\nVARJ y\nVARF r\n{statements}");
@@ -69,4 +70,14 @@ fn identities_hold_for_all_numbers() {
 fn sums_keep_what_they_round() {
     assert_eq!(run("r += y", &[0.0], &[1.0, 1e100, 1.0, -1e100]), 2.0);
     assert_eq!(run("r += y", &[0.0], &[1e308, 1e308]), f64::INFINITY);
+}
+
+/// The reciprocal of 2^-128, which 32 bits have, is beyond them.
+#[test]
+fn reciprocals_are_of_the_type() {
+    let text = "VARI x\nVARJ y\nVARF r\nr += x / 2.938735877055719e-39";
+    let program = Kernel::parse(text, Precision::F32).unwrap_or_else(|error| panic!("{error}")).program;
+    let (x, y) = ([f64::from(f32::MIN_POSITIVE)], [0.0]);
+    let inputs = Inputs::new(&program, vec![Column::from(&x[..])], vec![Column::from(&y[..])], &[]).unwrap();
+    assert_eq!(reference(&program, &inputs, Arithmetic::Typed).outputs, [Output::F32(vec![4.0])]);
 }

@@ -215,3 +215,19 @@ fn many_selections_share_few_masks() {
         assert!(error(&program, &run, &judgement) <= tolerance);
     }
 }
+
+/// More comparisons that could be done at once than there are masks, for what is there only when others have had masks: each is done when
+/// what it is for is there, and not before.
+#[test]
+fn masks_are_set_late() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut text = format!("VARI x\nVARJ y, {}\nVARF r\nlate = rsqrt(1 + x*x + y*y)\n", names.join(", "));
+    for name in names {
+        text += &format!("r += select(x < {name}, late, {name})\n");
+    }
+    for (precision, tolerance) in [(Precision::F32, SHORT), (Precision::F64, LONG)] {
+        let program = sprat_formula::Kernel::parse(&text, precision).unwrap().program;
+        let (run, judgement) = both(&program, 20, 30, Shape::DESIGN);
+        assert!(error(&program, &run, &judgement) <= tolerance);
+    }
+}

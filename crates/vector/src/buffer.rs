@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 struct Line([u8; 64]);
 
 /// Bytes that begin with a cache line.
+#[derive(Default)]
 pub(crate) struct Buffer {
     lines: Vec<Line>,
 }

@@ -1,8 +1,6 @@
 //! A kernel made ready for a processor.
 
 use crate::error::Error;
-use crate::ir::{Kind, Pooled};
-use crate::lanes::Lanes;
 use crate::pack::Pack;
 use crate::portable::Portable;
 use crate::shape::Shape;
@@ -12,11 +10,7 @@ use sprat_formula::Program;
 use std::num::NonZeroUsize;
 
 #[cfg(all(target_arch = "x86_64", unix))]
-use crate::{
-    code::{Code, Extent},
-    lower::lower,
-    machine,
-};
+use crate::loops::Loops;
 
 /// Code of a loop, at most: several times what the longest program comes to.
 pub const MAX_CODE: usize = 16 << 20;
@@ -66,7 +60,6 @@ pub struct Compiled {
     pub(crate) pack: Pack,
     pub(crate) engine: Engine,
     pub(crate) facts: Facts,
-    pub(crate) pool: Vec<Pooled>,
     /// None where one thread does it all.
     pub(crate) threads: Option<ThreadPool>,
 }
@@ -75,7 +68,7 @@ pub struct Compiled {
 #[derive(Debug)]
 pub(crate) enum Engine {
     #[cfg(all(target_arch = "x86_64", unix))]
-    Code(Code),
+    Code(Loops),
     Portable(Portable),
 }
 
@@ -92,12 +85,12 @@ impl Compiled {
         // Where a product that is added takes one instruction; without it, it would take a function.
         let program = if target == Target::Portable { program.clone() } else { program.contracted() };
         let shape = Shape::new(&program);
-        let (engine, facts, pool) = engine(&program, &shape, target)?;
+        let (engine, facts) = engine(&program, &shape, target)?;
         let threads = match threads.get() {
             1 => None,
             threads => Some(start(threads)?),
         };
-        Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, pool, threads })
+        Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, threads })
     }
 
     /// The kernel, as it is computed.
@@ -116,28 +109,6 @@ impl Compiled {
     pub(crate) fn width(&self) -> usize {
         self.facts.lanes * self.facts.unroll
     }
-
-    /// The constants of the loop as it reads them, from what is the same for all particles.
-    pub(crate) fn constants(&self, values: &Lanes, pool: &mut [u8]) {
-        let step = pool_bytes(self.facts.target);
-        for (at, &pooled) in self.pool.iter().enumerate() {
-            let bits = match pooled {
-                Pooled::Bits(_, bits) => bits,
-                #[expect(clippy::cast_possible_truncation, reason = "a number of this kind")]
-                Pooled::Run(Kind::F32, value) => u64::from((values.get(value).number(0) as f32).to_bits()),
-                Pooled::Run(_, value) => values.get(value).number(0).to_bits(),
-            };
-            let bits = if pooled.kind() == Kind::F32 { bits << 32 | bits } else { bits };
-            for word in pool[at * step..(at + 1) * step].chunks_exact_mut(8) {
-                word.copy_from_slice(&bits.to_ne_bytes());
-            }
-        }
-    }
-}
-
-/// Bytes of a constant of the loop: of one number where instructions spread it, else of a vector.
-pub(crate) fn pool_bytes(target: Target) -> usize {
-    if target == Target::Avx2 { 32 } else { 8 }
 }
 
 fn start(threads: usize) -> Result<ThreadPool, Error> {
@@ -146,56 +117,23 @@ fn start(threads: usize) -> Result<ThreadPool, Error> {
     built.map_err(|error| Error::Threads { threads, why: error.to_string() })
 }
 
-fn portable(program: &Program, shape: &Shape) -> (Engine, Facts, Vec<Pooled>) {
+fn portable(program: &Program, shape: &Shape) -> (Engine, Facts) {
     let target = Target::Portable;
     let lanes = target.lanes(shape.wide);
     let facts = Facts { target, lanes, unroll: 1, code: 0, instructions: 0, registers: 0, spills: 0, row: shape.row };
-    (Engine::Portable(Portable::new(program, shape)), facts, Vec::new())
+    (Engine::Portable(Portable::new(program, shape)), facts)
 }
 
 #[cfg(not(all(target_arch = "x86_64", unix)))]
-fn engine(program: &Program, shape: &Shape, _: Target) -> Result<(Engine, Facts, Vec<Pooled>), Error> {
+fn engine(program: &Program, shape: &Shape, _: Target) -> Result<(Engine, Facts), Error> {
     Ok(portable(program, shape))
 }
 
-/// Vectors of i that share a loop, at most.
 #[cfg(all(target_arch = "x86_64", unix))]
-const MAX_UNROLL: usize = 4;
-
-#[cfg(all(target_arch = "x86_64", unix))]
-fn engine(program: &Program, shape: &Shape, target: Target) -> Result<(Engine, Facts, Vec<Pooled>), Error> {
+fn engine(program: &Program, shape: &Shape, target: Target) -> Result<(Engine, Facts), Error> {
     if target == Target::Portable {
         return Ok(portable(program, shape));
     }
-    let unrolled = (2..=MAX_UNROLL).rev().map(|unroll| (lower(program, shape, target, unroll), unroll));
-    let (body, unroll) = unrolled
-        .into_iter()
-        .find(|(body, _)| machine::fits(body, target))
-        .unwrap_or_else(|| (lower(program, shape, target, 1), 1));
-    let encoding = |error: iced_x86::IcedError| Error::Encoding { target, why: error.to_string() };
-    let emitted = machine::emit(&body, target, shape.wide, shape.row).map_err(encoding)?;
-    let bytes = emitted.code.len();
-    if bytes > MAX_CODE {
-        return Err(Error::TooLarge { bytes, limit: MAX_CODE });
-    }
-    let lanes = target.lanes(shape.wide);
-    let extent = Extent {
-        row: shape.row,
-        tile: shape.lane * lanes * unroll,
-        sums: shape.sums * lanes * unroll,
-        pool: body.pool.len() * pool_bytes(target),
-        spills: emitted.spills * crate::ir::SPILL,
-    };
-    let code = Code::new(&emitted, extent).map_err(|error| Error::Memory(error.into()))?;
-    let facts = Facts {
-        target,
-        lanes,
-        unroll,
-        code: bytes,
-        instructions: emitted.instructions,
-        registers: emitted.registers,
-        spills: emitted.spills,
-        row: shape.row,
-    };
-    Ok((Engine::Code(code), facts, body.pool))
+    let (loops, facts) = Loops::new(program, shape, target)?;
+    Ok((Engine::Code(loops), facts))
 }

@@ -20,15 +20,12 @@ const DEGREES: [usize; 2] = [7, 13];
 
 impl Lower<'_> {
     pub(crate) fn rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> Var {
-        match (self.target, kind) {
-            (Target::Avx512, _) => {
-                let most = if kind == Kind::F32 { 1 } else { 3 };
-                let terms = TERMS_512.iter().position(|&good| bits <= good).unwrap_or(most).min(most);
+        match (self.target, self.terms(kind, bits)) {
+            (Target::Avx512, Some(terms)) => {
                 let y = self.inst(Op::Estimate, kind, &[x]);
                 self.refine(kind, x, y, terms)
             }
-            (_, Kind::F32) => {
-                let terms = TERMS_2.iter().position(|&good| bits <= good).unwrap_or(2);
+            (_, Some(terms)) => {
                 // The estimate takes what is below the least normal number for 0: such x are made greater, and the result again.
                 let (least, up, down) = (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
                 let least = self.number(kind, least);
@@ -42,7 +39,7 @@ impl Lower<'_> {
                 self.blend(kind, small, less, y)
             }
             // No estimate for these: through one of 32 bits it would have to be scaled, both ways.
-            _ => {
+            (_, None) => {
                 let root = self.inst(Op::Sqrt, kind, &[x]);
                 let one = self.number(kind, 1.0);
                 self.inst(Op::Div, kind, &[one, root])
@@ -59,6 +56,11 @@ impl Lower<'_> {
         let product = self.inst(Op::Mul, kind, &[x, y]);
         let e = self.inst(Op::Fnma, kind, &[product, y, one]);
         let e = self.inst(Op::Min, kind, &[e, one]);
+        self.series(kind, y, e, terms)
+    }
+
+    /// y times so many terms of e, and its 1.
+    fn series(&mut self, kind: Kind, y: Var, e: Var, terms: usize) -> Var {
         let mut factor = self.number(kind, SERIES[terms - 1]);
         for &term in SERIES[..terms - 1].iter().rev() {
             let term = self.number(kind, term);
@@ -70,6 +72,36 @@ impl Lower<'_> {
         }
         let part = self.inst(Op::Mul, kind, &[y, e]);
         self.inst(Op::Fma, kind, &[part, factor, y])
+    }
+
+    /// Where it need not be right for x that are 0, infinite, no number or below the least normal one, only infinite or no number: and what the
+    /// result is to be multiplied by. With one term of the series a multiplication less makes it twice what it is: y (3 - x y^2).
+    pub(crate) fn bare_rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> (Var, f64) {
+        let terms = match self.terms(kind, bits) {
+            Some(terms) if terms > 0 => terms,
+            _ => return (self.rsqrt(kind, x, bits), 1.0),
+        };
+        let y = self.inst(Op::Estimate, kind, &[x]);
+        let product = self.inst(Op::Mul, kind, &[x, y]);
+        if terms == 1 {
+            let three = self.number(kind, 3.0);
+            let factor = self.inst(Op::Fnma, kind, &[product, y, three]);
+            return (self.inst(Op::Mul, kind, &[y, factor]), 0.5);
+        }
+        let one = self.number(kind, 1.0);
+        let e = self.inst(Op::Fnma, kind, &[product, y, one]);
+        (self.series(kind, y, e, terms), 1.0)
+    }
+
+    /// Terms of the series that an accuracy takes, where there is an estimate.
+    fn terms(&self, kind: Kind, bits: u8) -> Option<usize> {
+        let (good, most): (&[u8], _) = match (self.target, kind) {
+            (Target::Avx512, Kind::F32) => (&TERMS_512, 1),
+            (Target::Avx512, _) => (&TERMS_512, 3),
+            (_, Kind::F32) => (&TERMS_2, 2),
+            _ => return None,
+        };
+        Some(good.iter().position(|&good| bits <= good).unwrap_or(most).min(most))
     }
 
     /// x = n ln 2 + r, and then 2^n times a polynomial of r.

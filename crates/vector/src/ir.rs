@@ -133,6 +133,8 @@ pub(crate) struct Sum {
     pub(crate) at: usize,
     /// What it begins with.
     pub(crate) start: Var,
+    /// By what it is multiplied in the end, if by anything: also as a value.
+    pub(crate) scale: Option<(f64, Var)>,
 }
 
 /// The body of the loop.

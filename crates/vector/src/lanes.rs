@@ -7,6 +7,43 @@ use std::ops::Range;
 /// Numbers of an array.
 pub(crate) const LANES: usize = 64;
 
+/// Operations on numbers, the same for both types.
+macro_rules! unary {
+    ($what:expr, $to:expr, $a:expr) => {{
+        let a = $a;
+        match $what {
+            Unary::Neg => each($to, |k| -a[k]),
+            Unary::Abs => each($to, |k| a[k].abs()),
+            Unary::Sqrt => each($to, |k| a[k].sqrt()),
+            Unary::Rsqrt { .. } => each($to, |k| 1.0 / a[k].sqrt()),
+            Unary::Exp => each($to, |k| a[k].exp()),
+            Unary::Not | Unary::Convert => unreachable!("of other types"),
+        }
+    }};
+}
+
+macro_rules! binary {
+    ($what:expr, $to:expr, $a:expr, $b:expr) => {{
+        let (a, b) = ($a, $b);
+        match $what {
+            Binary::Add => each($to, |k| a[k] + b[k]),
+            Binary::Sub => each($to, |k| a[k] - b[k]),
+            Binary::Mul => each($to, |k| a[k] * b[k]),
+            Binary::Div => each($to, |k| a[k] / b[k]),
+            Binary::Min => each($to, |k| if a[k] < b[k] { a[k] } else { b[k] }),
+            Binary::Max => each($to, |k| if a[k] > b[k] { a[k] } else { b[k] }),
+            Binary::And | Binary::Or => unreachable!("of bools"),
+        }
+    }};
+}
+
+macro_rules! fused {
+    ($negated:expr, $to:expr, $a:expr, $b:expr, $c:expr) => {{
+        let (a, b, c, sign) = ($a, $b, $c, if $negated { -1.0 } else { 1.0 });
+        each($to, |k| (sign * a[k]).mul_add(b[k], c[k]));
+    }};
+}
+
 /// Values of a kernel, each of many lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -58,14 +95,13 @@ impl Lanes {
 
     /// Takes a variable's numbers of a run of particles, of the last of them where there are no more.
     pub(crate) fn load(&mut self, value: Value, column: &Column<'_>, particles: Range<usize>) {
-        let (last, stride) = (particles.end - 1, column.stride());
-        let at = |k: usize| (particles.start + k).min(last) * stride;
+        let stride = column.stride();
+        #[expect(clippy::cast_possible_truncation, reason = "rounded, as columns are documented to be")]
         match (&mut self.values[value.index()], column.data()) {
-            (Lane::F32(to), Data::F32(from)) => each(to, |k| from[at(k)]),
-            #[expect(clippy::cast_possible_truncation, reason = "rounded, as columns are documented to be")]
-            (Lane::F32(to), Data::F64(from)) => each(to, |k| from[at(k)] as f32),
-            (Lane::F64(to), Data::F32(from)) => each(to, |k| f64::from(from[at(k)])),
-            (Lane::F64(to), Data::F64(from)) => each(to, |k| from[at(k)]),
+            (Lane::F32(to), Data::F32(from)) => take(to, from, stride, particles, |x| x),
+            (Lane::F32(to), Data::F64(from)) => take(to, from, stride, particles, |x| x as f32),
+            (Lane::F64(to), Data::F32(from)) => take(to, from, stride, particles, f64::from),
+            (Lane::F64(to), Data::F64(from)) => take(to, from, stride, particles, |x| x),
             (Lane::Bool(_), _) => unreachable!("a variable is a number"),
         }
     }
@@ -83,52 +119,10 @@ impl Lanes {
             #[expect(clippy::cast_possible_truncation, reason = "what conversion is")]
             (Node::Unary(Unary::Convert, a), Lane::F32(to)) => each(to, |k| of(a).f64()[k] as f32),
             (Node::Unary(_, a), Lane::Bool(to)) => each(to, |k| !of(a).bool()[k]),
-            (Node::Unary(what, a), Lane::F32(to)) => {
-                let a = of(a).f32();
-                match what {
-                    Unary::Neg => each(to, |k| -a[k]),
-                    Unary::Abs => each(to, |k| a[k].abs()),
-                    Unary::Sqrt => each(to, |k| a[k].sqrt()),
-                    Unary::Rsqrt { .. } => each(to, |k| 1.0 / a[k].sqrt()),
-                    Unary::Exp => each(to, |k| a[k].exp()),
-                    Unary::Not | Unary::Convert => unreachable!("of other types"),
-                }
-            }
-            (Node::Unary(what, a), Lane::F64(to)) => {
-                let a = of(a).f64();
-                match what {
-                    Unary::Neg => each(to, |k| -a[k]),
-                    Unary::Abs => each(to, |k| a[k].abs()),
-                    Unary::Sqrt => each(to, |k| a[k].sqrt()),
-                    Unary::Rsqrt { .. } => each(to, |k| 1.0 / a[k].sqrt()),
-                    Unary::Exp => each(to, |k| a[k].exp()),
-                    Unary::Not | Unary::Convert => unreachable!("of other types"),
-                }
-            }
-            (Node::Binary(what, a, b), Lane::F32(to)) => {
-                let (a, b) = (of(a).f32(), of(b).f32());
-                match what {
-                    Binary::Add => each(to, |k| a[k] + b[k]),
-                    Binary::Sub => each(to, |k| a[k] - b[k]),
-                    Binary::Mul => each(to, |k| a[k] * b[k]),
-                    Binary::Div => each(to, |k| a[k] / b[k]),
-                    Binary::Min => each(to, |k| if a[k] < b[k] { a[k] } else { b[k] }),
-                    Binary::Max => each(to, |k| if a[k] > b[k] { a[k] } else { b[k] }),
-                    Binary::And | Binary::Or => unreachable!("of bools"),
-                }
-            }
-            (Node::Binary(what, a, b), Lane::F64(to)) => {
-                let (a, b) = (of(a).f64(), of(b).f64());
-                match what {
-                    Binary::Add => each(to, |k| a[k] + b[k]),
-                    Binary::Sub => each(to, |k| a[k] - b[k]),
-                    Binary::Mul => each(to, |k| a[k] * b[k]),
-                    Binary::Div => each(to, |k| a[k] / b[k]),
-                    Binary::Min => each(to, |k| if a[k] < b[k] { a[k] } else { b[k] }),
-                    Binary::Max => each(to, |k| if a[k] > b[k] { a[k] } else { b[k] }),
-                    Binary::And | Binary::Or => unreachable!("of bools"),
-                }
-            }
+            (Node::Unary(what, a), Lane::F32(to)) => unary!(what, to, of(a).f32()),
+            (Node::Unary(what, a), Lane::F64(to)) => unary!(what, to, of(a).f64()),
+            (Node::Binary(what, a, b), Lane::F32(to)) => binary!(what, to, of(a).f32(), of(b).f32()),
+            (Node::Binary(what, a, b), Lane::F64(to)) => binary!(what, to, of(a).f64(), of(b).f64()),
             (Node::Binary(what, a, b), Lane::Bool(to)) => {
                 let (a, b) = (of(a).bool(), of(b).bool());
                 if what == Binary::And { each(to, |k| a[k] & b[k]) } else { each(to, |k| a[k] | b[k]) }
@@ -148,17 +142,24 @@ impl Lanes {
                 }
             }
             (Node::Fma { negated, a, b, c }, Lane::F32(to)) => {
-                let (a, b, c) = (of(a).f32(), of(b).f32(), of(c).f32());
-                let sign = if negated { -1.0 } else { 1.0 };
-                each(to, |k| (sign * a[k]).mul_add(b[k], c[k]));
+                fused!(negated, to, of(a).f32(), of(b).f32(), of(c).f32());
             }
             (Node::Fma { negated, a, b, c }, Lane::F64(to)) => {
-                let (a, b, c) = (of(a).f64(), of(b).f64(), of(c).f64());
-                let sign = if negated { -1.0 } else { 1.0 };
-                each(to, |k| (sign * a[k]).mul_add(b[k], c[k]));
+                fused!(negated, to, of(a).f64(), of(b).f64(), of(c).f64());
             }
             (node, _) => unreachable!("{node:?}: of another type"),
         }
+    }
+}
+
+/// Numbers of a run of particles, `stride` apart, of the last of them where there are no more.
+fn take<T, F: Copy>(to: &mut [T; LANES], from: &[F], stride: usize, particles: Range<usize>, what: impl Fn(F) -> T) {
+    // Most columns lie side by side: these the compiler makes vectors of.
+    match from.get(particles.start..particles.start + LANES) {
+        Some(run) if stride == 1 && particles.len() >= LANES => {
+            to.iter_mut().zip(run).for_each(|(to, &x)| *to = what(x))
+        }
+        _ => each(to, |k| what(from[(particles.start + k).min(particles.end - 1) * stride])),
     }
 }
 

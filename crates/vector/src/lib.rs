@@ -3,6 +3,8 @@
 //!
 //! i are held, one in each lane of several vectors; j are broadcast to all lanes, one after the other.
 
+#[cfg(all(target_arch = "x86_64", unix))]
+mod bare;
 mod buffer;
 #[cfg(all(target_arch = "x86_64", unix))]
 mod code;
@@ -13,6 +15,8 @@ mod functions;
 #[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
 mod ir;
 mod lanes;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod loops;
 #[cfg(all(target_arch = "x86_64", unix))]
 mod lower;
 #[cfg(all(target_arch = "x86_64", unix))]

@@ -19,10 +19,13 @@ pub(crate) struct Lower<'p> {
     rows: HashMap<(usize, Kind), Var>,
     /// The values of the copy that is being made.
     made: Vec<Option<Var>>,
+    /// Which values may be several times what they are, and how many times less each then stands for.
+    bare: Vec<bool>,
+    scales: Vec<f64>,
 }
 
-/// The body for so many vectors of i.
-pub(crate) fn lower(program: &Program, shape: &Shape, target: Target, unroll: usize) -> Body {
+/// The body for so many vectors of i, whose instructions take turns. `bare` are values that need no care ([`crate::bare`]).
+pub(crate) fn lower(program: &Program, shape: &Shape, target: Target, unroll: usize, bare: Vec<bool>) -> Body {
     let mut lower = Lower {
         program,
         shape,
@@ -33,12 +36,22 @@ pub(crate) fn lower(program: &Program, shape: &Shape, target: Target, unroll: us
         pooled: HashMap::new(),
         rows: HashMap::new(),
         made: Vec::new(),
+        bare,
+        scales: vec![1.0; program.nodes().len()],
     };
     let uses = uses(program);
     for copy in 0..unroll {
         lower.copy(copy, &uses);
     }
+    lower.body.insts = in_turns(&lower.body.insts, unroll);
     lower.body
+}
+
+/// The instructions of copies, which are the same but for their values, one of each in turn: a chain of operations that wait for each other
+/// goes on while another waits.
+fn in_turns(insts: &[Inst], copies: usize) -> Vec<Inst> {
+    let each = insts.len() / copies;
+    (0..insts.len()).map(|at| insts[at % copies * each + at / copies]).collect()
 }
 
 /// By how many pairs' values and results each value is used.
@@ -81,6 +94,7 @@ impl Lower<'_> {
         let kind = self.kind(value);
         let operands: Vec<Var> = node.operands().map(|operand| self.operand(operand, copy)).collect();
         let first = node.operands().next().expect("a pair's value has operands");
+        self.scales[value.index()] = self.stands_for(node);
         match node {
             Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) => unreachable!("not of a pair"),
             Node::Unary(what, _) => {
@@ -95,6 +109,11 @@ impl Lower<'_> {
                         self.inst(Op::And, kind, &[a, rest])
                     }
                     Unary::Sqrt => self.inst(Op::Sqrt, kind, &[a]),
+                    Unary::Rsqrt { bits } if self.bare[value.index()] => {
+                        let (var, scale) = self.bare_rsqrt(kind, a, bits);
+                        self.scales[value.index()] = scale;
+                        var
+                    }
                     Unary::Rsqrt { bits } => self.rsqrt(kind, a, bits),
                     Unary::Exp => self.exp(kind, a),
                     Unary::Not => self.not(kind, a),
@@ -124,13 +143,26 @@ impl Lower<'_> {
         }
     }
 
+    /// How many times less a product or a sign stands for.
+    fn stands_for(&self, node: Node) -> f64 {
+        match node {
+            Node::Unary(Unary::Neg, _) | Node::Binary(Binary::Mul, ..) => {
+                node.operands().map(|operand| self.scales[operand.index()]).product()
+            }
+            _ => 1.0,
+        }
+    }
+
     fn result(&mut self, at: usize, copy: usize, fused: &[bool]) {
         let (result, gathered) = (&self.program.results()[at], self.shape.gathered[at]);
         let (contribution, reduction) = (result.contribution, result.reduction);
         let kind = gathered.kind;
         let start = crate::totals::start(reduction);
-        let sum = self.sum(kind, gathered.at, start, copy);
-        if fused[contribution.index()] {
+        let fuses = fused[contribution.index()];
+        let scale =
+            if fuses { self.stands_for(self.program.node(contribution)) } else { self.scales[contribution.index()] };
+        let sum = self.sum(kind, gathered.at, start, scale, copy);
+        if fuses {
             let node = self.program.node(contribution);
             let operands: Vec<Var> = node.operands().map(|operand| self.operand(operand, copy)).collect();
             return match operands[..] {
@@ -152,7 +184,7 @@ impl Lower<'_> {
                 self.gather(sum, Op::Blend, kind, &[a, sum, zero]);
             }
             Reduction::ArgMin | Reduction::ArgMax => {
-                let places = self.sum(kind, gathered.places.expect("laid for it"), -1.0, copy);
+                let places = self.sum(kind, gathered.places.expect("laid for it"), -1.0, 1.0, copy);
                 let row = self.shape.place(kind).expect("laid for it");
                 let place = self.row(row, kind);
                 let (less, op) = if reduction == Reduction::ArgMin { ([a, sum], Op::Min) } else { ([sum, a], Op::Max) };
@@ -265,12 +297,13 @@ impl Lower<'_> {
         if of == Kind::Mask || of == kind { mask } else { self.inst(Op::Convert, kind, &[mask]) }
     }
 
-    /// An accumulator.
-    fn sum(&mut self, kind: Kind, at: usize, start: f64, copy: usize) -> Var {
+    /// An accumulator of what stands for `scale` times itself.
+    fn sum(&mut self, kind: Kind, at: usize, start: f64, scale: f64, copy: usize) -> Var {
         let start = self.number(kind, start);
         let at = self.vector(at, kind, copy);
         let var = self.var(kind, Home::Sum(self.body.sums.len()));
-        self.body.sums.push(Sum { var, at, start });
+        let scale = (scale != 1.0).then(|| (scale, self.number(kind, scale)));
+        self.body.sums.push(Sum { var, at, start, scale });
         var
     }
 

@@ -50,14 +50,12 @@ impl Pack {
             let from = (particles.start + first)..particles.end;
             load(&self.i, inputs.i(), from, values);
             for given in &shape.i {
-                let bytes = given.kind.bytes();
                 // Particles of a field of a tile lie side by side.
-                let at = |particle: usize| {
-                    let (tile, lane) = (particle / width, particle % width);
-                    tile * shape.lane * width + given.at * width + lane * bytes
-                };
-                let end = LANES.min(all - first);
-                spread(values.get(given.value), given, end, |k| at(first + k), tiles);
+                let (bytes, size) = (given.kind.bytes(), shape.lane * width);
+                let tiles = tiles.chunks_exact_mut(size).skip(first / width);
+                let fields = tiles.map(|tile| &mut tile[given.at * width..][..bytes * width]);
+                let places = fields.flat_map(|field| field.chunks_exact_mut(bytes)).skip(first % width);
+                spread(values.get(given.value), given, places);
             }
         }
     }
@@ -76,7 +74,9 @@ impl Pack {
             load(&self.j, inputs.j(), (particles.start + first)..particles.end, values);
             let end = LANES.min(count - first);
             for given in &shape.j {
-                spread(values.get(given.value), given, end, |k| (first + k) * shape.row + given.at, rows);
+                let rows = &mut rows[first * shape.row..(first + end) * shape.row];
+                let places = rows.chunks_exact_mut(shape.row).map(|row| &mut row[given.at..]);
+                spread(values.get(given.value), given, places);
             }
         }
     }
@@ -104,13 +104,14 @@ fn load(nodes: &[(Value, Node)], columns: &[Column<'_>], particles: Range<usize>
     }
 }
 
-/// Writes the first lanes of a value, each where `at` says.
-fn spread(lane: &Lane, given: &Given, count: usize, at: impl Fn(usize) -> usize, bytes: &mut [u8]) {
+/// Writes lanes of a value, each to the beginning of a place, as far as there are places.
+fn spread<'a>(lane: &Lane, given: &Given, places: impl Iterator<Item = &'a mut [u8]>) {
+    let bit = |&bool: &bool| u8::from(bool);
     match (lane, given.kind) {
-        (Lane::F32(lanes), Kind::F32) => (0..count).for_each(|k| put_f32(bytes, at(k), lanes[k])),
-        (Lane::F64(lanes), Kind::F64) => (0..count).for_each(|k| put_f64(bytes, at(k), lanes[k])),
-        (Lane::Bool(lanes), Kind::F32) => (0..count).for_each(|k| put_f32(bytes, at(k), f32::from(u8::from(lanes[k])))),
-        (Lane::Bool(lanes), Kind::F64) => (0..count).for_each(|k| put_f64(bytes, at(k), f64::from(u8::from(lanes[k])))),
+        (Lane::F32(lanes), Kind::F32) => places.zip(lanes.iter()).for_each(|(to, &x)| put_f32(to, 0, x)),
+        (Lane::F64(lanes), Kind::F64) => places.zip(lanes.iter()).for_each(|(to, &x)| put_f64(to, 0, x)),
+        (Lane::Bool(lanes), Kind::F32) => places.zip(lanes.iter()).for_each(|(to, x)| put_f32(to, 0, bit(x).into())),
+        (Lane::Bool(lanes), Kind::F64) => places.zip(lanes.iter()).for_each(|(to, x)| put_f64(to, 0, bit(x).into())),
         _ => unreachable!("{given:?}: of another type"),
     }
 }

@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// j of a block, at most: so many are summed in the kernel's own numbers before these are added in 64 bits.
-pub const BLOCK: usize = 512;
+pub const BLOCK: usize = 1024;
 
 /// Bytes of a block's rows, at most, where that leaves [`LEAST`] j: a part of the nearest cache.
 const BLOCK_BYTES: usize = 16 << 10;
@@ -101,8 +101,11 @@ impl Compiled {
         let block = self.block();
         let mut values = Lanes::new(&self.program);
         self.pack.run(inputs, &mut values);
-        let mut pool = Buffer::new(self.pool.len() * crate::compiled::pool_bytes(self.facts.target));
-        self.constants(&values, pool.bytes_mut());
+        #[cfg(all(target_arch = "x86_64", unix))]
+        let mut room = match &self.engine {
+            Engine::Code(loops) => loops.room(&values),
+            Engine::Portable(_) => crate::loops::Room::default(),
+        };
         let tile = shape.lane * width;
         let count = i.len().div_ceil(width);
         let mut tiles = Buffer::new(tile * count);
@@ -112,8 +115,6 @@ impl Compiled {
         let mut rows = Buffer::new(shape.row * block);
         pack::places(shape, block, rows.bytes_mut());
         let mut sums = Buffer::new(shape.sums * width);
-        #[cfg(all(target_arch = "x86_64", unix))]
-        let mut spills = Buffer::new(self.facts.spills * crate::ir::SPILL);
         for first in j.clone().step_by(block) {
             if ended.load(Ordering::Relaxed) {
                 break;
@@ -125,7 +126,7 @@ impl Compiled {
                 let (rows, sums) = (rows.bytes(), sums.bytes_mut());
                 match &self.engine {
                     #[cfg(all(target_arch = "x86_64", unix))]
-                    Engine::Code(code) => code.call(rows, some.len(), tile, sums, pool.bytes(), spills.bytes_mut()),
+                    Engine::Code(loops) => loops.call(rows, some.len(), tile, sums, &mut room),
                     Engine::Portable(portable) => portable.call(shape, &mut values, rows, some.len(), tile, sums),
                 }
                 totals.iter_mut().for_each(|total| total.add_tile(sums, width, at * width, first));

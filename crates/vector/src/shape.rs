@@ -31,7 +31,7 @@ pub(crate) struct Shape {
     pub(crate) wide: bool,
     pub(crate) i: Vec<Given>,
     pub(crate) j: Vec<Given>,
-    /// Where rows of j tell their place in the block, as [`Shape::place_kind`]: where a reduction asks.
+    /// Where rows of j tell their place in the block, as [`Shape::place`] says: where a reduction asks.
     pub(crate) place: [Option<usize>; 2],
     /// Bytes of a row.
     pub(crate) row: usize,

@@ -44,20 +44,14 @@ impl Total {
         let sums_of = |at: usize| &sums[at..at + lanes * kind.bytes()];
         let (values, places) = (sums_of(at), self.gathered.places.map(|at| sums_of(at * lanes)));
         match kind {
-            Kind::F32 => self.add(
-                first,
-                count,
-                base,
-                |k| f64::from(get_f32(values, 4 * k)),
-                |k| f64::from(get_f32(places.expect("told beside"), 4 * k)),
-            ),
-            _ => self.add(
-                first,
-                count,
-                base,
-                |k| get_f64(values, 8 * k),
-                |k| get_f64(places.expect("told beside"), 8 * k),
-            ),
+            Kind::F32 => {
+                self.add(first, count, base, values.chunks_exact(4).map(|number| f64::from(get_f32(number, 0))), |k| {
+                    f64::from(get_f32(places.expect("told beside"), 4 * k))
+                })
+            }
+            _ => self.add(first, count, base, values.chunks_exact(8).map(|number| get_f64(number, 0)), |k| {
+                get_f64(places.expect("told beside"), 8 * k)
+            }),
         }
     }
 
@@ -67,11 +61,11 @@ impl Total {
         let count = self.values.len();
         match self.reduction {
             Reduction::ArgMin | Reduction::ArgMax => {
-                for k in 0..count {
-                    self.extreme(k, other.values[k], other.places[k]);
+                for (k, best) in self.values.iter_mut().enumerate() {
+                    extreme(self.reduction, (best, &mut self.places[k]), other.values[k], other.places[k]);
                 }
             }
-            _ => self.add(0, count, 0, |k| other.values[k], |_| unreachable!("told of extremes")),
+            _ => self.add(0, count, 0, other.values.iter().copied(), |_| unreachable!("told of extremes")),
         }
     }
 
@@ -80,32 +74,25 @@ impl Total {
         first: usize,
         count: usize,
         base: i64,
-        value: impl Fn(usize) -> f64,
+        from: impl Iterator<Item = f64>,
         place: impl Fn(usize) -> f64,
     ) {
-        let values = &mut self.values[first..first + count];
+        let pairs = self.values[first..first + count].iter_mut().zip(from);
         match self.reduction {
-            Reduction::Sum => values.iter_mut().enumerate().for_each(|(k, to)| *to += value(k)),
+            Reduction::Sum => pairs.for_each(|(to, value)| *to += value),
             Reduction::Min | Reduction::And => {
-                values.iter_mut().enumerate().for_each(|(k, to)| *to = if value(k) < *to { value(k) } else { *to });
+                pairs.for_each(|(to, value)| *to = if value < *to { value } else { *to });
             }
             Reduction::Max | Reduction::Or => {
-                values.iter_mut().enumerate().for_each(|(k, to)| *to = if value(k) > *to { value(k) } else { *to });
+                pairs.for_each(|(to, value)| *to = if value > *to { value } else { *to });
             }
             Reduction::ArgMin | Reduction::ArgMax => {
-                for k in 0..count {
+                for (k, (best, value)) in pairs.enumerate() {
                     #[expect(clippy::cast_possible_truncation, reason = "a whole number, less than a block is long")]
-                    self.extreme(first + k, value(k), base + place(k) as i64);
+                    let place = base + place(k) as i64;
+                    extreme(self.reduction, (best, &mut self.places[first + k]), value, place);
                 }
             }
-        }
-    }
-
-    fn extreme(&mut self, at: usize, value: f64, place: i64) {
-        let best = self.values[at];
-        let better = if self.reduction == Reduction::ArgMin { value < best } else { value > best };
-        if better {
-            (self.values[at], self.places[at]) = (value, place);
         }
     }
 
@@ -122,6 +109,14 @@ impl Total {
             (_, Type::F32) => Output::F32(values.map(|value| value as f32).collect()),
             (_, Type::F64) => Output::F64(values.collect()),
         }
+    }
+}
+
+/// Takes a value and its place, if it is better than the best so far.
+fn extreme(reduction: Reduction, best: (&mut f64, &mut i64), value: f64, place: i64) {
+    let better = if reduction == Reduction::ArgMin { value < *best.0 } else { value > *best.0 };
+    if better {
+        (*best.0, *best.1) = (value, place);
     }
 }
 

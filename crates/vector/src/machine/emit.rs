@@ -172,12 +172,33 @@ impl<'b> Emitter<'b> {
     /// After the loop.
     fn end(&mut self) {
         for sum in &self.body.sums {
-            if let Some(register) = self.held[sum.var.index()].filter(|_| self.pinned[sum.var.index()]) {
-                let to = self.home(sum.var).expect("an accumulator");
-                self.asm.store(self.body.vars[sum.var.index()].0, to, register);
+            let (kind, _) = self.body.vars[sum.var.index()];
+            let place = self.home(sum.var).expect("an accumulator");
+            let held = self.held[sum.var.index()].filter(|_| self.pinned[sum.var.index()]);
+            // Without a register of its own, it comes by way of one that nothing needs any more.
+            let register = held.unwrap_or_else(|| self.spare());
+            if held.is_none() && sum.scale.is_some() {
+                self.asm.load(kind, register, place);
+            }
+            if let Some((_, scale)) = sum.scale {
+                let scale = match self.held[scale.index()].filter(|_| self.pinned[scale.index()]) {
+                    Some(register) => Place::Register(register),
+                    None => self.home(scale).expect("a constant"),
+                };
+                self.asm.two(Op::Mul, kind, register, register, scale);
+            }
+            if held.is_some() || sum.scale.is_some() {
+                self.asm.store(kind, place, register);
             }
         }
         self.asm.leave();
+    }
+
+    /// A register that holds nothing through the loop.
+    fn spare(&self) -> u8 {
+        let pinned = |owner: &Option<Var>| owner.is_some_and(|var| self.pinned[var.index()]);
+        let spare = self.vectors.owners.iter().position(|owner| !pinned(owner)).expect("more than are pinned");
+        u8::try_from(spare).expect("few registers")
     }
 
     fn step(&mut self, at: usize, inst: &Inst) {
@@ -395,7 +416,7 @@ impl<'b> Emitter<'b> {
             Home::Tile(at) => (TILE, at, false),
             Home::Row(at) => (ROWS, at, true),
             // Where no operation spreads a number by the way, constants lie as vectors.
-            Home::Pool(at) => (POOL, at * crate::compiled::pool_bytes(self.target), avx512),
+            Home::Pool(at) => (POOL, at * crate::loops::pool_bytes(self.target), avx512),
             Home::Sum(at) => (SUMS, self.body.sums[at].at, false),
         };
         Some(Place::Memory { base, at, spread })
