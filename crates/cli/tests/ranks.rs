@@ -47,6 +47,8 @@ fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
         return ran(folder, sprat().args(line.split(' ')));
     }
     let mut command = Command::new("timeout");
+    // Where several make their common folder at once, all but one fail.
+    command.env("OMPI_MCA_orte_tmpdir_base", folder.path());
     command.args(["--kill-after=10", PATIENCE, "mpirun"]).env("NO_COLOR", "1");
     let parts: Vec<&str> = line.split(" : ").collect();
     let each = (count / parts.len()).to_string();
