@@ -30,6 +30,7 @@ impl fmt::Display for Goal {
         match self {
             Self::RatioAtMost(bound) => write!(f, "ratio <= {bound}"),
             Self::RatioAtLeast(bound) => write!(f, "ratio >= {bound}"),
+            Self::AtMost(bound) if bound.abs() < 1e-3 && *bound != 0.0 => write!(f, "<= {bound:e}"),
             Self::AtMost(bound) => write!(f, "<= {bound}"),
             Self::AtLeast(bound) => write!(f, ">= {bound}"),
             Self::RatioWithin(share) => write!(f, "ratio within {} %", share * 100.0),
