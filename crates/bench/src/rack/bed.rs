@@ -117,10 +117,10 @@ impl Bed {
         report(&self.sprat("load", args).arg("--json").output()?)
     }
 
-    /// A command where the host is reached.
+    /// A command where the host is reached; what it leaves lying about goes with the bed. `program` is an absolute path.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-ctl", self.name)]).arg(program);
+        command.args(["netns", "exec", &format!("{}-ctl", self.name)]).arg(program).current_dir(self.file("."));
         command
     }
 

@@ -52,6 +52,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let seconds = format!("{SECONDS}s");
     bed.load(&["--rate", RATE, "--duration", "5s"])?; // Java has seen it all once
     let latte = std::env::var_os(LATTE).map(PathBuf::from);
+    let latte = latte.map(|latte| latte.canonicalize().with_context(|| latte.display().to_string())).transpose()?;
     let (script, result) = (bed.scratch("work.rn"), bed.scratch("peer.json"));
     let mut peer = None;
     if let Some(latte) = &latte {
