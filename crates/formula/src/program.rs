@@ -121,7 +121,7 @@ pub enum Node {
 /// How the contributions of all j become one result. In what order is not said.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// Their sum; 0 of none. Sums of `F32` are taken in runs of some hundreds, and these added in `F64`.
+    /// Their sum; 0 of none. Sums of `F32` are taken in runs of about a thousand, and these added in `F64`.
     Sum,
     /// The least; infinity of none. What is not a number is passed over.
     Min,
@@ -135,6 +135,22 @@ pub enum Reduction {
     ArgMin,
     /// Which j has the greatest, the first of several; -1 of none, and where all are minus infinity or not numbers.
     ArgMax,
+}
+
+impl Reduction {
+    /// Whether a number takes the place of the best so far. What is equal came later, and what is no number is passed over.
+    ///
+    /// # Panics
+    /// A reduction that has no best.
+    #[inline]
+    #[must_use]
+    pub fn prefers(self, number: f64, best: f64) -> bool {
+        match self {
+            Self::Min | Self::ArgMin => number < best,
+            Self::Max | Self::ArgMax => number > best,
+            Self::Sum | Self::And | Self::Or => unreachable!("these have no best"),
+        }
+    }
 }
 
 /// A variable that is given.

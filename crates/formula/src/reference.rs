@@ -137,8 +137,9 @@ impl Sum {
                 self.so_far = sum;
                 return;
             }
-            Reduction::Min | Reduction::ArgMin => value < self.so_far,
-            Reduction::Max | Reduction::ArgMax => value > self.so_far,
+            Reduction::Min | Reduction::Max | Reduction::ArgMin | Reduction::ArgMax => {
+                reduction.prefers(value, self.so_far)
+            }
             Reduction::And => value == 0.0,
             Reduction::Or => value != 0.0,
         };

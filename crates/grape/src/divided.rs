@@ -92,7 +92,7 @@ impl<'r> Divided<'r> {
                     let (extremes, others) = pairs.next().expect("one for each of these");
                     let (best, other) = (numbers(extremes), numbers(&others));
                     for at in 0..found.len() {
-                        if better(result.reduction, other[at], best[at]) {
+                        if result.reduction.prefers(other[at], best[at]) {
                             found[at] = own[at] + first;
                         }
                     }
@@ -108,7 +108,7 @@ impl<'r> Divided<'r> {
 fn both(found: &mut Output, part: Output, reduction: Reduction) {
     let one = |a: f64, b: f64| match reduction {
         Reduction::Sum => a + b,
-        _ if better(reduction, b, a) => b,
+        _ if reduction.prefers(b, a) => b,
         _ => a,
     };
     match (found, part) {
@@ -122,15 +122,6 @@ fn both(found: &mut Output, part: Output, reduction: Reduction) {
             found.iter_mut().zip(part).for_each(|(a, b)| *a = if and { *a && b } else { *a || b });
         }
         _ => unreachable!("places have extremes, and a result has one type"),
-    }
-}
-
-/// Whether a number takes the place of the best so far; what is equal came later.
-fn better(reduction: Reduction, number: f64, best: f64) -> bool {
-    match reduction {
-        Reduction::Min | Reduction::ArgMin => number < best,
-        Reduction::Max | Reduction::ArgMax => number > best,
-        Reduction::Sum | Reduction::And | Reduction::Or => unreachable!("these have no best"),
     }
 }
 

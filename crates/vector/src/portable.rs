@@ -108,7 +108,7 @@ fn better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) -> [boo
     for (k, better) in better.iter_mut().enumerate() {
         let (at, value) = (k * kind.bytes(), value.number(k));
         let best = if kind == Kind::F64 { get_f64(to, at) } else { f64::from(get_f32(to, at)) };
-        *better = if reduction == Reduction::ArgMin { value < best } else { value > best };
+        *better = reduction.prefers(value, best);
         if *better {
             put(to, kind, at, value);
         }

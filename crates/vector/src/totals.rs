@@ -114,8 +114,7 @@ impl Total {
 
 /// Takes a value and its place, if it is better than the best so far.
 fn extreme(reduction: Reduction, best: (&mut f64, &mut i64), value: f64, place: i64) {
-    let better = if reduction == Reduction::ArgMin { value < *best.0 } else { value > *best.0 };
-    if better {
+    if reduction.prefers(value, *best.0) {
         (*best.0, *best.1) = (value, place);
     }
 }
