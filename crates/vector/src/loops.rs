@@ -54,17 +54,16 @@ impl Loops {
         let body = |unroll, bare| lower(program, shape, target, unroll, bare);
         let none = vec![false; program.nodes().len()];
         let bare = Some(bare(program)).filter(|bare| is_quick(&body(1, bare.clone()), &body(1, none.clone())));
-        let first = bare.as_ref().unwrap_or(&none);
-        // Both loops work on the same tiles.
-        let fits = |&unroll: &usize| machine::fits(&body(unroll, first.clone()), target);
-        let unroll = (2..=MAX_UNROLL).rev().find(fits).unwrap_or(1);
+        let first = |unroll| (body(unroll, bare.as_ref().unwrap_or(&none).clone()), unroll);
+        let mut unrolled = (2..=MAX_UNROLL).rev().map(first);
+        let (one, unroll) = unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| first(1));
         let width = target.lanes(shape.wide) * unroll;
-        let (careful, mut emitted) = Loop::new(body(unroll, none), shape, target, width)?;
-        let mut quick = None;
-        if let Some(bare) = bare {
-            let (one, its) = Loop::new(body(unroll, bare), shape, target, width)?;
-            (quick, emitted) = (Some(one), its);
-        }
+        let (one, emitted) = Loop::new(one, shape, target, width)?;
+        // Both loops work on the same tiles.
+        let (careful, quick) = match bare {
+            Some(_) => (Loop::new(body(unroll, none), shape, target, width)?.0, Some(one)),
+            None => (one, None),
+        };
         let facts = Facts {
             target,
             lanes: target.lanes(shape.wide),

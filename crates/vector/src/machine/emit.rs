@@ -174,24 +174,29 @@ impl<'b> Emitter<'b> {
         for sum in &self.body.sums {
             let (kind, _) = self.body.vars[sum.var.index()];
             let place = self.home(sum.var).expect("an accumulator");
-            let held = self.held[sum.var.index()].filter(|_| self.pinned[sum.var.index()]);
-            // Without a register of its own, it comes by way of one that nothing needs any more.
-            let register = held.unwrap_or_else(|| self.spare());
-            if held.is_none() && sum.scale.is_some() {
-                self.asm.load(kind, register, place);
-            }
+            let register = match self.kept(sum.var) {
+                Some(register) => register,
+                None if sum.scale.is_none() => continue,
+                // It comes by way of one that nothing needs any more.
+                None => {
+                    let spare = self.spare();
+                    self.asm.load(kind, spare, place);
+                    spare
+                }
+            };
             if let Some((_, scale)) = sum.scale {
-                let scale = match self.held[scale.index()].filter(|_| self.pinned[scale.index()]) {
-                    Some(register) => Place::Register(register),
-                    None => self.home(scale).expect("a constant"),
-                };
+                let constant = || self.home(scale).expect("a constant");
+                let scale = self.kept(scale).map_or_else(constant, Place::Register);
                 self.asm.two(Op::Mul, kind, register, register, scale);
             }
-            if held.is_some() || sum.scale.is_some() {
-                self.asm.store(kind, place, register);
-            }
+            self.asm.store(kind, place, register);
         }
         self.asm.leave();
+    }
+
+    /// The register that a value has to itself through the loop.
+    fn kept(&self, var: Var) -> Option<u8> {
+        self.held[var.index()].filter(|_| self.pinned[var.index()])
     }
 
     /// A register that holds nothing through the loop.
