@@ -78,8 +78,9 @@ struct Telling<'a> {
     tells: bool,
     bar: ProgressBar,
     begun: Instant,
-    /// The energy at the beginning.
+    /// The energy at the beginning, and when it was told last.
     energy: f64,
+    latest: f64,
     snapshots: u32,
     last: Option<PathBuf>,
 }
@@ -92,12 +93,13 @@ impl<'a> Telling<'a> {
         if tells && !args.json {
             print_line(&format!("{:>10} {:>10} {:>14} {:>10} {:>10}", "time", "steps", "energy", "drift", "momentum"))?;
         }
-        Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, snapshots: 0, last: None })
+        Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, latest: energy, snapshots: 0, last: None })
     }
 
     /// Tells how things stand, and writes a snapshot where these are asked for.
     fn tell(&mut self) -> Result<()> {
         let (run, now) = (&self.run, self.run.conserved()?);
+        self.latest = now.energy();
         if !self.tells {
             return Ok(());
         }
@@ -120,10 +122,10 @@ impl<'a> Telling<'a> {
         self.bar.suspend(|| print_line(&line))
     }
 
+    /// Ends a run whose last step was told.
     fn end(self, stopped: bool) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         let (args, run) = (self.args, &self.run);
-        let energy = run.conserved()?.energy();
         let code = if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
         if !self.tells {
             return Ok(code);
@@ -133,7 +135,7 @@ impl<'a> Telling<'a> {
             std::fs::write(path, picture(run.bodies(), &title)).with_context(|| path.display().to_string())?;
         }
         if !args.json {
-            let drift = self.drift(energy);
+            let drift = self.drift(self.latest);
             let seconds = self.begun.elapsed().as_secs_f64();
             print_line(&format!("energy has drifted by {drift:.1e} of itself in {} steps", run.steps()))?;
             eprintln!("{seconds:.1} s, {:.0} steps/s", run.steps() as f64 / seconds.max(f64::EPSILON));
