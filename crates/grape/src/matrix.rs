@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 pub fn dgemm(threads: NonZeroUsize, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), MatrixError> {
     let Sides { m, n, k } = sides;
     for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
-        check(name, given, rows, columns)?;
+        MatrixError::check(name, given, rows, columns)?;
     }
     let (a, b) = (MatRef::from_row_major_slice(a, m, k), MatRef::from_row_major_slice(b, k, n));
     matmul(MatMut::from_row_major_slice_mut(c, m, n), Accum::Add, a, b, 1.0, parallel(threads));
@@ -36,7 +36,7 @@ pub struct Lu {
 /// # Errors
 /// [`MatrixError`]: another size, or a column without a pivot.
 pub fn lu(threads: NonZeroUsize, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
-    check("A", matrix.len(), n, n)?;
+    MatrixError::check("A", matrix.len(), n, n)?;
     let mut factors = matrix.to_vec();
     let (mut pivots, mut back) = (vec![0_usize; n], vec![0_usize; n]);
     let (parallel, all) = (parallel(threads), Default::default());
@@ -48,13 +48,6 @@ pub fn lu(threads: NonZeroUsize, n: usize, matrix: &[f64]) -> Result<Lu, MatrixE
         Some(column) => Err(MatrixError::Singular(column)),
         None => Ok(Lu { factors, pivots }),
     }
-}
-
-fn check(name: &'static str, given: usize, rows: usize, columns: usize) -> Result<(), MatrixError> {
-    if rows.checked_mul(columns) != Some(given) {
-        return Err(MatrixError::Size { name, given, rows, columns });
-    }
-    Ok(())
 }
 
 fn parallel(threads: NonZeroUsize) -> Par {

@@ -26,9 +26,7 @@ pub struct Lu {
 /// # Errors
 /// [`MatrixError`]: another size, or a column without a pivot.
 pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
-    if matrix.len() != n.saturating_mul(n) {
-        return Err(MatrixError::Size { name: "A", given: matrix.len(), rows: n, columns: n });
-    }
+    MatrixError::check("A", matrix.len(), n, n)?;
     let mut lu = Lu { factors: matrix.to_vec(), pivots: (0..n).collect(), timing: Timing::default(), operations: 0 };
     for first in (0..n).step_by(PANEL) {
         let last = (first + PANEL).min(n);

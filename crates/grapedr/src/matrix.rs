@@ -40,6 +40,19 @@ pub enum MatrixError {
     Singular(usize),
 }
 
+impl MatrixError {
+    /// Whether a matrix has as many numbers as its sides say.
+    ///
+    /// # Errors
+    /// [`MatrixError::Size`].
+    pub fn check(name: &'static str, given: usize, rows: usize, columns: usize) -> Result<(), Self> {
+        match rows.checked_mul(columns) {
+            Some(needed) if needed == given => Ok(()),
+            _ => Err(Self::Size { name, given, rows, columns }),
+        }
+    }
+}
+
 /// The sides of a product: C is `m` x `n`, A is `m` x `k`, B is `k` x `n`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sides {
@@ -65,9 +78,7 @@ pub fn dgemm(shape: Shape, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) ->
         if let Some(&side) = [rows, columns].iter().find(|&&side| side > MAX_SIDE) {
             return Err(MatrixError::Large(side));
         }
-        if given != rows * columns {
-            return Err(MatrixError::Size { name, given, rows, columns });
-        }
+        MatrixError::check(name, given, rows, columns)?;
     }
     let mut timing = Timing::default();
     if m == 0 || n == 0 || k == 0 {
