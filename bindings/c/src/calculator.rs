@@ -1,11 +1,8 @@
 //! A kernel, what was sent to it, and what came of it.
 
 use crate::failure::Failure;
-use sprat_grape::{Column, Engine, Field, Inputs, Kernel, Options, Output, Precision, Shape, Target};
+use sprat_grape::{Column, Engine, Field, Inputs, Kernel, MAX_THREADS, Options, Output, Precision, Shape, Target};
 use std::num::NonZeroUsize;
-
-/// Threads of a calculator, at most.
-pub(crate) const MAX_THREADS: u32 = 1024;
 
 /// A kernel, what was sent to it, and what came of it.
 #[derive(Debug)]
@@ -177,10 +174,8 @@ fn read_engine(given: i32, threads: Option<NonZeroUsize>) -> Result<Engine, Fail
 }
 
 fn read_threads(given: u32) -> Result<Option<NonZeroUsize>, Failure> {
-    if given > MAX_THREADS {
-        let want = format!("{MAX_THREADS} at most, or 0 for one a processor");
-        return Err(Failure::Choice { what: "threads", given: given.into(), want });
-    }
-    let given = usize::try_from(given).expect("1024 at most");
-    Ok(NonZeroUsize::new(given))
+    let few = usize::try_from(given).ok().filter(|few| *few <= MAX_THREADS);
+    let want = || format!("{MAX_THREADS} at most, or 0 for one a processor");
+    let few = few.ok_or_else(|| Failure::Choice { what: "threads", given: given.into(), want: want() })?;
+    Ok(NonZeroUsize::new(few))
 }

@@ -76,53 +76,27 @@ pub(crate) unsafe extern "C" fn sprat_grape_ready(name: *const c_char) -> *const
     text
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_send_i_f32(
-    grape: *mut Grape,
-    name: *const c_char,
-    numbers: *const f32,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { send(grape, Kind::I, name, numbers, count, stride) }
+/// A function of the header that sends numbers of a type.
+macro_rules! sends {
+    ($name:ident, $kind:expr, $of:ty) => {
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            grape: *mut Grape,
+            name: *const c_char,
+            numbers: *const $of,
+            count: usize,
+            stride: usize,
+        ) -> c_int {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { send(grape, $kind, name, numbers, count, stride) }
+        }
+    };
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_send_i_f64(
-    grape: *mut Grape,
-    name: *const c_char,
-    numbers: *const f64,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { send(grape, Kind::I, name, numbers, count, stride) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_send_j_f32(
-    grape: *mut Grape,
-    name: *const c_char,
-    numbers: *const f32,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { send(grape, Kind::J, name, numbers, count, stride) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_send_j_f64(
-    grape: *mut Grape,
-    name: *const c_char,
-    numbers: *const f64,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { send(grape, Kind::J, name, numbers, count, stride) }
-}
+sends!(sprat_grape_send_i_f32, Kind::I, f32);
+sends!(sprat_grape_send_i_f64, Kind::I, f64);
+sends!(sprat_grape_send_j_f32, Kind::J, f32);
+sends!(sprat_grape_send_j_f64, Kind::J, f64);
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sprat_grape_set(grape: *mut Grape, name: *const c_char, value: f64) -> c_int {
@@ -140,53 +114,27 @@ pub(crate) unsafe extern "C" fn sprat_grape_run(grape: *mut Grape) -> c_int {
     answer(|| unsafe { with(grape, Calculator::run) })
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_get_result_f32(
-    grape: *mut Grape,
-    name: *const c_char,
-    results: *mut f32,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { get_result(grape, name, results, count, stride) }
+/// A function of the header that gets results of a type.
+macro_rules! gets {
+    ($name:ident, $of:ty) => {
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            grape: *mut Grape,
+            name: *const c_char,
+            results: *mut $of,
+            count: usize,
+            stride: usize,
+        ) -> c_int {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { get_result(grape, name, results, count, stride) }
+        }
+    };
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_get_result_f64(
-    grape: *mut Grape,
-    name: *const c_char,
-    results: *mut f64,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { get_result(grape, name, results, count, stride) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_get_result_bool(
-    grape: *mut Grape,
-    name: *const c_char,
-    results: *mut bool,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { get_result(grape, name, results, count, stride) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_get_result_index(
-    grape: *mut Grape,
-    name: *const c_char,
-    results: *mut i64,
-    count: usize,
-    stride: usize,
-) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { get_result(grape, name, results, count, stride) }
-}
+gets!(sprat_grape_get_result_f32, f32);
+gets!(sprat_grape_get_result_f64, f64);
+gets!(sprat_grape_get_result_bool, bool);
+gets!(sprat_grape_get_result_index, i64);
 
 /// # Safety
 /// As the header says of `sprat_grape_send_i_f32` and its like.

@@ -6,11 +6,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sprat_grape::{Engine, Error, Inputs, Options, Output, Precision, READY, Shape, Target};
+use sprat_grape::{Engine, Error, Inputs, MAX_THREADS, Options, Output, Precision, READY, Shape, Target};
 use std::num::NonZeroUsize;
-
-/// Threads of a kernel, at most.
-const MAX_THREADS: usize = 1024;
 
 create_exception!(sprat.grape, GrapeError, PyException, "Why a kernel was not compiled.");
 create_exception!(sprat.grape, KernelError, GrapeError, "The text is no kernel; line and column, from 1, say where.");

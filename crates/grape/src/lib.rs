@@ -21,7 +21,7 @@ pub mod nbody;
 
 pub use array::{Array, MAX_NUMBERS, write_outputs};
 pub use divided::{Divide, Divided};
-pub use engine::{Engine, Kernel};
+pub use engine::{Engine, Kernel, MAX_THREADS};
 pub use error::Error;
 pub use sprat_formula::{
     Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY, Ready, SyntaxError, ready,
