@@ -27,12 +27,13 @@ pub enum Goal {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RatioAtMost(bound) => write!(f, "ratio <= {bound}"),
-            Self::RatioAtLeast(bound) => write!(f, "ratio >= {bound}"),
-            Self::AtMost(bound) if bound.abs() < 1e-3 && *bound != 0.0 => write!(f, "<= {bound:e}"),
-            Self::AtMost(bound) => write!(f, "<= {bound}"),
-            Self::AtLeast(bound) => write!(f, ">= {bound}"),
+        let plain =
+            |bound: f64| if bound != 0.0 && bound.abs() < 1e-3 { format!("{bound:e}") } else { bound.to_string() };
+        match *self {
+            Self::RatioAtMost(bound) => write!(f, "ratio <= {}", plain(bound)),
+            Self::RatioAtLeast(bound) => write!(f, "ratio >= {}", plain(bound)),
+            Self::AtMost(bound) => write!(f, "<= {}", plain(bound)),
+            Self::AtLeast(bound) => write!(f, ">= {}", plain(bound)),
             Self::RatioWithin(share) => write!(f, "ratio within {} %", share * 100.0),
             Self::Shown => write!(f, "none"),
         }
