@@ -27,16 +27,22 @@ const VALUE: &str = "16000";
 #[derive(Clone, Copy, Debug)]
 struct Work {
     /// Operations a second.
-    rate: &'static str,
+    rate: u32,
     /// Share of reads.
     reads: &'static str,
 }
 
-/// More than what is set up badly can do, and less than what is not.
-const MUCH: Work = Work { rate: "1000", reads: "0.5" };
-
 /// What leaves two cores, the load on them, time to rest.
-const LITTLE: Work = Work { rate: "500", reads: "0.8" };
+const LITTLE: Work = Work { rate: 500, reads: "0.8" };
+
+/// Rates at which what is set up badly is looked at, one after the other, until it hurts: how soon that is, is for the machine to say.
+const RAMP: [u32; 6] = [1_000, 1_500, 2_000, 2_500, 3_000, 4_000];
+
+/// Share of reads at those.
+const RAMP_READS: &str = "0.5";
+
+/// A rate hurts when its slowest hundredth takes longer than this, ms: five times what is wanted of it.
+const HURTS_MS: f64 = 5.0 * GOAL_MS;
 
 /// What is wanted of the slowest hundredth, ms.
 const GOAL_MS: f64 = 10.0;
@@ -49,7 +55,8 @@ pub(super) fn planted(settings: &Settings, findings: &mut Findings) -> Result<()
     let ahead = format!("/sys/block/{disk}/queue/read_ahead_kb");
     fs::write(&ahead, BAD_READ_AHEAD).with_context(|| ahead.clone())?;
     let name = "G1 with 256 MB, 8 MB read ahead, compaction without bounds";
-    let (before, after) = tune(&bed, "collector,read-ahead,compaction", name, MUCH, findings)?;
+    let work = Work { rate: first_that_hurts(&bed, name, findings)?, reads: RAMP_READS };
+    let (before, after) = tune(&bed, "collector,read-ahead,compaction", name, work, findings)?;
     findings.row(
         &format!("{name}: p99 after tuning, beside before"),
         after.p99,
@@ -100,9 +107,37 @@ fn fill(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
+/// The first rate of the ramp at which the slowest hundredth takes too long, or else its last.
+fn first_that_hurts(bed: &Bed, name: &str, findings: &mut Findings) -> Result<u32> {
+    let mut table = Table::new(&["op/s", "p99, ms", "p99.9, ms", "seconds missed"]);
+    let mut found = None;
+    for rate in RAMP {
+        let asked = rate.to_string();
+        let mut args = vec!["--rate", &asked, "--reads", RAMP_READS, "--keys", KEYS, "--value", VALUE];
+        args.extend(["--duration", "15s", "--warm", "5s"]);
+        let told = bed.load(&args)?;
+        let millis = |which: &str| told["response"][which].as_f64().map(|micros| micros / 1e3);
+        let text = |which: &str| millis(which).map_or("-".to_owned(), |millis| format!("{millis:.1}"));
+        let missed = told["missed"].as_array().map_or(0, Vec::len);
+        table.row(vec![asked, text("p99"), text("p999"), missed.to_string()]);
+        // Where nothing was answered at all it hurts too.
+        if millis("p99").is_none_or(|p99| p99 > HURTS_MS) {
+            found = Some(rate);
+            break;
+        }
+    }
+    findings.table(&format!("{name}: from which rate on it hurts (p99 above {HURTS_MS} ms)"), table);
+    let last = RAMP[RAMP.len() - 1];
+    if found.is_none() {
+        findings.note(format!("{name}: at {last} op/s it does not hurt yet, on this machine"));
+    }
+    Ok(found.unwrap_or(last))
+}
+
 fn tune(bed: &Bed, only: &str, name: &str, work: Work, findings: &mut Findings) -> Result<(Times, Times)> {
     let Work { rate, reads } = work;
-    let mut args = vec!["--apply", "--only", only, "--rate", rate, "--reads", reads, "--keys", KEYS, "--value", VALUE];
+    let asked = rate.to_string();
+    let mut args = vec!["--apply", "--only", only, "--rate", &asked, "--reads", reads, "--keys", KEYS, "--value", VALUE];
     args.extend(["--duration", "20s", "--warm", "5s", "--json"]);
     let journal: Value = serde_json::from_str(&run(&mut bed.sprat("tune", &args))?).context("what rack tune said")?;
     let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
