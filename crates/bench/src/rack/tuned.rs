@@ -137,7 +137,8 @@ fn first_that_hurts(bed: &Bed, name: &str, findings: &mut Findings) -> Result<u3
 fn tune(bed: &Bed, only: &str, name: &str, work: Work, findings: &mut Findings) -> Result<(Times, Times)> {
     let Work { rate, reads } = work;
     let asked = rate.to_string();
-    let mut args = vec!["--apply", "--only", only, "--rate", &asked, "--reads", reads, "--keys", KEYS, "--value", VALUE];
+    let mut args =
+        vec!["--apply", "--only", only, "--rate", &asked, "--reads", reads, "--keys", KEYS, "--value", VALUE];
     args.extend(["--duration", "20s", "--warm", "5s", "--json"]);
     let journal: Value = serde_json::from_str(&run(&mut bed.sprat("tune", &args))?).context("what rack tune said")?;
     let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
