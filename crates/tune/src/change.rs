@@ -30,6 +30,13 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Whether instances start again for it.
+    pub(crate) fn starts_instances(&self) -> bool {
+        matches!(self, Self::Instances(_))
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -19,6 +19,12 @@ pub trait Subject {
     /// One cannot be made; those before it may have been.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
+    /// Has all instances start again that have been measured since they last did, and waits until all is well.
+    ///
+    /// # Errors
+    /// One does not come back.
+    fn start_anew(&mut self) -> Result<(), String>;
+
     /// Measures what is.
     ///
     /// # Errors
@@ -71,14 +77,16 @@ fn during(doing: &str) -> impl FnOnce(String) -> TuneError {
     move |why| TuneError::Subject { doing, why }
 }
 
-/// Tries candidates in order. What an earlier run left half-way is undone first.
+/// Tries candidates in order. What an earlier run left half-way is undone first. Where instances start again for one of them, they do so
+/// before every measurement: they get quicker while they run, and what is older must not pass for what is better.
 ///
 /// # Errors
 /// See [`TuneError`]. What stands then is in the journal, with the way back.
 pub fn run(rack: &mut impl Subject, journal: &mut Journal, candidates: &[Candidate]) -> Result<(), TuneError> {
     mend(rack, journal)?;
-    let first = rack.measure().map_err(during("measuring what is"))?;
-    let mut current = rack.measure().map_err(during("measuring what is"))?;
+    let anew = candidates.iter().flat_map(|candidate| &candidate.changes).any(Change::starts_instances);
+    let first = measure(rack, anew).map_err(during("measuring what is"))?;
+    let mut current = measure(rack, anew).map_err(during("measuring what is"))?;
     journal.margin = margin(&first, &current);
     // What two measurements say, the better of them: whatever comes must beat it.
     if journal.before.is_none() {
@@ -92,7 +100,7 @@ pub fn run(rack: &mut impl Subject, journal: &mut Journal, candidates: &[Candida
         }
         rack.tell(&News::Trying(candidate, at + 1, candidates.len()));
         let number = begin(rack, journal, candidate, current)?;
-        let tried = attempt(rack, &journal.entries[number]);
+        let tried = rack.apply(&journal.entries[number].changes).and_then(|()| measure(rack, anew));
         let keep = match &tried {
             Ok(after) => match candidate.class.keep() {
                 Keep::Better => better(&current, after, journal.margin),
@@ -114,11 +122,11 @@ pub fn run(rack: &mut impl Subject, journal: &mut Journal, candidates: &[Candida
         rack.tell(&News::Tried(&journal.entries[number]));
         // The next one is held against what is measured now: machines are not the same from minute to minute.
         if journal.entries[number].state != State::Kept && !rack.stopped() && at + 1 < candidates.len() {
-            current = rack.measure().map_err(during("measuring what is"))?;
+            current = measure(rack, anew).map_err(during("measuring what is"))?;
         }
     }
     if !rack.stopped() {
-        let after = rack.measure().map_err(during("measuring what has become"))?;
+        let after = measure(rack, anew).map_err(during("measuring what has become"))?;
         journal.after = Some(after);
         journal.save()?;
         rack.tell(&News::After(&after));
@@ -161,8 +169,11 @@ fn begin(
     Ok(journal.entries.len() - 1)
 }
 
-fn attempt(rack: &mut impl Subject, entry: &Entry) -> Result<Measured, String> {
-    rack.apply(&entry.changes)?;
+/// Measures what is; `anew`: of instances that have just started.
+fn measure(rack: &mut impl Subject, anew: bool) -> Result<Measured, String> {
+    if anew {
+        rack.start_anew()?;
+    }
     rack.measure()
 }
 

@@ -23,11 +23,25 @@ struct Rack<'a> {
     calls: usize,
     /// From which measurement on somebody wants it to end.
     stops_at: usize,
+    /// By what each measurement since instances started makes latency shorter.
+    warmth: f64,
+    /// Measurements since instances started.
+    age: i32,
 }
 
 impl<'a> Rack<'a> {
     fn new(world: &'a mut World, factors: &'a BTreeMap<String, f64>) -> Self {
-        Self { world, factors, noise: vec![1.0], measured: 0, fails_after: usize::MAX, calls: 0, stops_at: usize::MAX }
+        Self {
+            world,
+            factors,
+            noise: vec![1.0],
+            measured: 0,
+            fails_after: usize::MAX,
+            calls: 0,
+            stops_at: usize::MAX,
+            warmth: 1.0,
+            age: 0,
+        }
     }
 
     fn call(&mut self) -> Result<(), String> {
@@ -54,11 +68,16 @@ impl Subject for Rack<'_> {
             match change {
                 Change::Host { value, .. } if value == "refused" => return Err("refused".to_owned()),
                 Change::Host { path, value, .. } => _ = self.world.files.insert(path.clone(), value.clone()),
-                Change::Instances(overlay) => self.world.overlay = overlay.clone(),
+                Change::Instances(overlay) => (self.world.overlay, self.age) = (overlay.clone(), 0),
                 Change::Table { .. } => return Err("no tables here".to_owned()),
             }
         }
         Ok(())
+    }
+
+    fn start_anew(&mut self) -> Result<(), String> {
+        self.age = 0;
+        self.call()
     }
 
     fn measure(&mut self) -> Result<Measured, String> {
@@ -67,7 +86,9 @@ impl Subject for Rack<'_> {
         let all = self.world.files.iter().map(|(path, value)| format!("{path} = {value}")).chain(heap);
         let score: f64 = all.filter_map(|setting| self.factors.get(&setting)).product();
         self.measured += 1;
-        Ok(Measured { score: score * self.noise[self.measured % self.noise.len()], ..Measured::default() })
+        self.age += 1;
+        let score = score * self.noise[self.measured % self.noise.len()] * self.warmth.powi(self.age - 1);
+        Ok(Measured { score, ..Measured::default() })
     }
 
     fn stopped(&self) -> bool {
@@ -140,6 +161,22 @@ fn what_measurements_differ_by_is_no_help() {
     run(&mut rack, &mut journal, &[host(0, Class::ReadAhead, "new")]).expect("it runs");
     assert!(journal.margin > 0.29, "{}", journal.margin);
     assert_eq!(states(&journal), [State::Undone]);
+}
+
+/// Instances are slow when they have just started. What follows a start is not worse for it, and what does not is not better.
+#[test]
+fn what_runs_longer_is_not_taken_for_better() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::open(folder.path()).expect("none yet");
+    let mut now = world(2);
+    let factors = [("heap = 512".to_owned(), 0.7), ("/sys/1 = new".to_owned(), 0.7)].into();
+    let mut rack = Rack::new(&mut now, &factors);
+    rack.warmth = 0.5;
+    let all = [host(0, Class::ReadAhead, "new"), heap(256), heap(512), host(1, Class::ReadAhead, "new")];
+    run(&mut rack, &mut journal, &all).expect("it runs");
+    assert_eq!(states(&journal), [State::Undone, State::Undone, State::Kept, State::Kept]);
+    let (first, last) = (journal.before.expect("measured").score, journal.after.expect("measured").score);
+    assert!((last / first - 0.49).abs() < 1e-9, "{first} {last}");
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::system::own_folder;
 /// Where this machine limits what programs together may have of its memory.
 const MEMORY: &str = "/sys/fs/cgroup/memory";
 
+/// What is read beyond what was asked for of a disk as it comes, KiB.
+const READ_AHEAD: &str = "128";
+
 /// Longest output of a program that is told when it fails, bytes.
 const TOLD: usize = 2_000;
 
@@ -26,13 +29,21 @@ pub(super) struct Limits {
     pub(super) memory: u64,
 }
 
+/// A disk that is a file. What is read ahead of it outlasts it.
+#[derive(Debug)]
+struct Device {
+    path: String,
+    read_ahead: PathBuf,
+    read_ahead_before: String,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Bed {
     program: PathBuf,
     name: String,
     folder: TempDir,
-    device: Option<String>,
+    device: Option<Device>,
     memory: Option<PathBuf>,
     up: bool,
 }
@@ -46,8 +57,9 @@ impl Bed {
         let folder = own_folder(&settings.lab.setup.data, "rack")?;
         let name = format!("{name}{}", std::process::id() % 100_000);
         let mut bed = Self { program: settings.program.clone(), name, folder, device: None, memory: None, up: false };
+        let memory = limits.map_or(4 << 30, |limits| limits.memory) >> 20;
         let text = format!(
-            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"4GiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
+            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
              [chassis]\nservers = 1\n[cassandra]\nreplication = 1\n\
              java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
             bed.name
@@ -71,8 +83,13 @@ impl Bed {
         fs::File::create(&image)?.set_len(limits.disk)?;
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
         let device = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
-        self.device = Some(device.trim().to_owned());
-        run(Command::new("mount").arg(device.trim()).arg(self.file("disk")))?;
+        let path = device.trim().to_owned();
+        let name = path.strip_prefix("/dev/").context("losetup tells a device")?;
+        let read_ahead = PathBuf::from(format!("/sys/block/{name}/queue/read_ahead_kb"));
+        let read_ahead_before = fs::read_to_string(&read_ahead).with_context(|| read_ahead.display().to_string())?;
+        let device = self.device.insert(Device { path, read_ahead, read_ahead_before });
+        device.read_ahead(READ_AHEAD)?;
+        run(Command::new("mount").arg(&device.path).arg(self.folder.path().join("disk")))?;
         let group = Path::new(MEMORY).join(format!("sprat-{}", self.name));
         fs::create_dir(&group).with_context(|| format!("{}: memory cannot be limited here", group.display()))?;
         self.memory = Some(group.clone());
@@ -80,9 +97,9 @@ impl Bed {
         fs::write(&limit, limits.memory.to_string()).with_context(|| limit.display().to_string())
     }
 
-    /// The disk's name in `/sys/block`.
-    pub(super) fn disk(&self) -> Option<&str> {
-        self.device.as_deref()?.strip_prefix("/dev/")
+    /// Sets what is read ahead of its own disk, KiB.
+    pub(super) fn read_ahead(&self, kib: &str) -> Result<()> {
+        self.device.as_ref().context("it has a disk of its own")?.read_ahead(kib)
     }
 
     /// What `sprat rack WHAT` is for this rack.
@@ -141,6 +158,12 @@ impl Bed {
     }
 }
 
+impl Device {
+    fn read_ahead(&self, kib: &str) -> Result<()> {
+        fs::write(&self.read_ahead, kib).with_context(|| self.read_ahead.display().to_string())
+    }
+}
+
 impl Drop for Bed {
     fn drop(&mut self) {
         if self.up {
@@ -148,7 +171,8 @@ impl Drop for Bed {
         }
         if let Some(device) = &self.device {
             let _ = Command::new("umount").arg("--lazy").arg(self.file("disk")).output();
-            let _ = Command::new("losetup").args(["--detach", device]).output();
+            let _ = device.read_ahead(device.read_ahead_before.trim());
+            let _ = Command::new("losetup").args(["--detach", &device.path]).output();
         }
         if let Some(group) = &self.memory {
             let _ = fs::remove_dir(group);

@@ -1,7 +1,5 @@
 //! Latency before and after `sprat rack tune`: of an instance that is set up badly on purpose, and of one that is as its plan has it.
 
-use std::fs;
-
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
@@ -51,9 +49,7 @@ const GOAL_MS: f64 = 10.0;
 pub(super) fn planted(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bed = Bed::new(settings, "bad", BAD, Some(LIMITS))?;
     fill(&bed)?;
-    let disk = bed.disk().context("it has a disk of its own")?;
-    let ahead = format!("/sys/block/{disk}/queue/read_ahead_kb");
-    fs::write(&ahead, BAD_READ_AHEAD).with_context(|| ahead.clone())?;
+    bed.read_ahead(BAD_READ_AHEAD)?;
     let name = "G1 with 256 MB, 8 MB read ahead, compaction without bounds";
     let work = Work { rate: first_that_hurts(&bed, name, findings)?, reads: RAMP_READS };
     let (before, after) = tune(&bed, "collector,read-ahead,compaction", name, work, findings)?;
@@ -113,13 +109,16 @@ fn first_that_hurts(bed: &Bed, name: &str, findings: &mut Findings) -> Result<u3
     let mut found = None;
     for rate in RAMP {
         let asked = rate.to_string();
-        let mut args = vec!["--rate", &asked, "--reads", RAMP_READS, "--keys", KEYS, "--value", VALUE];
-        args.extend(["--duration", "15s", "--warm", "5s"]);
-        let told = bed.load(&args)?;
+        let load = |seconds| {
+            let args = ["--rate", &asked, "--reads", RAMP_READS, "--keys", KEYS, "--value", VALUE];
+            bed.load(&[&args[..], &["--duration", seconds]].concat())
+        };
+        load("5s")?; // connections, and a rate that begins, are not what hurts
+        let told = load("20s")?;
         let millis = |which: &str| told["response"][which].as_f64().map(|micros| micros / 1e3);
         let text = |which: &str| millis(which).map_or("-".to_owned(), |millis| format!("{millis:.1}"));
         let missed = told["missed"].as_array().map_or(0, Vec::len);
-        table.row(vec![asked, text("p99"), text("p999"), missed.to_string()]);
+        table.row(vec![asked.clone(), text("p99"), text("p999"), missed.to_string()]);
         // Where nothing was answered at all it hurts too.
         if millis("p99").is_none_or(|p99| p99 > HURTS_MS) {
             found = Some(rate);
@@ -139,7 +138,7 @@ fn tune(bed: &Bed, only: &str, name: &str, work: Work, findings: &mut Findings) 
     let asked = rate.to_string();
     let mut args =
         vec!["--apply", "--only", only, "--rate", &asked, "--reads", reads, "--keys", KEYS, "--value", VALUE];
-    args.extend(["--duration", "20s", "--warm", "5s", "--json"]);
+    args.extend(["--duration", "20s", "--warm", "10s", "--json"]);
     let journal: Value = serde_json::from_str(&run(&mut bed.sprat("tune", &args))?).context("what rack tune said")?;
     let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
     let millis = |value: &Value| value["p99"].as_f64().map_or("-".to_owned(), |p99| format!("{p99:.1}"));

@@ -36,6 +36,8 @@ pub(super) struct Live<'a> {
     measured: Duration,
     signals: Receiver<()>,
     stopped: Cell<bool>,
+    /// Whether no load has been on the instances since all of them started.
+    fresh: Cell<bool>,
     bar: ProgressBar,
 }
 
@@ -55,6 +57,7 @@ impl<'a> Live<'a> {
             measured,
             signals: signals()?,
             stopped: Cell::new(false),
+            fresh: Cell::new(false),
             bar,
         })
     }
@@ -91,18 +94,20 @@ impl<'a> Live<'a> {
         Ok(chosen(&told).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// Gives all instances what they are set to, one after the other.
+    /// Gives all instances what they are set to, and has them start again, one after the other.
     fn restart(&mut self, overlay: &Overlay) -> Result<()> {
+        self.fresh.set(false);
         overlay.write(self.rack.folder.path())?;
         self.overlay = overlay.clone();
         self.rack.plan = Plan::new(overlay.adapt(self.rack.described.clone()))?;
         let hosts = self.rack.folder.write(&self.rack.plan, &self.jars)?;
         for host in &hosts {
             for instance in &host.instances {
-                step(&self.rack, host, instance, false, false, &self.bar)?;
+                step(&self.rack, host, instance, true, false, &self.bar)?;
                 wait(&self.rack, &hosts, &self.bar)?;
             }
         }
+        self.fresh.set(true);
         Ok(())
     }
 
@@ -112,6 +117,7 @@ impl<'a> Live<'a> {
         let steps = vec![Step { rate: self.args.rate, duration }];
         let load: Load = work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
+        self.fresh.set(false);
         // Its threads stay where the hosts are neighbours.
         let running = self.rack.within(|| Running::start(load))??;
         while !running.is_done() {
@@ -206,6 +212,13 @@ impl Subject for Live<'_> {
             Some(wanted) => self.restart(wanted).map_err(|error| format!("{error:#}")),
             None => Ok(()),
         }
+    }
+
+    fn start_anew(&mut self) -> Result<(), String> {
+        if self.fresh.get() {
+            return Ok(());
+        }
+        self.restart(&self.overlay.clone()).map_err(|error| format!("{error:#}"))
     }
 
     fn measure(&mut self) -> Result<Measured, String> {
