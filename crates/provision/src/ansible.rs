@@ -5,10 +5,10 @@ use crate::program::{missing, run};
 use crate::{Error, Folder};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a program's last words are, lines.
@@ -16,6 +16,9 @@ const LAST_WORDS: usize = 30;
 
 /// Hosts at once.
 const FORKS: usize = 16;
+
+/// Where connections to hosts have their sockets.
+const SOCKETS: &str = "/tmp";
 
 /// How hosts are reached.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +110,9 @@ pub fn playbook(
         }
     };
     let set = |value: &str| OsString::from(value);
-    let sockets = format!("/tmp/sprat-{}", std::process::id()); // short: a socket's path has a limit
+    // Of this play alone: other racks have hosts at the same addresses. In /tmp: a socket's path has a limit.
+    let sockets =
+        tempfile::Builder::new().prefix("sprat-").tempdir_in(SOCKETS).map_err(Error::file(Path::new(SOCKETS)))?;
     let settings = [
         ("ANSIBLE_HOME", folder.file("ansible-home").into_os_string()),
         ("ANSIBLE_PIPELINING", set("1")),
@@ -119,7 +124,7 @@ pub fn playbook(
             "ANSIBLE_SSH_ARGS",
             format!("-o ControlMaster=auto -o ControlPersist=60s {}", reach.ssh_arguments().join(" ")).into(),
         ),
-        ("ANSIBLE_SSH_CONTROL_PATH_DIR", set(&sockets)),
+        ("ANSIBLE_SSH_CONTROL_PATH_DIR", sockets.path().into()),
         ("ANSIBLE_PYTHON_INTERPRETER", set("/usr/bin/python3")),
     ];
     command.envs(settings).arg("--inventory").arg(folder.file("inventory.json")).args(more);
@@ -145,7 +150,7 @@ pub fn playbook(
         }
     }
     let status = child.wait().map_err(Error::file(&log))?;
-    let _ = fs::remove_dir_all(&sockets); // they end by themselves
+    drop(sockets); // connections end by themselves
     if status.success() {
         return Ok(recaps);
     }
