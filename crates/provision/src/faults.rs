@@ -74,7 +74,10 @@ impl Reader {
         if let Some(task) = line.strip_prefix("TASK [") {
             task.trim_end_matches(['*', ' ']).trim_end_matches(']').clone_into(&mut self.task);
         } else if let Some(fault) = self.fault(line).filter(|_| self.found.len() < MAX_FAULTS) {
-            self.found.push(fault);
+            // Items of a loop may fail for one reason, which is told once.
+            if !self.found.contains(&fault) {
+                self.found.push(fault);
+            }
         }
     }
 
@@ -105,7 +108,9 @@ impl Reader {
             Some((_, why, mend)) => ((*why).to_owned(), Some(*mend)),
             None => (plain(said), None),
         };
-        let task = match (head.contains("UNREACHABLE"), self.task.as_str()) {
+        // Of a loop's item only the answer says so.
+        let unreachable = head.contains("UNREACHABLE") || told["unreachable"] == true;
+        let task = match (unreachable, self.task.as_str()) {
             (true, _) => "ssh".to_owned(),
             (false, "") => "before the first task".to_owned(),
             (false, task) => task.to_owned(),
@@ -161,6 +166,9 @@ mod tests {
             of(&[&unreachable("root@10.0.0.4: Permission denied (publickey).")]),
             ["c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, or see provision.user"]
         );
+        let item = r#"failed: [c0-n2] (item=1) => {"ansible_loop_var": "item", "msg": "Failed to connect to the host via ssh: Host key verification failed.", "unreachable": true}"#;
+        let key = "c0-n2: ssh: its key is not the one that is known: if the host was made anew, take its key out of known_hosts (ssh-keygen -R)";
+        assert_eq!(of(&[task, item, &item.replace("item=1", "item=2")]), [key], "told once");
         let python = r#"fatal: [a]: FAILED! => {"changed": false, "module_stderr": "", "module_stdout": "/bin/sh: 1: /usr/bin/python3: not found\r\n", "msg": "The module failed to execute correctly", "rc": 127}"#;
         assert_eq!(
             of(&[task, python]),
@@ -187,7 +195,7 @@ mod tests {
             of(&["", "ok: [a]", "fatal", "fatal: [a", "TASK [x] ***", "changed: [a] => {\"msg\": \"x\"}"]).is_empty()
         );
         assert_eq!(of(&["fatal: [a]: FAILED! => not json"]), ["a: before the first task: not json"]);
-        let many = vec!["fatal: [a]: FAILED! => {}"; MAX_FAULTS + 1];
-        assert_eq!(of(&many).len(), MAX_FAULTS);
+        let many: Vec<String> = (0..=MAX_FAULTS).map(|host| format!("fatal: [a{host}]: FAILED! => {{}}")).collect();
+        assert_eq!(of(&many.iter().map(String::as_str).collect::<Vec<_>>()).len(), MAX_FAULTS);
     }
 }
