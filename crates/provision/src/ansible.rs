@@ -5,10 +5,11 @@ use crate::program::{missing, run};
 use crate::{Error, Folder};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What a program's last words are, lines.
@@ -17,7 +18,7 @@ const LAST_WORDS: usize = 30;
 /// Hosts at once.
 const FORKS: usize = 16;
 
-/// Where connections to hosts have their sockets.
+/// Where connections to hosts have their sockets: a short name, as a socket's path has a limit.
 const SOCKETS: &str = "/tmp";
 
 /// How hosts are reached.
@@ -110,9 +111,10 @@ pub fn playbook(
         }
     };
     let set = |value: &str| OsString::from(value);
-    // Of this play alone: other racks have hosts at the same addresses. In /tmp: a socket's path has a limit.
-    let sockets =
-        tempfile::Builder::new().prefix("sprat-").tempdir_in(SOCKETS).map_err(Error::file(Path::new(SOCKETS)))?;
+    // Of this play alone, as other racks have hosts at the same addresses; gone with it, while connections end by themselves.
+    let mut sockets = tempfile::Builder::new();
+    sockets.prefix("sprat-").permissions(Permissions::from_mode(0o700));
+    let sockets = sockets.tempdir_in(SOCKETS).map_err(Error::file(SOCKETS))?;
     let settings = [
         ("ANSIBLE_HOME", folder.file("ansible-home").into_os_string()),
         ("ANSIBLE_PIPELINING", set("1")),
@@ -150,7 +152,6 @@ pub fn playbook(
         }
     }
     let status = child.wait().map_err(Error::file(&log))?;
-    drop(sockets); // connections end by themselves
     if status.success() {
         return Ok(recaps);
     }

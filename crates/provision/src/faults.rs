@@ -73,12 +73,14 @@ impl Reader {
     pub(crate) fn line(&mut self, line: &str) {
         if let Some(task) = line.strip_prefix("TASK [") {
             task.trim_end_matches(['*', ' ']).trim_end_matches(']').clone_into(&mut self.task);
-        } else if let Some(fault) = self.fault(line).filter(|_| self.found.len() < MAX_FAULTS) {
-            // Items of a loop may fail for one reason, which is told once.
-            if !self.found.contains(&fault) {
-                self.found.push(fault);
-            }
+        } else if let Some(fault) = self.fault(line).filter(|fault| self.is_news(fault)) {
+            self.found.push(fault);
         }
+    }
+
+    /// Items of a loop may fail for one reason, which is told once.
+    fn is_news(&self, fault: &Fault) -> bool {
+        self.found.len() < MAX_FAULTS && !self.found.contains(fault)
     }
 
     pub(crate) fn found(self) -> Vec<Fault> {
