@@ -19,6 +19,7 @@ mod rack_ring;
 mod rack_tune;
 mod rack_up;
 mod share;
+mod store;
 mod tables;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -56,6 +57,7 @@ pub(crate) use rack_up::{
     RackDownArgs, RackPlace, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs, RollingArg,
 };
 pub(crate) use share::ShareArgs;
+pub(crate) use store::{StoreCommand, StoreExportArgs, StoreRebuildArgs, StoreVerifyArgs};
 pub(crate) use tables::{DrainArgs, MoveArgs, ServerCommand, TableArgs, TableCommand};
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Run mixed operations against a cluster and hold every answer against a model.
     Check(CheckArgs),
+    /// Check, salvage or mend the files of a server that is stopped.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

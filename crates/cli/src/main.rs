@@ -6,7 +6,7 @@ mod cmd;
 use args::doctor::DoctorCommand;
 use args::{
     BenchCommand, BrowserCommand, Cli, Command, GrapeCommand, KeyCommand, LabCommand, RackCommand, ServerArgs,
-    ServerCommand,
+    ServerCommand, StoreCommand,
 };
 use clap::Parser as _;
 use std::process::ExitCode;
@@ -27,6 +27,9 @@ fn main() -> ExitCode {
         Command::Import(args) => cmd::import::import(&args),
         Command::Export(args) => cmd::export::export(&args),
         Command::Check(args) => cmd::check::check(&args),
+        Command::Store(StoreCommand::Verify(args)) => cmd::store::verify(&args),
+        Command::Store(StoreCommand::Export(args)) => cmd::store::export(&args),
+        Command::Store(StoreCommand::Rebuild(args)) => cmd::store::rebuild(&args),
         Command::Bench(BenchCommand::Basic(args)) => cmd::bench::basic(&args),
         Command::Bench(BenchCommand::Echo(args)) => cmd::bench::echo(&args),
         Command::Bench(BenchCommand::Ping(args)) => cmd::bench::ping(&args),

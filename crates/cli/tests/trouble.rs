@@ -45,7 +45,7 @@ struct Cluster {
     listens: Vec<String>,
     coordinator: String,
     durability: &'static str,
-    _process: Mortal,
+    process: Mortal,
     dir: tempfile::TempDir,
 }
 
@@ -54,14 +54,21 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a directory");
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let coordinator = format!("tcp:host=127.0.0.1,port={port}");
-        let mut command = sprat();
-        command.args(["coordinator", "-C", &coordinator, "--data"]).arg(dir.path().join("coordinator"));
-        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
-        let (servers_so_far, listens) = (Vec::new(), Vec::new());
-        let _process = Mortal(process);
-        let mut cluster = Self { servers: servers_so_far, listens, coordinator, durability, _process, dir };
+        let process = coordinate(&coordinator, &dir.path().join("coordinator"));
+        let mut cluster = Self { servers: Vec::new(), listens: Vec::new(), coordinator, durability, process, dir };
         (0..servers).for_each(|_| cluster.add());
         cluster
+    }
+
+    /// Ends the coordinator and starts one on other data; what it says is appended to that directory's `said`.
+    fn coordinate_from(&mut self, data: &Path) {
+        self.end_coordinator();
+        self.process = coordinate(&self.coordinator, data);
+    }
+
+    fn end_coordinator(&mut self) {
+        let _ = self.process.0.kill();
+        self.process.0.wait().expect("it ends");
     }
 
     fn data(&self, server: usize) -> PathBuf {
@@ -103,6 +110,24 @@ impl Cluster {
             assert!(begun.elapsed() < PATIENCE, "replicas are missing for good");
             pause();
         }
+    }
+}
+
+/// Starts a coordinator.
+fn coordinate(locator: &str, data: &Path) -> Mortal {
+    std::fs::create_dir_all(data).expect("a directory");
+    let said = File::options().create(true).append(true).open(data.with_extension("said")).expect("a file");
+    let mut command = sprat();
+    command.args(["coordinator", "-C", locator, "--data"]).arg(data).stdout(Stdio::null()).stderr(said);
+    Mortal(command.spawn().expect("the binary runs"))
+}
+
+/// Waits until something is true.
+fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_true() {
+        assert!(begun.elapsed() < PATIENCE, "it never came: {what}");
+        pause();
     }
 }
 
@@ -257,4 +282,111 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     cluster.settle(&[0, 1, 2]);
     let told = told_by(&json(&cluster), &last);
     assert_eq!((&told["recoveries"], &told["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+}
+
+/// A coordinator that comes back with older metadata, or with none, is refused by servers that run and by those that
+/// start, and both sides say so; with metadata made again from a server's copy all is well.
+#[test]
+fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
+    let mut cluster = Cluster::start(SERVERS, "buffered");
+    let at = |name: &str, cluster: &Cluster| cluster.dir.path().join(name);
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).expect("a directory");
+        for file in ["identity.toml", "coordinator.redb"] {
+            std::fs::copy(from.join(file), to.join(file)).expect("it is there");
+        }
+    };
+    let (now, older, empty, again) =
+        (at("coordinator", &cluster), at("older", &cluster), at("empty", &cluster), at("again", &cluster));
+    cluster.client().create_table("early").expect("servers are there");
+    cluster.end_coordinator();
+    copy(&now, &older);
+    cluster.coordinate_from(&now.clone());
+    fill(&cluster);
+    assert_whole(&cluster);
+
+    for (data, reason) in [(older, "they are an older copy"), (empty, "they began empty")] {
+        cluster.coordinate_from(&data);
+        let said = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
+        until(reason, || said().contains(reason));
+        for server in &mut cluster.servers {
+            until(reason, || server.heard().contains(reason));
+            assert!(server.runs(), "it waits for its own coordinator");
+        }
+        // One that starts says so and ends.
+        let mut last = cluster.servers.pop().expect("three");
+        last.kill();
+        let number = cluster.servers.len();
+        let refused = cluster.serve(number, &cluster.data(number)).err().expect("it is refused");
+        assert!(refused.contains(reason) || refused.contains("give -C of its own"), "{refused}");
+        cluster.coordinate_from(&now);
+        let started = cluster.serve(number, &cluster.data(number)).unwrap_or_else(|said| panic!("{said}"));
+        cluster.servers.push(started);
+        assert_whole(&cluster);
+        cluster.settle(&[0, 1, 2]);
+    }
+
+    cluster.end_coordinator();
+    let copies: Vec<String> =
+        (0..SERVERS).map(|server| cluster.data(server).join("catalog.sprat").display().to_string()).collect();
+    let made = again.display().to_string();
+    let mut command = vec!["store", "rebuild", &made];
+    copies.iter().for_each(|copy| command.extend(["--from", copy]));
+    let text = run(&command).ok().to_owned();
+    assert!(text.contains("2 tables"), "{text}");
+    cluster.coordinate_from(&again);
+    assert_whole(&cluster);
+    cluster.client().create_table("new").expect("it leads");
+    let old = cluster.client().table("t").expect("it is there");
+    let new = cluster.client().table("new").expect("just made");
+    assert!(new.0 > old.0 + 1000, "ids go on far above: {} and {}", old.0, new.0);
+}
+
+/// A stopped server whose log is damaged: it does not start, `store verify` names the place, and all but what was hit comes
+/// out and goes into another server.
+#[test]
+fn a_damaged_store_is_salvaged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let data = dir.path().join("data");
+    let flags = ["-C", support::COORDINATOR, "--with-coordinator", "-L", support::UDP, "--memory", "64M"];
+    let server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    let coordinator = server.coordinator.clone();
+    for table in ["users", "odd name"] {
+        run(&["table", "create", table, "-C", &coordinator]).ok();
+        for number in 0..20 {
+            let (key, value) = (format!("key {number}"), format!("{table} value {number}"));
+            run(&["put", table, &key, &value, "-C", &coordinator]).ok();
+        }
+    }
+    assert!(server.stop().success());
+    run(&["store", "verify", &at("data")]).ok();
+
+    let log = data.join("log.sprat");
+    let mut bytes = std::fs::read(&log).expect("a log");
+    let hit = bytes.windows(14).position(|window| window == b"users value 11").expect("it is there");
+    bytes[hit] ^= 1;
+    std::fs::write(&log, &bytes).expect("it is written");
+    let refused = ServerProcess::start(&data, &flags).err().expect("it does not start over it");
+    assert!(refused.contains("log.sprat is damaged"), "{refused}");
+    let verified = run(&["store", "verify", &at("data")]);
+    assert_eq!(verified.code, Some(10), "{}", verified.text());
+    assert!(verified.text().contains("log.sprat at offset"), "{}", verified.text());
+
+    std::fs::remove_file(data.join("coordinator.redb")).expect("it is there");
+    let exported = run(&["store", "export", &at("data"), &at("saved"), "--json"]);
+    assert_eq!(exported.code, Some(10), "{}", exported.text());
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(dir.path().join("saved").join(name)).expect("a table");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("users.jsonl").len(), 19);
+    assert_eq!(lines("table-2.jsonl").len(), 20, "the name of a file cannot have a blank");
+    assert!(lines("users.jsonl").iter().all(|line| !line.contains("value 11")));
+
+    let server = ServerProcess::start(&dir.path().join("new"), &flags).unwrap_or_else(|said| panic!("{said}"));
+    run(&["import", "users", &at("saved/users.jsonl"), "-q", "-C", &server.coordinator]).ok();
+    let got = run(&["get", "users", "key 7", "-C", &server.coordinator]);
+    assert_eq!(got.ok(), "users value 7");
+    server.stop();
 }

@@ -11,6 +11,7 @@ use crate::segment::NoRoom;
 use crate::table::Table;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Entries looked at together, so that their cache misses overlap.
@@ -43,6 +44,8 @@ pub struct Restore {
     log: Log,
     /// Tables that exist, ascending; others' objects are left out. All do for `None`.
     tables: Option<Vec<u32>>,
+    /// Objects left out so far, by table.
+    left_out: BTreeMap<u32, u64>,
 }
 
 impl Restore {
@@ -65,7 +68,13 @@ impl Restore {
             tables.sort_unstable();
             tables
         });
-        Ok(Self { log, tables })
+        Ok(Self { log, tables, left_out: BTreeMap::new() })
+    }
+
+    /// How many objects were left out so far because their tables do not exist, by table id.
+    #[must_use]
+    pub fn left_out(&self) -> &BTreeMap<u32, u64> {
+        &self.left_out
     }
 
     /// Hash of a key, to be given with its entry: may be computed anywhere by [`sprat_wire::tablet::hash`].
@@ -151,6 +160,10 @@ impl Restore {
             self.tables.as_ref().is_none_or(|tables| tables.binary_search(&(entry.table & !COMPLETIONS)).is_ok());
         let is_completion = Completion::of(entry).is_some();
         let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion;
+        if !exists && entry.table & COMPLETIONS == 0 {
+            // As many tables as ids were given out: the map is as small as the coordinator's.
+            *self.left_out.entry(entry.table).or_default() += 1;
+        }
         if !exists || is_nothing || self.buried(hash, entry) {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Status};
+use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Seen, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
@@ -17,6 +17,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it may take where there are others, one of which may have taken its place; what is asked then may be asked twice. A
 /// question stays unanswered for [`RENEWAL`].
 const PATIENCE: Duration = RENEWAL.saturating_mul(2);
+
+/// How long a server with a lease goes without asking for a copy of the catalog again: a copy is long, and tablets can
+/// move hundreds of times a second.
+const COPY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a server is in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -50,6 +54,16 @@ enum Asked {
     Void(u64),
     Recovered,
     Loads,
+    Copy,
+}
+
+/// A copy of the catalog, to be kept.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CatalogCopy {
+    /// Version of the map in it.
+    pub version: u64,
+    /// What [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
+    pub bytes: Vec<u8>,
 }
 
 /// The agent of a node.
@@ -65,6 +79,14 @@ pub struct Agent {
     /// The highest version that a coordinator has told of. One that tells of less was deposed, and has yet to hear of it: nothing
     /// of what it says counts, a lease least of all.
     seen: u64,
+    /// The cluster and `seen`, as the coordinator is told.
+    reported: Seen,
+    /// Why the coordinator that answers is not this server's.
+    foreign: Option<String>,
+    /// Version of the copy of the catalog that this server keeps, if it is to keep one; the next, and from when to ask.
+    copied: Option<u64>,
+    copy: Option<CatalogCopy>,
+    copy_from: Nanos,
     strayed: bool,
     asked: Asked,
     asked_at: Nanos,
@@ -90,6 +112,11 @@ impl Agent {
             known_there: false,
             given: 0,
             seen: 0,
+            reported: Seen::default(),
+            foreign: None,
+            copied: None,
+            copy: None,
+            copy_from: Nanos(0),
             strayed: false,
             asked: Asked::Nothing,
             asked_at: Nanos(0),
@@ -109,6 +136,29 @@ impl Agent {
     pub fn in_rack(self, rack: &str) -> Self {
         assert!(rack.is_empty() || sprat_wire::is_rack(rack), "{rack:?} is no rack: checked where it was given");
         Self { rack: rack.to_owned(), ..self }
+    }
+
+    /// An agent that asks for copies of the catalog, and whose server has one of version `copied`, or, with zero, none:
+    /// coordinators with older metadata are refused.
+    #[must_use]
+    pub fn keeping_copies(self, copied: u64) -> Self {
+        Self { seen: self.seen.max(copied), copied: Some(copied), ..self }
+    }
+
+    /// The copy of the catalog that has come, to be kept.
+    pub fn take_copy(&mut self) -> Option<CatalogCopy> {
+        self.copy.take()
+    }
+
+    /// Why the coordinator that answered last is not this server's, if it is not.
+    pub fn take_foreign(&mut self) -> Option<String> {
+        self.foreign.take()
+    }
+
+    /// What it knows of its cluster.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        Seen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
     }
 
     /// What it is.
@@ -156,6 +206,7 @@ impl Agent {
 
     /// What to ask now.
     pub fn next(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
+        self.reported = self.seen();
         let Self { enlisted: Enlisted { server, cluster }, copies, locator, rack, .. } = self;
         let (server, cluster) = (*server, *cluster);
         self.asked_at = now;
@@ -183,9 +234,13 @@ impl Agent {
             self.asked = Asked::Loads;
             return Request::Loads { server, capacity: *capacity, loads };
         }
+        if self.may_tell_loads && self.copied.is_some_and(|copied| copied < self.seen) && now >= self.copy_from {
+            self.asked = Asked::Copy;
+            return Request::CopyCatalog { server, seen: &self.reported };
+        }
         self.asked = Asked::Assignments;
         // What the master has not taken yet is not known to be served.
-        Request::Assignments { server, known: outbox.applied().min(self.given) }
+        Request::Assignments { server, known: outbox.applied().min(self.given), seen: &self.reported }
     }
 
     /// The coordinator has answered, or, with `None`, has not. Returns whether there is something for the master to look at.
@@ -227,6 +282,19 @@ impl Agent {
             (Asked::Assignments, Status::NotFound) | (_, Status::Fenced) => Err(Gone::Dead(server)),
             (Asked::Loads, Status::Ok) => {
                 self.loads = None;
+                Ok(false)
+            }
+            (Asked::Copy, Status::Ok) => {
+                if self.copies > 0 {
+                    self.copy_from = self.asked_at + COPY_PAUSE;
+                }
+                self.copied = Some(answer.number);
+                self.copy = Some(CatalogCopy { version: answer.number, bytes: answer.body.to_vec() });
+                Ok(false)
+            }
+            // It may be put right while this server runs: it asks again, and a lease ends meanwhile.
+            (Asked::Assignments | Asked::Copy, Status::WrongCluster) => {
+                self.foreign = Some(String::from_utf8_lossy(answer.body).into_owned());
                 Ok(false)
             }
             (Asked::Void(segment), Status::Ok) => {

@@ -6,6 +6,7 @@
 //! - [`backup`]: makes the log durable on a local disk, and replays it.
 //! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who recovers them.
 //! - [`restart`]: log and backup opened together.
+//! - [`salvage`]: what is whole in the files of a stopped server that will not open.
 //! - [`replication`]: makes the log durable on other servers.
 //! - `moving`: has a tablet go to another server while both serve.
 //! - [`recovery`]: brings back the log of a server that is gone.
@@ -29,4 +30,5 @@ pub mod recovery;
 pub mod replicas;
 pub mod replication;
 pub mod restart;
+pub mod salvage;
 pub mod server;

@@ -1,8 +1,10 @@
 //! Opening a log: from an empty disk, or from what an earlier life left there.
 
 use crate::backup::{self, Backup, OpenError, Options, ReplayReport};
+use crate::coordinator::REMEDY;
 use sprat_disk::Disk;
 use sprat_log::{Config, ConfigError, Log, Restore, RestoreError};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use thiserror::Error;
 
@@ -21,9 +23,52 @@ pub enum RestartError {
     /// What is on disk makes no sense.
     #[error("cannot replay the log: {0} (nothing was changed)")]
     Replay(RestoreError),
+    /// It has objects of tables that cannot have been dropped.
+    #[error(
+        "{log} has objects that no table claims: {tables}. The coordinator's metadata do not fit this log: {REMEDY} \
+         (nothing was changed)"
+    )]
+    Unclaimed {
+        /// The log.
+        log: String,
+        /// Which tables, and how many objects of each.
+        tables: String,
+    },
 }
 
-/// Opens the log on `disk`. `tables`: ids of those that exist; objects of others, dropped before, are left out.
+/// What the coordinator says of the tables whose objects may be in a log.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Ids of those that this server serves: their objects count.
+    pub served: Vec<u32>,
+    /// Ids from here on were never given to a table; `None` if that is not known.
+    pub next: Option<u32>,
+    /// Those that are served elsewhere, with their names.
+    pub elsewhere: BTreeMap<u32, String>,
+}
+
+impl Tables {
+    /// Tables with these ids, and nothing is known of others: their objects count as dropped.
+    #[must_use]
+    pub fn served(ids: &[u32]) -> Self {
+        Self { served: ids.to_vec(), ..Self::default() }
+    }
+
+    /// Which of the objects that are left out belong to tables that were not dropped, in words; empty if none does.
+    fn unclaimed(&self, left_out: &BTreeMap<u32, u64>) -> String {
+        let describe = |(&id, count): (&u32, &u64)| match self.elsewhere.get(&id) {
+            Some(name) => Some(format!("{count} of table {id}, which is {name:?} and given to another server")),
+            None if self.next.is_some_and(|next| id >= next) => {
+                Some(format!("{count} of table {id}, which was never made"))
+            }
+            None => None,
+        };
+        left_out.iter().filter_map(describe).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Opens the log on `disk`. Objects of tables that are not served are left out, and counted in the report: those tables
+/// were dropped. If they cannot have been, the log is not opened.
 ///
 /// Reading, checking and hashing go on in [`Options::threads`] threads, while this one puts what they find in its place.
 ///
@@ -33,18 +78,23 @@ pub fn open<D: Disk>(
     disk: D,
     config: &Config,
     options: &Options,
-    tables: &[u32],
+    tables: &Tables,
 ) -> Result<(Log, Backup<D>, ReplayReport), RestartError> {
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
     let seed = config.seed;
+    let name = disk.name();
+    let (mut segments, mut listed) = (0, 0);
     let hash = |table: u32, key: &[u8]| sprat_wire::tablet::hash(seed, table, key);
     let opened = Backup::open(disk, options, hash, |segment| {
         let begun = match &mut restore {
             Some(begun) => begun,
             // The first is the newest head, and its digest names the rest.
-            None => match Restore::new(config.clone(), &segment.header.digest, Some(tables)) {
-                Ok(begun) => restore.insert(begun),
+            None => match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
+                Ok(begun) => {
+                    listed = segment.header.digest.len();
+                    restore.insert(begun)
+                }
                 Err(error) => {
                     failure = Some(error.into());
                     return ControlFlow::Break(());
@@ -53,7 +103,16 @@ pub fn open<D: Disk>(
         };
         let entries = segment.entries.iter().map(|&(at, hash)| (hash, &segment.bytes[at as usize..]));
         match begun.segment(segment.id, segment.header.safe_version, entries) {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(()) => {
+                segments += 1;
+                let unclaimed = tables.unclaimed(begun.left_out());
+                // After the last segment all of them are counted, and nothing is changed yet.
+                if segments < listed || unclaimed.is_empty() {
+                    return ControlFlow::Continue(());
+                }
+                failure = Some(RestartError::Unclaimed { log: name.clone(), tables: unclaimed });
+                ControlFlow::Break(())
+            }
             Err(error) => {
                 failure = Some(match error {
                     RestoreError::Full(_) => RestartError::Full(error),
@@ -66,9 +125,12 @@ pub fn open<D: Disk>(
     match (opened, failure) {
         (_, Some(failure)) => Err(failure),
         (Err(error), None) => Err(error.into()),
-        (Ok((backup, report)), None) => {
+        (Ok((backup, mut report)), None) => {
             let log = match restore {
-                Some(restore) => restore.finish(report.highest_segment).map_err(RestartError::Replay)?,
+                Some(restore) => {
+                    report.left_out = restore.left_out().clone();
+                    restore.finish(report.highest_segment).map_err(RestartError::Replay)?
+                }
                 None => Log::new(config.clone())?,
             };
             Ok((log, backup, report))

@@ -179,6 +179,15 @@ proptest! {
     }
 }
 
+/// The row of counters as it was before rows had checksums.
+fn old_counters() -> (String, Option<Vec<u8>>) {
+    let mut row = Vec::new();
+    for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)] {
+        push_counter(&mut row, name, number);
+    }
+    ("counters".into(), Some(row))
+}
+
 /// A table's row as it was before there were tablets, with and without `since`.
 #[test]
 fn rows_from_before_there_were_tablets_are_read() {
@@ -189,8 +198,9 @@ fn rows_from_before_there_were_tablets_are_read() {
     };
     for (row, since) in [(row(None), 0), (row(Some(6)), 6)] {
         let mut metadata = MetadataMemory::default();
-        metadata.apply(&[("table/users".into(), Some(row))]).unwrap();
+        metadata.apply(&[old_counters(), ("table/users".into(), Some(row))]).unwrap();
         let catalog = Catalog::open(metadata, 1).unwrap();
+        assert_eq!((catalog.cluster(), catalog.next_table()), (42, 4));
         let owned = catalog.tablets_of(9);
         assert_eq!(owned, [Owned { tablet: Tablet::whole(3), server: 9, since }]);
         assert_eq!(catalog.find("users").unwrap().tablets.len(), 1);
@@ -215,9 +225,115 @@ fn a_file_keeps_it_and_takes_one_owner() {
 #[test]
 fn rows_of_a_newer_program_are_refused() {
     let mut metadata = MetadataMemory::default();
-    metadata.apply(&[("tablet/1".into(), Some(vec![1, 2, 3]))]).unwrap();
+    metadata.apply(&[old_counters(), ("tablet/1".into(), Some(vec![1, 2, 3]))]).unwrap();
     let error = Catalog::open(metadata, 1).err().expect("refused");
     assert!(error.contains("tablet/1"), "{error}");
+}
+
+/// Rows of a catalog with two tables, on two servers, and what its tables are.
+fn some_rows() -> (MetadataMemory, Vec<TableRecord>) {
+    let shared = Shared::default();
+    let (mut catalog, _) = three_servers(&shared);
+    catalog.create("precious", 1, &[2]).unwrap();
+    let tables = catalog.tables().collect();
+    drop(catalog);
+    let metadata = shared.memory.borrow().clone();
+    (metadata, tables)
+}
+
+#[test]
+fn every_bit_of_every_row_is_checked() {
+    let (metadata, _) = some_rows();
+    let mut trials = 0;
+    for (key, row) in metadata.load().unwrap() {
+        for bit in 0..row.len() * 8 {
+            let mut flipped = row.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let mut damaged = metadata.clone();
+            damaged.apply(&[(key.clone(), Some(flipped))]).unwrap();
+            let error =
+                Catalog::open(damaged, 1).err().unwrap_or_else(|| panic!("bit {bit} of {key:?} is not noticed"));
+            assert!(error.contains(&key) || error.contains("counters"), "{error}");
+            trials += 1;
+        }
+    }
+    assert!(trials > 1000, "{trials}");
+}
+
+#[test]
+fn rows_that_are_missing_older_or_renamed_are_noticed() {
+    let (metadata, _) = some_rows();
+    let rows = metadata.load().unwrap();
+    let (older, _) = {
+        let shared = Shared { memory: Rc::new(RefCell::new(metadata.clone())), ..Shared::default() };
+        let mut catalog = Catalog::open(shared.clone(), 1).unwrap();
+        catalog.drain(1, true).unwrap();
+        (shared.memory.borrow().clone(), ())
+    };
+    for (key, row) in &rows {
+        let refused = |changes: &[(String, Option<Vec<u8>>)], metadata: &MetadataMemory| {
+            let mut damaged = metadata.clone();
+            damaged.apply(changes).unwrap();
+            Catalog::open(damaged, 1).err()
+        };
+        let missing = refused(&[(key.clone(), None)], &metadata);
+        assert!(missing.is_some(), "{key:?} is missing");
+        let renamed = refused(&[(key.clone(), None), (format!("{key}x"), Some(row.clone()))], &metadata);
+        assert!(renamed.is_some(), "{key:?} has another key");
+        if older.load().unwrap()[key] != *row {
+            let older = refused(&[(key.clone(), Some(row.clone()))], &older);
+            assert!(older.is_some(), "{key:?} is older than the others");
+        }
+    }
+}
+
+#[test]
+fn rows_from_before_there_were_checksums_are_sealed_by_the_next_change() {
+    let mut row = [&3_u32.to_le_bytes()[..], &9_u32.to_le_bytes(), b"\x05users\x00"].concat();
+    push_counter(&mut row, "since", 6);
+    let shared = Shared::default();
+    let table = ("table/users".to_owned(), Some(row));
+    shared.memory.borrow_mut().apply(&[old_counters(), table.clone()]).unwrap();
+    let catalog = Catalog::open_alone(shared.clone(), 1, 1).unwrap();
+    let before: Vec<TableRecord> = catalog.tables().collect();
+    assert_eq!(shared.memory.borrow().load().unwrap()["table/users"], table.1.unwrap(), "nothing is written yet");
+    drop(catalog);
+    let catalog = Catalog::open(shared.clone(), 1).unwrap();
+    assert_eq!(catalog.tables().collect::<Vec<_>>(), before);
+    let mut sealed = shared.memory.borrow().clone();
+    let mut row = sealed.load().unwrap()["table/users"].clone();
+    row[0] ^= 1;
+    sealed.apply(&[("table/users".into(), Some(row))]).unwrap();
+    assert!(Catalog::open(sealed, 1).err().unwrap().contains("table/users"));
+    assert_eq!(Catalog::open(shared, 1).unwrap().tables().collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_catalog_is_made_again_from_a_copy() {
+    let (metadata, tables) = some_rows();
+    let catalog = Catalog::open(metadata, 1).unwrap();
+    let bytes = catalog.copy();
+    let copy = Catalog::<MetadataMemory>::of_copy(&bytes).unwrap();
+    assert_eq!((copy.version(), copy.cluster()), (catalog.version(), catalog.cluster()));
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Catalog::<MetadataMemory>::of_copy(&damaged).is_err(), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(Catalog::<MetadataMemory>::of_copy(&bytes[..len]).is_err(), "{len} bytes");
+    }
+    let mut again = copy.rebuild(MetadataMemory::default()).unwrap();
+    assert_eq!(again.tables().collect::<Vec<_>>(), tables);
+    assert_eq!(again.servers().collect::<Vec<_>>(), catalog.servers().collect::<Vec<_>>());
+    assert!(again.version() > catalog.version() + 1000);
+    let new = again.create("new", 1, &[1]).unwrap().id;
+    assert!(new > catalog.next_table() + 1000, "an id that the lost coordinator gave out is not given again");
+    let full = Catalog::open(MetadataMemory::default(), 1).unwrap();
+    let mut rows = MetadataMemory::default();
+    rows.apply(&[("table/x".into(), Some(vec![1]))]).unwrap();
+    drop(full);
+    assert!(copy.rebuild(rows).is_err(), "metadata that have rows are left alone");
 }
 
 /// A catalog of three servers, and a table in four tablets, with ids 1, 2, 3, 1 of who has them.

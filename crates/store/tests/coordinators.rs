@@ -10,7 +10,7 @@ use sprat_store::coordinator::{
 };
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Assignment, Request, Status, encode_answer, push_counter};
+use sprat_wire::op::{Answer, Assignment, Request, Seen, Status, encode_answer, push_counter};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -146,7 +146,8 @@ impl World {
 
     /// A server that serves version `known` asks; returns the version that it is told, and whether it got a lease.
     fn question(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
-        let answer = self.ask(index, &Request::Assignments { server, known }, Duration::from_secs(1));
+        let answer =
+            self.ask(index, &Request::Assignments { server, known, seen: &Seen::default() }, Duration::from_secs(1));
         let (status, version, body) = answer.expect("an answer");
         (status, version, Assignment::parse(&body).is_some_and(|assignment| assignment.lease_micros > 0))
     }
@@ -178,7 +179,7 @@ fn whoever_stands_by_says_so_and_no_more() {
         Request::ListTables,
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
-        Request::Assignments { server: 1, known: 1 },
+        Request::Assignments { server: 1, known: 1, seen: &Seen::default() },
         Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9", rack: "" },
         Request::WhoLeads,
     ] {
@@ -233,7 +234,8 @@ fn a_question_is_not_answered_by_a_clock_older_than_itself() {
     // The node looks at its clock, stands still, and then takes in what has come meanwhile: long after, in truth.
     let stale = world.now;
     world.paused[0] = true;
-    world.core.submit_to(stale, 1, world.targets[0], &Request::Assignments { server, known: 0 }, Nanos::NEVER).unwrap();
+    let question = Request::Assignments { server, known: 0, seen: &Seen::default() };
+    world.core.submit_to(stale, 1, world.targets[0], &question, Nanos::NEVER).unwrap();
     world.core.flush();
     let connect = |world: &mut World, now: Nanos, granted: &mut bool| {
         world.hub.deliver_until(world.now);

@@ -9,7 +9,7 @@ use sprat_store::backup::Durability;
 use sprat_store::master::{Assigned, Command, Master, Outbox, Recovered, inbox};
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replication::Member;
-use sprat_store::restart::{open, set_up};
+use sprat_store::restart::{Tables, open, set_up};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -65,7 +65,8 @@ impl World {
             let config = LogConfig { seed: SEED, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
             let (config, options) = set_up(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
             let disk = MemControl::new(last.into());
-            let (log, backup, _) = open(disk.open().expect("a disk"), &config, &options, &[TABLE]).expect("it is new");
+            let (log, backup, _) =
+                open(disk.open().expect("a disk"), &config, &options, &Tables::served(&[TABLE])).expect("it is new");
             let (outbox, inbox) = inbox();
             let master = Master::new(log, Some(backup), inbox);
             let node = Node::new(hub.port(address(last)).expect("free"), master, &Config::default(), last.into());

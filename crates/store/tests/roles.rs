@@ -11,7 +11,7 @@ use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
 use sprat_store::member::{Keeper, Member};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Status, encode_answer,
+    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status, encode_answer,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -107,7 +107,8 @@ fn a_coordinator_asks_who_wants_what() {
         (Request::WhoLeads, ALL),
         (Request::ServerStats, NO_CLIENT),
         (Request::Enlist { server: 0, cluster: 0, copies: 0, locator: "tcp:host=127.0.0.1,port=1", rack: "" }, SERVER),
-        (Request::Assignments { server: 1, known: 0 }, SERVER),
+        (Request::Assignments { server: 1, known: 0, seen: &Seen::default() }, SERVER),
+        (Request::CopyCatalog { server: 1, seen: &Seen::default() }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
         (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
         (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),

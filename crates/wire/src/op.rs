@@ -214,12 +214,23 @@ pub enum Request<'a> {
         rack: &'a str,
     },
     /// Server to coordinator: I serve the tables of map version `known`; answer when there is a newer
-    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`].
+    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`]; [`Status::WrongCluster`], with
+    /// the reason, from a coordinator whose metadata are another cluster's, or older than what the server has seen.
     Assignments {
         /// Who asks.
         server: u32,
         /// Map version it serves.
         known: u64,
+        /// What it knows of its cluster.
+        seen: &'a Seen,
+    },
+    /// Server to coordinator: a copy of the catalog, which I keep so that your metadata can be made again. `number`: its
+    /// version. Otherwise answered as [`Assignments`](Self::Assignments) is.
+    CopyCatalog {
+        /// Who asks.
+        server: u32,
+        /// What it knows of its cluster.
+        seen: &'a Seen,
     },
     /// Server to coordinator: open heads of my log below this segment are void. Answered when that is durable.
     Void {
@@ -286,6 +297,16 @@ pub struct BroughtBack {
     pub order: U64,
     /// The segment of the log here from which on entries of it count.
     pub since: U64,
+}
+
+/// What a server knows of its cluster, by which a coordinator with other or older metadata is recognised.
+#[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[repr(C)]
+pub struct Seen {
+    /// The cluster's id; zero if it has none.
+    pub cluster: U64,
+    /// The highest version of the map that it has been given, in this life or, as far as its disk holds, an earlier one.
+    pub version: U64,
 }
 
 /// Most tablets of which a server tells the load.
@@ -381,6 +402,7 @@ const WHO_LEADS: u8 = 42;
 const MOVE_TABLET: u8 = 43;
 const DRAIN: u8 = 44;
 const LOADS: u8 = 45;
+const COPY_CATALOG: u8 = 46;
 
 /// Bit in `op` of a request whose operation has an id.
 const WITH_ID: u8 = 0x80;
@@ -424,7 +446,8 @@ impl<'a> Request<'a> {
             Self::Enlist { server, cluster, copies, locator, rack } => {
                 (ENLIST, copies, server, cluster, locator.as_bytes(), rack.as_bytes())
             }
-            Self::Assignments { server, known } => (ASSIGNMENTS, 0, server, known, NOTHING, NOTHING),
+            Self::Assignments { server, known, seen } => (ASSIGNMENTS, 0, server, known, seen.as_bytes(), NOTHING),
+            Self::CopyCatalog { server, seen } => (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING),
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
             Self::Recovered { server, what, failure } => (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes()),
             Self::Loads { server, capacity, loads } => (LOADS, 0, server, capacity, NOTHING, loads.as_bytes()),
@@ -500,6 +523,7 @@ impl<'a> Request<'a> {
             Ok(name) if (1..=MAX_TABLE_NAME).contains(&name.len()) => Ok(name),
             _ => Err(Malformed::Name),
         };
+        let seen = || Seen::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()));
         let keyless = |request| if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) };
         match header.op {
             READ => Ok(Self::Read { table, key }),
@@ -529,7 +553,8 @@ impl<'a> Request<'a> {
                 let (locator, rack) = (name()?, rack.ok_or(Malformed::Rack)?);
                 Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator, rack })
             }
-            ASSIGNMENTS => keyless(Self::Assignments { server: table, known: argument }),
+            ASSIGNMENTS => Ok(Self::Assignments { server: table, known: argument, seen: seen()? }),
+            COPY_CATALOG => Ok(Self::CopyCatalog { server: table, seen: seen()? }),
             VOID => keyless(Self::Void { server: table, segment: argument }),
             RECOVERED => {
                 let what = BroughtBack::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;

@@ -5,7 +5,7 @@ use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
 use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Load, Malformed, MoveOrder,
-    Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Stage, Status, Stretch,
+    Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Seen, Selection, ServerRecord, Stage, Status, Stretch,
     TableRecord, TabletRecord, encode_answer, fits_record, push_counter, push_replica, push_server, push_table,
     write_scan_record,
 };
@@ -41,6 +41,7 @@ proptest! {
         let brought = BroughtBack { order: number.into(), since: client.into() };
         let stretch = Stretch::from(Range { first: number.min(client), last: number.max(client) });
         let load = Load { table: table.into(), requests: table.into(), second_half: 1.into(), bytes: client.into(), range: stretch };
+        let seen = Seen { cluster: client.into(), version: number.into() };
         let collected = Collected { after: client.into(), batch: sequence.into() };
         for request in [
             Request::Read { table, key },
@@ -62,7 +63,8 @@ proptest! {
             Request::WhoLeads,
             Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "" },
             Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "row-1_a" },
-            Request::Assignments { server: table, known: number },
+            Request::Assignments { server: table, known: number, seen: &seen },
+            Request::CopyCatalog { server: table, seen: &seen },
             Request::Void { server: table, segment: number },
             Request::Recovered { server: table, what: &brought, failure: "" },
             Request::Recovered { server: table, what: &brought, failure: name },

@@ -37,6 +37,7 @@ pub(crate) mod serve;
 pub(crate) mod share;
 pub(crate) mod shell;
 pub(crate) mod sim;
+pub(crate) mod store;
 pub(crate) mod tables;
 
 mod progress;

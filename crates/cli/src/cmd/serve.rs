@@ -81,6 +81,11 @@ fn tell_restored(whose: &str, restored: &Restored) {
         report.bytes >> 20,
         restored.elapsed.as_secs_f64(),
     );
+    if !report.left_out.is_empty() {
+        let tables: Vec<String> =
+            report.left_out.iter().map(|(table, count)| format!("{count} of table {table}")).collect();
+        eprintln!("sprat: {whose}left out objects of tables that were dropped: {}", tables.join(", "));
+    }
     if let Some(cut) = &report.cut {
         let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
         eprintln!("sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})");

@@ -1,6 +1,7 @@
 //! What replay finds.
 
 use sprat_wire::entry::SegmentHeader;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -68,6 +69,8 @@ pub struct ReplayReport {
     pub clean: bool,
     /// Highest segment id seen anywhere, garbage included, zero when none: new segments take higher ones.
     pub highest_segment: u64,
+    /// Objects that were left out because their tables had been dropped, by table id.
+    pub left_out: BTreeMap<u32, u64>,
     /// Wall-clock time from the first read to the last segment delivered.
     pub elapsed: Duration,
 }

@@ -1,9 +1,10 @@
 //! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is visible.
 
-use super::metadata::{Metadata, MetadataError};
+use super::copy;
+use super::metadata::{Metadata, MetadataError, MetadataMemory};
 use super::rows::{
-    COUNTERS, Counters, move_key, read_counters, read_move, read_server, read_table, server_key, server_row, table_key,
-    table_row,
+    COUNTERS, Checksums, Counters, move_key, move_row, read_counters, read_move, read_server, read_table, seal,
+    server_key, server_row, table_key, table_row, unseal,
 };
 use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
@@ -142,7 +143,20 @@ pub struct Catalog<M> {
     /// The version with which it was opened.
     begun: u64,
     cluster: u64,
+    checksums: Checksums,
+    /// The metadata are from before rows had checksums; the next change seals all of them.
+    is_unsealed: bool,
 }
+
+/// How far the counters of metadata that are made again are ahead of the copy: more tables, servers and changes than a
+/// coordinator gives out in the second by which a copy may be late.
+const REBUILD_TABLES: u32 = 10_000;
+const REBUILD_SERVERS: u32 = 10_000;
+const REBUILD_VERSIONS: u64 = 1_000_000;
+
+/// What to do when the metadata are not what they should be.
+pub(crate) const REMEDY: &str =
+    "put back a current copy, or make it again from the servers' copies (`sprat store rebuild`)";
 
 pub(super) type Change = (String, Option<Vec<u8>>);
 
@@ -173,19 +187,60 @@ impl<M: Metadata> Catalog<M> {
     fn read(metadata: M, new_cluster: u64) -> Result<Self, String> {
         assert!(new_cluster != 0, "zero stands for no cluster");
         let rows = metadata.load().map_err(|error| error.to_string())?;
+        let place = metadata.place();
         let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
-        for (key, value) in &rows {
-            catalog
-                .read_row(key, value)
-                .ok_or_else(|| format!("coordinator metadata: cannot understand row {key:?}"))?;
-        }
-        if catalog.cluster == 0 {
+        if rows.is_empty() {
             catalog.cluster = new_cluster;
-            let row = (COUNTERS.to_owned(), Some(catalog.counters(1, 1, 1).encode()));
+            let row = catalog.counters(1, 1, 1, &[]);
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
+            return Ok(catalog);
         }
+        catalog.read_rows(&rows).map_err(|what| format!("{place}: {what}; nothing was changed: {REMEDY}"))?;
         Ok(catalog)
+    }
+
+    fn read_rows(&mut self, rows: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+        let counters = rows.get(COUNTERS).ok_or("the row of counters is missing")?;
+        let counters = read_counters(counters).ok_or("the row of counters is damaged")?;
+        if counters.cluster == 0 {
+            return Err("the row of counters names no cluster".into());
+        }
+        (self.cluster, self.version) = (counters.cluster, counters.version);
+        (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
+        self.is_unsealed = counters.total.is_none();
+        for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
+            // When many rows are sealed for the first time, that may be interrupted.
+            let row = match unseal(key, sealed) {
+                None if self.is_unsealed => sealed,
+                row => row.ok_or_else(|| format!("row {key:?} is damaged: its checksum is not its own"))?,
+            };
+            self.read_row(key, row).ok_or_else(|| format!("cannot understand row {key:?}"))?;
+            self.checksums.change(&[(key.clone(), Some(row.to_vec()))]);
+        }
+        if counters.total.is_some_and(|total| total != self.checksums.total()) {
+            let rows = rows.len() - 1;
+            return Err(format!("its {rows} rows are not those that its counters tell of: some are missing, or older"));
+        }
+        Ok(())
+    }
+
+    /// Seals the rows of metadata from before there were checksums, but for the counters, which end it.
+    fn seal_rows(&mut self) -> Result<(), Refusal> {
+        let rows = self.rows();
+        let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
+        for portion in rows.chunks(metadata.most_changes()) {
+            let sealed: Vec<Change> = portion.iter().cloned().map(seal).collect();
+            metadata.apply(&sealed)?;
+        }
+        self.checksums = Checksums::default();
+        self.checksums.change(&rows);
+        self.is_unsealed = false;
+        Ok(())
+    }
+
+    fn not_leading() -> Refusal {
+        Refusal::Later("this coordinator does not lead".into())
     }
 
     /// The catalog of a coordinator that does not lead: it knows nothing, and changes nothing.
@@ -202,7 +257,14 @@ impl<M: Metadata> Catalog<M> {
             version: 1,
             begun: 1,
             cluster: 0,
+            checksums: Checksums::default(),
+            is_unsealed: false,
         }
+    }
+
+    /// Where its metadata are, for messages.
+    pub(super) fn place(&self) -> String {
+        self.metadata.as_ref().map_or_else(String::new, M::place)
     }
 
     /// Whether it is that of a coordinator that leads, or of one that is alone.
@@ -217,21 +279,74 @@ impl<M: Metadata> Catalog<M> {
         self.lost.as_deref()
     }
 
+    /// The catalog that a server kept a copy of: see [`copy`](Self::copy).
+    ///
+    /// # Errors
+    /// What is wrong with the bytes, in words.
+    pub fn of_copy(bytes: &[u8]) -> Result<Catalog<MetadataMemory>, String> {
+        let rows = copy::rows_of(bytes).ok_or("it is damaged, or no copy of a catalog")?;
+        let mut catalog = Catalog { metadata: Some(MetadataMemory::default()), ..Catalog::absent() };
+        catalog.read_rows(&rows)?;
+        match catalog.is_unsealed {
+            true => Err("its rows have no checksums".into()),
+            false => Ok(catalog),
+        }
+    }
+
+    /// All rows as bytes, with checksums: what servers keep a copy of, from which the metadata can be made again.
+    pub fn copy(&self) -> Vec<u8> {
+        let counters = self.counters(self.next_table, self.next_server, self.version, &[]);
+        copy::encode(self.rows().into_iter().map(seal).chain([counters]))
+    }
+
+    /// Every row but the counters', not sealed.
+    fn rows(&self) -> Vec<Change> {
+        let tables = self.tables.iter().map(|(name, parts)| table_row(name, parts));
+        let servers = self.servers.iter().map(|(&id, known)| server_row(id, known));
+        tables.chain(servers).chain(self.moves.values().map(move_row)).collect()
+    }
+
+    /// Writes all rows into metadata that have none, as those of a cluster that goes on: its ids and its version are far
+    /// above those in a copy, which may be older than what the coordinator last gave out.
+    ///
+    /// # Errors
+    /// When there are rows already, or they cannot be written.
+    pub fn rebuild<N: Metadata>(&self, mut metadata: N) -> Result<Catalog<N>, String> {
+        let place = metadata.place();
+        if !metadata.load().map_err(|error| error.to_string())?.is_empty() {
+            return Err(format!("{place}: has rows already: nothing was changed"));
+        }
+        let next_server = self.next_server.saturating_add(REBUILD_SERVERS).min(sprat_wire::MAX_SERVER_ID);
+        let (next_table, version) = (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
+        let counters = self.counters(next_table, next_server, version, &[]);
+        let sealed: Vec<Change> = self.rows().into_iter().map(seal).collect();
+        // The counters come last: without them there is no catalog, if that is interrupted.
+        for portion in sealed.chunks(metadata.most_changes()) {
+            metadata.apply(portion).map_err(|error| error.to_string())?;
+        }
+        metadata.apply(&[counters]).map_err(|error| error.to_string())?;
+        Catalog::read(metadata, self.cluster)
+    }
+
+    /// The id that the next table will have: no entry of a log is of this or a higher one.
+    pub fn next_table(&self) -> u32 {
+        self.next_table
+    }
+
     /// The cluster's id, drawn when it began: a server with another cluster's data is not let in.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    fn counters(&self, next_table: u32, next_server: u32, version: u64) -> Counters {
-        Counters { cluster: self.cluster, next_table, next_server, version }
+    /// The sealed row of counters as it is with `changes`.
+    fn counters(&self, next_table: u32, next_server: u32, version: u64, changes: &[Change]) -> Change {
+        let total = Some(self.checksums.total_after(changes));
+        let counters = Counters { cluster: self.cluster, next_table, next_server, version, total };
+        seal((COUNTERS.to_owned(), Some(counters.encode())))
     }
 
     fn read_row(&mut self, key: &str, value: &[u8]) -> Option<()> {
-        if key == COUNTERS {
-            let counters = read_counters(value)?;
-            (self.cluster, self.version) = (counters.cluster, counters.version);
-            (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
-        } else if key.starts_with("table/") {
+        if key.starts_with("table/") {
             let (name, parts) = read_table(value)?;
             self.tables.insert(name, parts);
         } else if key.starts_with("server/") {
@@ -517,18 +632,24 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Changes rows and the counters with them; in memory only the counters.
-    pub(super) fn commit(&mut self, mut changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
+    pub(super) fn commit(&mut self, changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
+        let committed = self.commit_sealed(changes, taken);
+        if let Err(Refusal::Lost(why)) = &committed {
+            self.lost = Some(why.clone());
+        }
+        committed
+    }
+
+    fn commit_sealed(&mut self, changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
+        if self.is_unsealed {
+            self.seal_rows()?;
+        }
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
-        changes.push((COUNTERS.to_owned(), Some(self.counters(next_table, next_server, version).encode())));
-        let metadata = self.metadata.as_mut().ok_or(Refusal::Later("this coordinator does not lead".into()))?;
-        if let Err(error) = metadata.apply(&changes) {
-            let refusal = error.into();
-            if let Refusal::Lost(why) = &refusal {
-                self.lost = Some(why.clone());
-            }
-            return Err(refusal);
-        }
+        let counters = self.counters(next_table, next_server, version, &changes);
+        let sealed: Vec<Change> = changes.iter().cloned().map(seal).chain([counters]).collect();
+        self.metadata.as_mut().ok_or_else(Self::not_leading)?.apply(&sealed)?;
+        self.checksums.change(&changes);
         (self.next_table, self.next_server, self.version) = (next_table, next_server, version);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Where a coordinator keeps what it must not forget.
 
+use super::catalog::REMEDY;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,11 @@ pub trait Metadata {
     /// # Errors
     /// [`MetadataError`]; then nothing has changed, unless that is [`MetadataError::Unknown`].
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError>;
+
+    /// What they are called in messages: a file's path, an address.
+    fn place(&self) -> String {
+        "the coordinator's metadata".to_owned()
+    }
 
     /// Most changes that [`apply`](Self::apply) makes at once.
     fn most_changes(&self) -> usize {
@@ -77,19 +83,33 @@ pub struct MetadataFile {
 const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("metadata");
 
 impl MetadataFile {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it. All of a file that is there is checked first: it is small, and is built upon.
     ///
     /// # Errors
-    /// [`MetadataError`], among others when another process has it open.
+    /// [`MetadataError`], among others when another process has it open, and when it is empty or damaged.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
         let fail = |cause: &dyn std::fmt::Display| MetadataError::new(path.display().to_string(), cause.to_string());
-        let database = Database::create(path).map_err(|cause| match cause {
-            redb::DatabaseError::DatabaseAlreadyOpen => {
-                fail(&"another sprat is running with this data directory; stop it, or give another --data")
+        let found = std::fs::metadata(path).ok();
+        if found.as_ref().is_some_and(|file| file.len() == 0) {
+            return Err(fail(&format!("the file is empty: {REMEDY}; or remove it to begin a new cluster")));
+        }
+        let open = || {
+            let mut database = Database::create(path)?;
+            let intact = found.is_none() || database.check_integrity()?;
+            Ok((database, intact))
+        };
+        // The library trusts what it reads: a damaged page can make it panic.
+        let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
+            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted("it makes no sense".into())))
+        });
+        match opened {
+            Ok((database, true)) => Ok(Self { path: path.to_owned(), database }),
+            Ok((_, false)) => Err(fail(&format!("the file is damaged: {REMEDY}"))),
+            Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
+                Err(fail(&"another sprat is running with this data directory; stop it, or give another --data"))
             }
-            cause => fail(&cause),
-        })?;
-        Ok(Self { path: path.to_owned(), database })
+            Err(cause) => Err(fail(&format!("{cause}: {REMEDY}"))),
+        }
     }
 
     fn fail(&self, cause: impl Into<redb::Error>) -> MetadataError {
@@ -98,6 +118,10 @@ impl MetadataFile {
 }
 
 impl Metadata for MetadataFile {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
         let read = self.database.begin_read().map_err(|cause| self.fail(cause))?;
         let table = match read.open_table(TABLE) {

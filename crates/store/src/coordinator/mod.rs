@@ -9,6 +9,7 @@
 
 pub mod balance;
 mod catalog;
+mod copy;
 pub mod election;
 pub mod etcd;
 mod loads;
@@ -19,6 +20,7 @@ mod office;
 mod rows;
 mod service;
 
+pub(crate) use catalog::REMEDY;
 pub use catalog::{Catalog, Known, MAX_SERVERS, MAX_TABLES, Owned, Refusal};
 pub use loads::Loads;
 pub use members::{ALIVE, DRIFT, FIRST_QUESTION, LEASE, RENEWAL};

@@ -1,9 +1,14 @@
 //! The rows of the catalog in its metadata.
+//!
+//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds how many other rows there are and
+//! the sum of their checksums. So a damaged row is named, and a row that is missing, or is older than the
+//! counters, is noticed. Metadata from before rows had checksums are read too, and sealed by their next change.
 
 use super::catalog::{Change, Known, Part, Parts};
 use sprat_wire::op::MoveOrder;
 use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
+use std::collections::BTreeMap;
 
 /// Key of the row of counters.
 pub(super) const COUNTERS: &str = "counters";
@@ -15,20 +20,99 @@ pub(super) struct Counters {
     pub(super) next_table: u32,
     pub(super) next_server: u32,
     pub(super) version: u64,
+    /// Of the other rows, by which all of them are known to be there; `None` in metadata from before that.
+    pub(super) total: Option<Total>,
 }
 
 impl Counters {
+    /// The counters' row, not yet sealed.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut row = Vec::new();
         push_counter(&mut row, "cluster", self.cluster);
         push_counter(&mut row, "next_table", self.next_table.into());
         push_counter(&mut row, "next_server", self.next_server.into());
         push_counter(&mut row, "version", self.version);
+        if let Some(Total { rows, checksums }) = self.total {
+            push_counter(&mut row, "rows", rows);
+            push_counter(&mut row, "checksums", checksums);
+        }
         row
     }
 }
 
-pub(super) fn read_counters(value: &[u8]) -> Option<Counters> {
+/// The number of all rows but the counters', and the sum of their checksums.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Total {
+    rows: u64,
+    checksums: u64,
+}
+
+/// The checksums of the rows that there are, by key, and their total.
+#[derive(Default)]
+pub(super) struct Checksums {
+    of: BTreeMap<String, u32>,
+    total: Total,
+}
+
+impl Checksums {
+    pub(super) fn total(&self) -> Total {
+        self.total
+    }
+
+    /// The total after `changes`, which name each key once and not the counters'.
+    pub(super) fn total_after(&self, changes: &[Change]) -> Total {
+        let Total { mut rows, mut checksums } = self.total;
+        for (key, row) in changes {
+            if let Some(&old) = self.of.get(key) {
+                (rows, checksums) = (rows - 1, checksums.wrapping_sub(old.into()));
+            }
+            if let Some(row) = row {
+                (rows, checksums) = (rows + 1, checksums.wrapping_add(checksum(key, row).into()));
+            }
+        }
+        Total { rows, checksums }
+    }
+
+    /// Takes in changes, before they are sealed.
+    pub(super) fn change(&mut self, changes: &[Change]) {
+        self.total = self.total_after(changes);
+        for (key, row) in changes {
+            match row {
+                Some(row) => self.of.insert(key.clone(), checksum(key, row)),
+                None => self.of.remove(key),
+            };
+        }
+    }
+}
+
+fn checksum(key: &str, row: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key.as_bytes()), row)
+}
+
+/// Appends a row's checksum to it.
+pub(super) fn seal((key, row): Change) -> Change {
+    let sealed = row.map(|mut row| {
+        row.extend_from_slice(&checksum(&key, &row).to_le_bytes());
+        row
+    });
+    (key, sealed)
+}
+
+/// The row without its checksum; `None` if that is not its own.
+pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (row, stored) = sealed.split_last_chunk::<4>()?;
+    (checksum(key, row) == u32::from_le_bytes(*stored)).then_some(row)
+}
+
+/// Reads the row of counters, sealed, or as it was before there were checksums.
+pub(super) fn read_counters(sealed: &[u8]) -> Option<Counters> {
+    match unseal(COUNTERS, sealed) {
+        Some(row) => parse_counters(row).filter(|counters| counters.total.is_some()),
+        None => parse_counters(sealed).filter(|counters| counters.total.is_none()),
+    }
+}
+
+fn parse_counters(value: &[u8]) -> Option<Counters> {
     let records = &mut Records::new(value);
     let mut counters = Counters::default();
     for _ in 0..4 {
@@ -40,6 +124,9 @@ pub(super) fn read_counters(value: &[u8]) -> Option<Counters> {
             "version" => counters.version = number,
             _ => return None,
         }
+    }
+    if !records.is_done() {
+        counters.total = Some(Total { rows: records.named("rows")?, checksums: records.named("checksums")? });
     }
     records.is_done().then_some(counters)
 }

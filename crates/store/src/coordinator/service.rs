@@ -1,6 +1,6 @@
 //! The coordinator as a service: requests in, answers out, now or when a server has caught up.
 
-use super::catalog::{Catalog, Refusal};
+use super::catalog::{Catalog, REMEDY, Refusal};
 use super::election::BURIAL_WAIT;
 use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
@@ -12,7 +12,9 @@ use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
 use sprat_wire::certificate::{Certificate, Role};
-use sprat_wire::op::{BroughtBack, Request, ServerRecord, Status, TableRecord, push_counter, push_server, push_table};
+use sprat_wire::op::{
+    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server, push_table,
+};
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,6 +41,9 @@ const BUSY_MICROS: u32 = 10_000;
 
 /// When to ask again for what the metadata do not let be done for the moment, microseconds.
 const LATER_MICROS: u32 = 100_000;
+
+/// How often a coordinator reports that its metadata do not fit a server's.
+const FOREIGN_PAUSE: Duration = Duration::from_secs(5);
 
 /// A server's open question.
 struct Question {
@@ -86,6 +91,8 @@ pub struct Coordinator<M> {
     requests: u64,
     /// Whether it led when it was last polled.
     led: bool,
+    /// When servers that these metadata do not fit are reported again.
+    warn_foreign_from: Nanos,
 }
 
 impl<M: Metadata> Coordinator<M> {
@@ -102,6 +109,7 @@ impl<M: Metadata> Coordinator<M> {
             bodies: Bodies::default(),
             requests: 0,
             led: true,
+            warn_foreign_from: Nanos(0),
         }
     }
 
@@ -216,6 +224,39 @@ impl<M: Metadata> Coordinator<M> {
             }
             Err(refusal) => self.refuse(&refusal),
         }
+    }
+
+    /// Refuses a server whose cluster is another one, or is further than these metadata are: they began empty, or were
+    /// put back from an older copy. What they would say of tables is not what the server's objects are of.
+    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &Seen) -> Option<Outcome<u32>> {
+        let (ours, version) = (self.catalog.cluster(), self.catalog.version());
+        let (cluster, known) = (seen.cluster.get(), seen.version.get());
+        let reason = if cluster != 0 && cluster != ours {
+            format!(
+                "are of cluster {ours:016x}, and server {server} is of cluster {cluster:016x}: they began empty, or -C \
+                 names another cluster's coordinator"
+            )
+        } else if known > version {
+            format!(
+                "are of version {version} of the tablet map, and server {server} has seen version {known}: they are an \
+                 older copy"
+            )
+        } else {
+            return None;
+        };
+        let reason = format!("the coordinator's metadata ({}) {reason}: {REMEDY}", self.catalog.place());
+        if now >= self.warn_foreign_from {
+            tracing::error!("{reason}");
+            self.warn_foreign_from = now + FOREIGN_PAUSE;
+        }
+        // One of several that was deposed and does not know it yet is behind for a moment; servers turn to another.
+        let is_alone = self.post.is_none();
+        (is_alone || cluster != ours).then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
+    }
+
+    fn copy_catalog(&mut self) -> Outcome<u32> {
+        let copy = self.catalog.copy();
+        self.list(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
     }
 
     fn question(&mut self, now: Nanos, id: RequestId, server: u32, known: u64) -> Outcome<u32> {
@@ -393,6 +434,7 @@ impl<M: Metadata> Coordinator<M> {
             Request::FindTable { name } => self.guests.rights_by_name(who, name).is_some(),
             Request::Enlist { .. }
             | Request::Assignments { .. }
+            | Request::CopyCatalog { .. }
             | Request::Void { .. }
             | Request::Recovered { .. }
             | Request::Loads { .. }
@@ -452,7 +494,14 @@ impl<M: Metadata> Coordinator<M> {
             Request::Enlist { server, cluster, copies, locator, rack } => {
                 self.enlist(now, server, (cluster, copies), (locator, rack))
             }
-            Request::Assignments { server, known } => self.question(now, id, server, known),
+            Request::Assignments { server, known, seen } => match self.refuse_foreign(now, server, seen) {
+                Some(refused) => refused,
+                None => self.question(now, id, server, known),
+            },
+            Request::CopyCatalog { server, seen } => match self.refuse_foreign(now, server, seen) {
+                Some(refused) => refused,
+                None => self.copy_catalog(),
+            },
             Request::MoveTablet { table, to, range } => {
                 self.move_tablet(now, range.range().map(|range| Tablet { table, range }), to)
             }

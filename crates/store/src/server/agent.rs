@@ -2,15 +2,16 @@
 
 use super::run::Stop;
 use super::{End, ServerError};
-use crate::agent::{Agent, Enlisted};
-use crate::data_dir::Identity;
+use crate::agent::{Agent, CatalogCopy, Enlisted, Gone};
+use crate::coordinator::{Catalog, MetadataMemory};
+use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
 use sprat_client::{Client, Error, Identity as Member, Options};
 use sprat_net::{Locators, Mode, Nanos};
-use sprat_wire::op::{Assignment, Request};
+use sprat_wire::op::{Assignment, Request, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,15 @@ const ENLIST_PATIENCE: Duration = Duration::from_secs(30);
 /// Wait between two attempts to reach the coordinator, and between two of several coordinators.
 const RETRY: Duration = Duration::from_millis(100);
 const NEXT: Duration = Duration::from_millis(5);
+
+/// How often a server reports that the coordinator is not its own.
+const FOREIGN_PAUSE: Duration = Duration::from_secs(5);
+
+/// Copies of the catalog that wait to be written; a newer one is asked for again when there is no room.
+const COPIES_WAITING: usize = 4;
+
+/// How long a server that starts looks for a coordinator among several whose metadata are its cluster's.
+const FOREIGN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Silence of all coordinators after which that is told, and again each time that it has lasted so long.
 const TELL: Duration = Duration::from_secs(1);
@@ -40,6 +50,8 @@ pub(super) struct Link {
 /// The agent's thread.
 pub(super) struct Handle {
     thread: JoinHandle<()>,
+    /// What writes copies of the catalog; it ends when the agent has.
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Handle {
@@ -47,10 +59,19 @@ impl Handle {
     pub(super) fn join(self) {
         // A thread that panicked has said so on standard error.
         let _ = self.thread.join();
+        if let Some(keeper) = self.keeper {
+            let _ = keeper.join(); // as above
+        }
     }
 }
 
 impl Link {
+    /// The node keeps copies of the catalog; it has one of version `copied`, or, with zero, none.
+    pub(super) fn keeping_copies(mut self, copied: u64) -> Self {
+        self.agent = self.agent.keeping_copies(copied);
+        self
+    }
+
     /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so many copies of its log
     /// elsewhere than in its rack.
     pub(super) fn connect(
@@ -95,10 +116,42 @@ impl Link {
         }
     }
 
+    /// The catalog as the coordinator has it now: from then on nothing older is taken.
+    pub(super) fn catalog(&mut self) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
+        let until = Instant::now() + FOREIGN_PATIENCE;
+        loop {
+            let request = Request::CopyCatalog { server: self.agent.enlisted().server, seen: &self.agent.seen() };
+            let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
+            let answered = self.client.wait_whatever(ticket, |answer| {
+                let copy = CatalogCopy { version: answer.number, bytes: answer.body.to_vec() };
+                (answer.status, copy)
+            });
+            let (status, copy) = answered.map_err(ServerError::Enlist)?;
+            match status {
+                Status::Ok => {
+                    let catalog = Catalog::<MetadataMemory>::of_copy(&copy.bytes);
+                    let catalog =
+                        catalog.map_err(|what| ServerError::Catalog(format!("the coordinator's catalog: {what}")))?;
+                    return Ok((copy, catalog));
+                }
+                // Of several, one that does not lead any more may have answered.
+                _ if self.coordinators > 1 && Instant::now() < until => {
+                    self.client.core_mut().move_on("");
+                    pause(NEXT);
+                }
+                status => {
+                    let words = String::from_utf8_lossy(&copy.bytes).into_owned();
+                    let reason = if words.is_empty() { status.to_string() } else { words };
+                    return Err(ServerError::Gone(Gone::Refused(reason)));
+                }
+            }
+        }
+    }
+
     /// Ids of the tables this server is to serve, as the coordinator has it now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
-        let server = self.agent.enlisted().server;
-        let ticket = self.client.submit(&Request::Assignments { server, known: 0 });
+        let request = Request::Assignments { server: self.agent.enlisted().server, known: 0, seen: &self.agent.seen() };
+        let ticket = self.client.submit(&request);
         let wait = |ticket| self.client.wait(ticket, |answer| Assignment::parse(answer.body));
         let assignment = ticket.and_then(wait).map_err(ServerError::Enlist)?;
         let tables = assignment.map(|assignment| {
@@ -125,13 +178,26 @@ impl Link {
     }
 
     /// Runs until told to end; says so once the master serves its tables. Ends the server when the coordinator has given it up.
-    fn run(mut self, place: &Place, ended: &AtomicBool, ready: &Sender<()>) {
+    fn run(mut self, place: &Place, copies: Option<&SyncSender<CatalogCopy>>, ended: &AtomicBool, ready: &Sender<()>) {
         let Place { outbox, data, end, .. } = place;
         let mut ready = Some(ready);
         let mut heard = Instant::now();
+        let mut warned: Option<Instant> = None;
         while !ended.load(Ordering::Acquire) {
             let now = data.now();
-            match self.turn(now, outbox) {
+            let turned = self.turn(now, outbox);
+            if let (Some(copy), Some(copies)) = (self.agent.take_copy(), copies) {
+                // When there is no room the disk is slow, and the next change brings another.
+                let _ = copies.try_send(copy);
+            }
+            if let Some(reason) = self.agent.take_foreign() {
+                if warned.is_none_or(|at| at.elapsed() > FOREIGN_PAUSE) {
+                    tracing::error!("the coordinator is not this server's: {reason}");
+                    warned = Some(Instant::now());
+                }
+                pause(RETRY);
+            }
+            match turned {
                 Ok(true) => {
                     heard = Instant::now();
                     data.ring();
@@ -170,6 +236,25 @@ pub(super) struct Place {
     pub(super) data: Stop,
     /// What ends the server.
     pub(super) end: Sender<End>,
+    /// Where copies of the catalog are kept, if they are.
+    pub(super) dir: Option<DataDir>,
+}
+
+/// Writes copies of the catalog, the newest of those that wait, until there are no more to come. A thread of its own:
+/// a disk that is busy must not keep the agent from renewing its lease.
+fn keep_copies(dir: &DataDir, copies: &Receiver<CatalogCopy>) {
+    let mut fails = false;
+    while let Ok(copy) = copies.recv() {
+        let copy = copies.try_iter().last().unwrap_or(copy);
+        match dir.keep_catalog(&copy) {
+            Ok(()) => fails = false,
+            Err(error) if !fails => {
+                tracing::warn!("{error}; an older coordinator may go unnoticed until it can be written");
+                fails = true;
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its tables.
@@ -184,12 +269,23 @@ pub(super) fn start(
     let Link { mut agent, member, .. } = link;
     // The locator that it enlisted with may lack the port that the driver got.
     agent.moved(&place.locator);
+    let mut keeper = None;
+    let copies = match place.dir.clone() {
+        Some(dir) => {
+            let (copies, waiting) = sync_channel(COPIES_WAITING);
+            let keep = move || keep_copies(&dir, &waiting);
+            let thread = thread::Builder::new().name("sprat-catalog".into()).spawn(keep);
+            keeper = Some(thread.map_err(ServerError::system("start a thread"))?);
+            Some(copies)
+        }
+        None => None,
+    };
     let run = move || match Link::over(&coordinator, agent, member) {
-        Ok(link) => link.run(&place, &flag, &ready),
+        Ok(link) => link.run(&place, copies.as_ref(), &flag, &ready),
         Err(error) => tracing::error!("{error}"),
     };
     let thread = thread::Builder::new().name("sprat-control".into()).spawn(run);
-    let handle = Handle { thread: thread.map_err(ServerError::system("start a thread"))? };
+    let handle = Handle { thread: thread.map_err(ServerError::system("start a thread"))?, keeper };
     match waiting.recv_timeout(FIRST_TABLES) {
         Ok(()) => Ok(handle),
         Err(_) => {

@@ -21,8 +21,8 @@ pub use open::{Durability, Restored, ServerOptions};
 
 use crate::agent::Gone;
 use crate::coordinator::etcd::{EtcdError, EtcdPlace};
-use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory, Office};
-use crate::data_dir::{DataDir, DataDirError};
+use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory, Office, REMEDY};
+use crate::data_dir::{DataDir, DataDirError, Identity};
 use crate::node::{Node, Service};
 use run::{Runner, Stop};
 use sprat_client::Error as ClientError;
@@ -137,6 +137,22 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id()) | 1
 }
 
+/// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they are: from then on a
+/// directory without them has lost them.
+fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError> {
+    let path = dir.coordinator();
+    let catalog = Catalog::open_alone(MetadataFile::open(&path)?, random(), random()).map_err(ServerError::Catalog)?;
+    let (cluster, known) = (catalog.cluster(), dir.identity().coordinator);
+    if known != 0 && known != cluster {
+        let reason = format!("{}: the metadata of cluster {cluster:016x}, not {known:016x}: {REMEDY}", path.display());
+        return Err(ServerError::Catalog(reason));
+    }
+    if known == 0 {
+        dir.set_identity(Identity { coordinator: cluster, ..dir.identity() })?;
+    }
+    Ok(catalog)
+}
+
 /// Where a node runs.
 struct Seat {
     /// Of its thread.
@@ -205,9 +221,8 @@ impl Server {
     pub fn start_coordinator(locator: &str, data: &Path, guard: &Guard) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
         guard.check([&locator])?;
-        let dir = DataDir::open(data, random())?;
-        let catalog = Catalog::open_alone(MetadataFile::open(&dir.coordinator())?, random(), random())
-            .map_err(ServerError::Catalog)?;
+        let mut dir = DataDir::open(data, random())?;
+        let catalog = open_catalog(&mut dir)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
         let (at, _) = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
@@ -282,10 +297,9 @@ impl Server {
             let [coordinator] = &coordinator[..] else {
                 return Err(ServerError::Log("a server brings one coordinator: name one with -C".into()));
             };
-            let started = match &dirs[0] {
+            let started = match &mut dirs[0] {
                 Some(dir) => {
-                    let metadata = MetadataFile::open(&dir.coordinator())?;
-                    let catalog = Catalog::open_alone(metadata, random(), random()).map_err(ServerError::Catalog)?;
+                    let catalog = open_catalog(dir)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
                 None => {

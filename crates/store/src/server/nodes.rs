@@ -5,8 +5,11 @@ use super::agent::{self, Link};
 use super::run::Stop;
 use super::{DataNode, End, Seat, Server, ServerError, ServerOptions, metrics, open};
 use crate::agent::Enlisted;
+use crate::backup::Failed;
+use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
+use crate::restart::Tables;
 use sprat_net::bypass::{Share, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
@@ -55,15 +58,26 @@ impl Server {
             listen.to_string(),
             self.guard.identity.clone(),
         )?;
+        if let Some(dir) = &dir {
+            link = link.keeping_copies(dir.catalog()?.map_or(0, |catalog| catalog.version()));
+        }
         let enlisted = link.enlist()?;
-        let tables = if options.copies == 0 { link.tables()? } else { Vec::new() };
+        let (copy, catalog) = link.catalog()?;
+        let tables = match options.copies {
+            0 => tables_of(&catalog, link.tables()?),
+            _ => Tables::default(),
+        };
         if let Some(dir) = &mut dir {
             let Enlisted { server, cluster } = enlisted;
             let identity = Identity { cluster, server, ..dir.identity() };
             if identity != dir.identity() {
                 dir.set_identity(identity)?;
             }
+            if let Err(error) = dir.keep_catalog(&copy) {
+                tracing::warn!("{error}; an older coordinator may go unnoticed until it can be written");
+            }
         }
+        let kept = dir.clone();
         let (outbox, inbox) = crate::master::inbox();
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
@@ -77,10 +91,9 @@ impl Server {
                 let path = dir.replicas();
                 let make = move |begun| open::open_member(&opening, &path, enlisted, inbox, begun);
                 let close = move |member: open::FileMember, now| {
-                    let closed =
-                        member.into_parts().1.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
-                    drop(dir); // the directory is ours until its files are closed
-                    closed
+                    let closed = member.into_parts().1.close(now);
+                    // The directory is ours until its files are closed.
+                    end_use(dir, closed)
                 };
                 self.spawn_node(seat, ended, make, close)?
             }
@@ -93,21 +106,48 @@ impl Server {
                     Ok(master)
                 };
                 let close = move |master: crate::master::Master<sprat_disk::FileDisk>, now| {
-                    let closed = master.close(now).map_err(|failed| ServerError::Log(failed.to_string()));
-                    drop(dir); // the directory is ours until its files are closed
-                    closed
+                    let closed = master.close(now);
+                    match dir {
+                        Some(dir) => end_use(dir, closed),
+                        None => closed.map_err(|failed| ServerError::Log(failed.to_string())),
+                    }
                 };
                 self.spawn_node(seat, ended, make, close)?
             }
         };
+        let kept = kept.map(|mut dir| {
+            note_ages(&mut dir);
+            dir
+        });
         let data = self.stops.last().expect("just started").clone();
         // Other servers reach it where it enlisted; clients alone may be told of a port that the kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
-        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone() };
+        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone(), dir: kept };
         self.agents.push(agent::start(&self.coordinator, link, place, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
     }
+}
+
+/// What a catalog says of tables to a server that serves those in `served`.
+fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> Tables {
+    let others = catalog.tables().filter(|table| !served.contains(&table.id));
+    let elsewhere = others.map(|table| (table.id, table.name)).collect();
+    Tables { served, next: Some(catalog.next_table()), elsewhere }
+}
+
+/// Notes how old the files of a directory are after they have been opened, or closed.
+fn note_ages(dir: &mut DataDir) {
+    if let Err(error) = dir.note_ages() {
+        tracing::warn!("{error}; an older copy of a file may go unnoticed");
+    }
+}
+
+/// Ends the use of a directory whose files have been closed.
+fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerError> {
+    closed.map_err(|failed| ServerError::Log(failed.to_string()))?;
+    note_ages(&mut dir);
+    Ok(())
 }
 
 /// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one device.

@@ -8,7 +8,7 @@ use crate::master::{Inbox, Master};
 use crate::member::Member;
 use crate::replicas::{self, Replicas};
 use crate::replication::Replicator;
-use crate::restart;
+use crate::restart::{self, Tables};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
 use sprat_net::{Count, Event, Mode};
@@ -128,7 +128,7 @@ impl ServerOptions {
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
-    tables: &[u32],
+    tables: &Tables,
     inbox: Inbox,
 ) -> Result<(Master<FileDisk>, Restored), ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());

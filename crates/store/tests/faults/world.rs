@@ -7,7 +7,7 @@ use sprat_rpc::{CallId, Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
 use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service};
-use sprat_store::restart::{RestartError, open, set_up};
+use sprat_store::restart::{RestartError, Tables, open, set_up};
 use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -126,7 +126,7 @@ pub(crate) fn master(control: &MemControl, durability: Durability) -> Result<(Ma
     let config = LogConfig { seed: 77, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
     let (config, options) = set_up(config, 64 << 20, (1, 1), durability).expect("enough disk");
     let disk = control.open().expect("nobody else has it");
-    let (log, backup, _) = open(disk, &config, &options, &[TABLE])?;
+    let (log, backup, _) = open(disk, &config, &options, &Tables::served(&[TABLE]))?;
     let (outbox, inbox) = inbox();
     assert!(outbox.send(Command::Assign(Box::new(Assigned::tables(1, vec![TABLE])))));
     Ok((Master::new(log, Some(backup), inbox), outbox))

@@ -44,6 +44,10 @@ impl MetadataEtcd {
 }
 
 impl Metadata for MetadataEtcd {
+    fn place(&self) -> String {
+        self.etcd.urls()
+    }
+
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
         let prefix = self.etcd.rows_prefix();
         let rows = self.etcd.range(&words::all(&prefix), LOAD_WAIT).map_err(|error| self.fault(&error))?;

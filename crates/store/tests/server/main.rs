@@ -1,5 +1,7 @@
 //! A whole server over real sockets and a real disk, through the client.
 
+mod files;
+
 use sprat_client::{Client, Condition, Error, Options};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
@@ -116,10 +118,10 @@ fn a_second_server_on_the_same_directory_is_refused() {
 fn a_directory_of_a_newer_format_is_refused_and_untouched() {
     let dir = tempfile::tempdir().unwrap();
     let identity = dir.path().join("identity.toml");
-    let text = "format = 2\nsomething_new = \"yes\"\n";
+    let text = "format = 3\nsomething_new = \"yes\"\n";
     std::fs::write(&identity, text).unwrap();
     let error = Server::start(&options(dir.path(), "fast+udp", Durability::Sync)).err().expect("refused").to_string();
-    assert!(error.contains("format 2") && error.contains("newer sprat"), "{error}");
+    assert!(error.contains("format 3") && error.contains("newer sprat"), "{error}");
     assert_eq!(std::fs::read_to_string(&identity).unwrap(), text);
 }
 

@@ -1,0 +1,81 @@
+//! Entries in bytes of which some may be damaged, and the objects that they come to.
+
+use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
+use sprat_wire::once::COMPLETIONS;
+use std::collections::HashMap;
+
+/// Hands every whole entry in `bytes`, which begin with one, to `take`. Returns where the first that is not whole begins,
+/// and what is wrong with it. Behind such a one the next is looked for: where its header says that it ends, or else
+/// byte by byte, by tables below `next_table`.
+pub(super) fn walk(bytes: &[u8], next_table: u32, mut take: impl FnMut(&Entry<'_>)) -> Option<(usize, String)> {
+    let mut bad = None;
+    let mut at = 0;
+    while at < bytes.len() {
+        match Entry::parse_checked(&bytes[at..]) {
+            Ok(entry) => {
+                take(&entry);
+                at += entry.encoded_len();
+            }
+            Err(malformed) => {
+                bad.get_or_insert((at, malformed.to_string()));
+                let told = Entry::parse(&bytes[at..]).map(|entry| at + entry.encoded_len());
+                let follows = |next: &usize| *next == bytes.len() || begins_at(bytes, *next, next_table);
+                let Some(next) = told.ok().filter(follows).or_else(|| next_entry(bytes, at + 1, next_table)) else {
+                    break;
+                };
+                at = next;
+            }
+        }
+    }
+    bad
+}
+
+fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
+    (from..bytes.len().saturating_sub(HEADER_BYTES - 1)).find(|&at| begins_at(bytes, at, next_table))
+}
+
+/// Whether a whole entry begins there. Its table is looked at first: to check the sums of what begins at every byte would
+/// take hours.
+fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
+    let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
+    entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
+}
+
+/// The newest version of each object, as far as entries tell.
+#[derive(Default)]
+pub struct Objects {
+    /// By table and key: the newest version, and whether that is gone.
+    newest: HashMap<(u32, Vec<u8>), (u64, bool)>,
+}
+
+impl Objects {
+    /// Takes an entry in.
+    pub fn add(&mut self, entry: &Entry<'_>) {
+        let gone = match entry.kind {
+            Kind::Object if entry.table & COMPLETIONS == 0 => false,
+            Kind::Tombstone if entry.table & COMPLETIONS == 0 => true,
+            _ => return,
+        };
+        let known = self.newest.entry((entry.table, entry.key.to_vec())).or_insert((entry.version, gone));
+        // A tombstone has the version of the object that it buries.
+        if entry.version > known.0 || (entry.version == known.0 && gone) {
+            *known = (entry.version, gone);
+        }
+    }
+
+    /// Whether an entry is an object that is there. Each is so once: it is forgotten then.
+    pub fn take(&mut self, entry: &Entry<'_>) -> bool {
+        let key = (entry.table, entry.key.to_vec());
+        let is_there = entry.kind == Kind::Object && self.newest.get(&key) == Some(&(entry.version, false));
+        is_there && self.newest.remove(&key).is_some()
+    }
+
+    /// How many objects each table has.
+    pub fn counts(&self) -> std::collections::BTreeMap<u32, u64> {
+        let mut counts = std::collections::BTreeMap::new();
+        for ((table, _), _) in self.newest.iter().filter(|(_, (_, gone))| !gone) {
+            *counts.entry(*table).or_default() += 1;
+        }
+        counts
+    }
+}

@@ -1,0 +1,246 @@
+//! What is whole in a log, or a file of replicas, that no server will open: each chunk and each entry for itself.
+//!
+//! [`survey`] finds every chunk of the file, wherever it lies, by its checksummed header; it needs neither the file's
+//! header nor its frames. [`Salvage::read`] then reads the segments that count and hands out their entries. A chunk of
+//! which a byte is damaged still gives its other entries, for each entry has a checksum of its own; and what lies where
+//! a damaged chunk header was is read too, if the chunks around it say how long it is. Everything that is not whole
+//! is a [`Fault`], with its place.
+//!
+//! A log counts by its newest head, which lists the segments that belong to it. If that list is damaged, all segments
+//! count, and objects that were removed long ago may be among what comes out; that is a fault too.
+
+mod entries;
+mod pieces;
+
+pub use entries::Objects;
+
+use pieces::{Piece, Pieces};
+use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader, Seed};
+use sprat_wire::op::ReplicaId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+/// Faults that are kept, with their places; more are counted.
+pub const MAX_FAULTS: usize = 1000;
+
+/// Something that is not whole.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fault {
+    /// The file.
+    pub file: PathBuf,
+    /// Where, bytes from its beginning.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {}: {}", self.file.display(), self.offset, self.what)
+    }
+}
+
+/// Faults in the order in which they were found.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// The first [`MAX_FAULTS`].
+    pub kept: Vec<Fault>,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl Faults {
+    fn add(&mut self, file: &Path, offset: u64, what: impl Into<String>) {
+        self.count += 1;
+        if self.kept.len() < MAX_FAULTS {
+            self.kept.push(Fault { file: file.to_owned(), offset, what: what.into() });
+        }
+    }
+}
+
+/// A file's segments, found and not yet read.
+pub struct Salvage {
+    path: PathBuf,
+    file: File,
+    /// By segment, as its chunks name it, with its pieces in the order of its log.
+    segments: BTreeMap<u64, Vec<Piece>>,
+    /// What was found wrong so far.
+    pub faults: Faults,
+    /// Ids that tables may have: other entries are not taken for such.
+    next_table: u32,
+    /// Whether the file was closed in order; else its last write may be unfinished, which is no fault.
+    clean: bool,
+}
+
+/// Looks over the file at `path`. `whose` is the cluster and server of the data directory, for a file whose own headers
+/// are damaged; `next_table` is the id from which on no table has one.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Salvage> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut faults = Faults::default();
+    let header = newest_header(path, &file, size, &mut faults)?;
+    let is_log = header.unwrap_or(whose).server & sprat_wire::frame::REPLICA_FILE == 0;
+    let clean = header.is_some_and(|header| header.clean.is_some());
+    let seed: Seed = header.unwrap_or(whose).seed();
+    let mut pieces = Pieces::default();
+    pieces.find(&file, size, seed)?;
+    if let Some(header) = header {
+        let frames = size.saturating_sub(header.frame_offset(0)) / u64::from(header.frame_bytes);
+        if frames < header.frames.into() {
+            faults.add(
+                path,
+                size,
+                format!("the file was cut short: it has {frames} frames of at least {}", header.frames),
+            );
+        }
+    }
+    let segments = pieces.by_segment();
+    let mut salvage = Salvage { path: path.to_owned(), file, segments, faults, next_table, clean };
+    if is_log {
+        salvage.keep_listed()?;
+    }
+    Ok(salvage)
+}
+
+fn newest_header(path: &Path, file: &File, size: u64, faults: &mut Faults) -> io::Result<Option<FileHeader>> {
+    let mut newest: Option<FileHeader> = None;
+    for copy in 0..FILE_HEADERS as u64 {
+        let offset = copy * BLOCK_BYTES as u64;
+        let mut block = [0; BLOCK_BYTES];
+        if size >= offset + BLOCK_BYTES as u64 {
+            file.read_exact_at(&mut block, offset)?;
+        }
+        match FileHeader::parse(&block) {
+            Ok(header) if newest.is_none_or(|other| other.incarnation < header.incarnation) => newest = Some(header),
+            Ok(_) => {}
+            Err(bad) => faults.add(path, offset, format!("the file's header: {bad}")),
+        }
+    }
+    Ok(newest)
+}
+
+/// What was read of a file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// Segments that count.
+    pub segments: u64,
+    /// Whole entries in them.
+    pub entries: u64,
+    /// Bytes of log in whole chunks.
+    pub bytes: u64,
+}
+
+impl Salvage {
+    /// Leaves the segments that the newest head lists.
+    fn keep_listed(&mut self) -> io::Result<()> {
+        let heads = self.segments.iter().rev().filter(|(_, pieces)| pieces.iter().any(|piece| piece.head));
+        let Some((&newest, _)) = heads.clone().next() else { return Ok(()) };
+        let Some(digest) = self.digest(newest)? else {
+            let offset = self.segments[&newest][0].file_offset;
+            let what = format!(
+                "segment {newest}, the newest head, does not say which segments count: all of them are taken, and \
+                 objects that were removed may be among them"
+            );
+            self.faults.add(&self.path, offset, what);
+            return Ok(());
+        };
+        let listed: BTreeSet<u64> = digest.into_iter().collect();
+        for missing in listed.iter().filter(|id| !self.segments.contains_key(id)) {
+            self.faults.add(
+                &self.path,
+                0,
+                format!("segment {missing}, which head {newest} lists, is nowhere in the file"),
+            );
+        }
+        self.segments.retain(|id, _| listed.contains(id));
+        Ok(())
+    }
+
+    /// The digest of a head, if its first entry is whole.
+    fn digest(&self, segment: u64) -> io::Result<Option<Vec<u64>>> {
+        let Some(first) = self.segments[&segment].first().filter(|piece| piece.log_offset == 0) else {
+            return Ok(None);
+        };
+        let bytes = first.read(&self.file)?;
+        let entry = Entry::parse_checked(&bytes).ok().filter(|entry| entry.kind == Kind::Segment);
+        let header = entry.and_then(|entry| SegmentHeader::parse(entry.value));
+        Ok(header.filter(|header| header.role == Role::Head && !header.digest.is_empty()).map(|header| header.digest))
+    }
+
+    /// Reads every segment that counts, in ascending order, and hands its whole entries to `take`. What is not whole is
+    /// added to [`faults`](Self::faults) if `report` says so: a second reading finds the same.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&mut self, report: bool, mut take: impl FnMut(&Entry<'_>)) -> io::Result<Totals> {
+        let mut totals = Totals::default();
+        let newest = self.segments.keys().next_back().copied();
+        for (&segment, pieces) in &self.segments {
+            totals.segments += 1;
+            // A chunk at the very end of a log that was not closed in order may be an unfinished write.
+            let may_be_torn = !self.clean && Some(segment) == newest;
+            let mut found = Vec::new();
+            let mut log_end = 0;
+            for (at, piece) in pieces.iter().enumerate() {
+                if piece.log_offset > log_end {
+                    let what = format!("bytes {log_end} to {} of {} are missing", piece.log_offset, name(segment));
+                    found.push((piece.file_offset, what));
+                }
+                log_end = log_end.max(piece.log_offset + piece.len);
+                let is_last = at + 1 == pieces.len();
+                if piece.is_whole(&piece.read(&self.file)?) {
+                    totals.bytes += piece.len;
+                } else if !(may_be_torn && is_last) {
+                    found.push((piece.file_offset, format!("a chunk of {} is damaged", name(segment))));
+                }
+            }
+            let is_whole = found.is_empty();
+            for run in pieces.chunk_by(|one, next| one.log_offset + one.len == next.log_offset) {
+                let mut bytes = Vec::new();
+                for piece in run {
+                    bytes.extend_from_slice(&piece.read(&self.file)?);
+                }
+                let bad = entries::walk(&bytes, self.next_table, |entry| {
+                    totals.entries += 1;
+                    take(entry);
+                });
+                if let Some((place, what)) = bad.filter(|_| is_whole && !may_be_torn) {
+                    found.push((file_offset(run, place), format!("an entry of {}: {what}", name(segment))));
+                }
+            }
+            if report {
+                found.into_iter().for_each(|(offset, what)| self.faults.add(&self.path, offset, what));
+            }
+        }
+        Ok(totals)
+    }
+}
+
+/// Where in the file a byte of some pieces lies that follow one another in the log.
+fn file_offset(run: &[Piece], place: usize) -> u64 {
+    let mut left = place as u64;
+    for piece in run {
+        if left < piece.len {
+            return piece.file_offset + left;
+        }
+        left -= piece.len;
+    }
+    run.last().map_or(0, |last| last.file_offset + last.len)
+}
+
+/// A segment as people know it: of this server's log, or of another's.
+fn name(segment: u64) -> String {
+    let replica = ReplicaId::of_word(segment);
+    match replica.master {
+        0 => format!("segment {segment}"),
+        _ => format!("the replica of {replica}"),
+    }
+}
