@@ -365,3 +365,65 @@ fn a_file_that_changes_while_it_is_sent_is_begun_anew() {
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes - 1), "never a mixture");
     assert_eq!(receiver.names_at_rest(), ["file"]);
 }
+
+/// Writes over some bytes of a file in place, and leaves its time as it was.
+fn damage(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt as _;
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"DAMAGED", at).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_part_that_was_damaged_at_the_server_is_sent_again() {
+    let receiver = Receiver::start();
+    let pipe = Pipe::to(&receiver);
+    let bytes = 9 * MIB + 7;
+    let (_directory, path) = file(bytes);
+    pipe.left.store(5 << 20, Ordering::Release);
+    let impatient = Options { retries: 0, ..options() };
+    send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
+    assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
+    damage(&receiver.path(".file.sprat-part"), 5000);
+    let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
+    assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
+    assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
+    assert_eq!(receiver.names_at_rest(), ["file"]);
+}
+
+#[test]
+fn a_sum_is_held_against_the_file_that_is_at_the_server() {
+    let receiver = Receiver::start();
+    let bytes = 2 * MIB + 3;
+    let (_directory, path) = file(bytes);
+    let url = receiver.url("/file");
+    send(&path, &url, options()).0.unwrap();
+    let sums = sprat_flow::copy::Sums { blake3: Some(*blake3::hash(&content(bytes)).as_bytes()), sha256: None };
+    let with_sum = || Options { sums, ..options() };
+    let outcome = send(&path, &url, with_sum()).0.unwrap();
+    assert!(outcome.unchanged && outcome.verified, "{outcome:?}");
+    damage(&receiver.path("file"), MIB as u64 + 9);
+    let error = send(&path, &url, with_sum()).0.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    // Without one, a file as long and as old is taken for it.
+    assert!(send(&path, &url, options()).0.unwrap().unchanged);
+}
+
+#[test]
+fn what_a_server_says_does_nothing_to_a_terminal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let body = "\u{1b}]0;OWNED\u{7}\u{1b}[31m no\r\nsprat: all is well\u{9b}2J";
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 403 No\r\nContent-Length: {length}\r\n\r\n{body}");
+        }
+    });
+    let (_directory, path) = file(10);
+    let error = send(&path, &format!("sprat://{address}/x"), options()).0.unwrap_err().to_string();
+    assert!(!error.contains(char::is_control) && error.contains(r"\u{1b}]0;OWNED\u{7}"), "{error:?}");
+}

@@ -5,6 +5,7 @@ use super::{print_json, print_line};
 use crate::args::ShareArgs;
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use sprat_flow::plain;
 use sprat_flow::share::put::MAX_FILE;
 use sprat_flow::share::{Event, Limits, Options, Share, Snapshot, Tokens, tls};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -178,6 +179,6 @@ fn tell(event: &Event, json: bool) {
     } else {
         let verified = if *verified { ", verified" } else { "" };
         let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        print_line(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"))
+        print_line(&plain(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}")))
     };
 }

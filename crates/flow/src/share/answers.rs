@@ -3,7 +3,7 @@
 use super::Shared;
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
-use super::listing::{Entry, list};
+use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
 use super::root::{Found, Lost, RESERVED};
 use super::version::Version;
@@ -207,16 +207,10 @@ impl Shared {
             serde_json::to_writer(&mut *out, entry)?;
             out.write_all(b"\n")
         };
-        let (entries, left_out) = match lines.recursive {
-            true => super::listing::walk(&self.root, &lines.names, &lines.directory, &mut put)?,
-            false => {
-                let listing = list(&self.root, &lines.names, &lines.directory)?;
-                listing.entries.iter().try_for_each(&mut put)?;
-                let left_out = listing.truncated.then(|| "there are more entries".to_owned());
-                (listing.entries.len() as u64, left_out.into_iter().collect())
-            }
-        };
-        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": left_out }))
+        let Lines { directory, names, recursive } = lines;
+        let (entries, left_out) = walk(&self.root, names, directory, *recursive, &mut put)?;
+        let LeftOut { named, hidden } = left_out;
+        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": named, "hidden": hidden }))
     }
 }
 

@@ -90,10 +90,19 @@ impl Head {
         };
         let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
         head.close = response.version == Some(0);
+        let mut until = None;
         for field in response.headers.iter() {
             let text = std::str::from_utf8(field.value).map(str::trim).unwrap_or("\u{fffd}");
+            if field.name.eq_ignore_ascii_case("retry-after") {
+                until = httpdate::parse_http_date(text).ok();
+            }
             head.take(&field.name.to_ascii_lowercase(), text)
                 .map_err(|why| format!("its answer says {}: {text:?}: {why}", field.name))?;
+        }
+        // A moment, by the server's clock where it tells that: ours may be another.
+        if let Some(until) = until {
+            let now = head.date.unwrap_or_else(SystemTime::now);
+            head.pause = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
         }
         if head.chunked && head.length.is_some() {
             return Err("its answer has a length and chunks, so that nobody knows where it ends".to_owned());

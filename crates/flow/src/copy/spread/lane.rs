@@ -1,7 +1,6 @@
 //! One stream that fetches pieces from one host, and puts their groups where they belong in the file.
 
 use super::manifest::Listed;
-use super::talk;
 use crate::copy::client::{Client, Reply};
 use crate::copy::error::Trouble;
 use crate::copy::http::answer::{Asked, Form};
@@ -9,6 +8,7 @@ use crate::copy::http::{Body, Wire, fault};
 use crate::copy::lane::{PIECE as SUMMED, backoff};
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::Shared;
+use crate::copy::vouch::values;
 use crate::copy::{Address, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
@@ -102,7 +102,7 @@ impl Lane<'_> {
         let (length, stop) = (fetching.length(), &self.shared.stop);
         if fetching.values.is_none() {
             let wanted = Some(&fetching.wanted);
-            fetching.values = Some(talk::values(self.client, &fetching.at, length, wanted, kept, stop)?);
+            fetching.values = Some(values(self.client, &fetching.at, length, wanted, kept, stop)?);
         }
         let Some(run) = fetching.runs.front().cloned() else { return Ok(()) };
         let first = fetching.range.start / GROUP_BYTES;

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,9 @@ pub const MAX_UPLOADS: usize = 16;
 
 /// Most connections that bring parts of one upload at a time.
 pub const MAX_LANES: usize = 16;
+
+/// Most parts that are known without reading them again.
+const MAX_KNOWN: usize = 4096;
 
 /// Groups in memory for an upload: its connections fill one each while the disk works on others.
 const BUFFERS: usize = MAX_LANES + 8;
@@ -40,9 +44,16 @@ pub(super) struct Spot {
 /// Which file: whatever path leads to it.
 type Key = (u64, u64, OsString);
 
-/// What is being received.
+/// What is being received, and what was.
 #[derive(Default)]
-pub(in crate::share) struct Uploads(Mutex<HashMap<Key, Arc<Slot>>>);
+pub(in crate::share) struct Uploads {
+    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    /// The parts that this process wrote and knows to be what their journals say.
+    known: Arc<Mutex<HashMap<Key, Stamp>>>,
+}
+
+/// What changes when somebody writes to a part: inode, length, and times of modification and change.
+type Stamp = (u64, u64, (i64, i64), (i64, i64));
 
 /// An upload's place among all. Whoever opens it waits here for who closes it, for it is written down then what there is.
 type Slot = Mutex<Option<Arc<Upload>>>;
@@ -55,6 +66,7 @@ pub(super) struct Upload {
     tag: Option<String>,
     lanes: AtomicUsize,
     state: Mutex<State>,
+    known: Arc<Mutex<HashMap<Key, Stamp>>>,
 }
 
 struct State {
@@ -75,6 +87,13 @@ impl Spot {
 
     pub(super) fn place(&self) -> Place {
         Place::hidden(&self.path()).expect("a name")
+    }
+
+    /// What the part is known again by; none: there is none.
+    fn stamp(&self) -> Option<Stamp> {
+        let meta = self.place().part().symlink_metadata().ok()?;
+        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+        Some((meta.ino(), meta.len(), modified, changed))
     }
 
     fn key(&self) -> io::Result<Key> {
@@ -106,6 +125,7 @@ impl Spot {
         self.place().publish(replaced).map_err(|error| match error {
             PlaceError::Exists(_) => Refused { status: 412, what: "there is such a file by now".to_owned() },
             PlaceError::NoName(_) => Refused::bad("a file has a name"),
+            PlaceError::Other { what, .. } => conflict(format!("there is {what} of that name")),
             PlaceError::Io { source, .. } => failed(&source),
         })?;
         let meta = self.path().symlink_metadata().map_err(|error| failed(&error))?;
@@ -137,7 +157,7 @@ impl Uploads {
     pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
         let slot = {
-            let mut slots = lock(&self.0);
+            let mut slots = lock(&self.slots);
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).is_some());
             if slots.len() >= MAX_UPLOADS && !slots.contains_key(&key) {
                 let what = format!("{MAX_UPLOADS} files are being received; come again soon");
@@ -154,7 +174,7 @@ impl Uploads {
                 }
                 live.clone()
             }
-            None => held.insert(Arc::new(Upload::open(spot, tag, length)?)).clone(),
+            None => held.insert(Arc::new(Upload::open(spot, tag, length, &self.known)?)).clone(),
         };
         if upload.lanes.fetch_add(1, Ordering::AcqRel) >= MAX_LANES {
             upload.lanes.fetch_sub(1, Ordering::AcqRel);
@@ -167,7 +187,7 @@ impl Uploads {
     /// What there is of an upload, as a journal says it.
     pub(super) fn tell(&self, spot: &Spot, asked: &put::Upload) -> Result<Vec<u8>, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
-        let slot = lock(&self.0).get(&key).cloned().unwrap_or_default();
+        let slot = lock(&self.slots).get(&key).cloned().unwrap_or_default();
         let held = lock(&slot);
         let values = match &*held {
             Some(live) if live.tag.as_ref() == Some(&asked.tag) => lock(&live.state).partial.values.clone(),
@@ -181,8 +201,18 @@ impl Uploads {
 }
 
 impl Upload {
-    fn open(spot: Spot, tag: Option<&str>, length: u64) -> Result<Self, Refused> {
+    fn open(
+        spot: Spot,
+        tag: Option<&str>,
+        length: u64,
+        known: &Arc<Mutex<HashMap<Key, Stamp>>>,
+    ) -> Result<Self, Refused> {
         let place = spot.place();
+        // Before it is opened, which gives it its space and so another time.
+        let is_known = match (spot.key(), spot.stamp()) {
+            (Ok(key), Some(stamp)) => lock(known).remove(&key) == Some(stamp),
+            _ => false,
+        };
         if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict("something else has the name that it would have on its way".to_owned()));
         }
@@ -201,10 +231,9 @@ impl Upload {
         match (had, tag) {
             (Some((journal, values)), Some(tag)) => {
                 (partial.journal, partial.values) = (Some(journal), values);
-                if let Some(journal) =
-                    reread(&mut partial, &place, &identity(tag), length).map_err(|error| spot.refuse(&error, true))?
-                {
-                    partial.journal = Some(journal);
+                if !is_known {
+                    let journal = reread(&mut partial, &place, &identity(tag), length);
+                    partial.journal = Some(journal.map_err(|error| spot.refuse(&error, true))?);
                 }
             }
             (_, Some(tag)) => {
@@ -215,7 +244,7 @@ impl Upload {
             (_, None) => place.forget().map_err(|error| failed(&error))?,
         }
         let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false }));
-        Ok(Self { spot, place, length, tag, lanes: AtomicUsize::new(0), state })
+        Ok(Self { spot, place, length, tag, lanes: AtomicUsize::new(0), state, known: known.clone() })
     }
 
     /// Whether it is this one, and goes on.
@@ -280,6 +309,12 @@ impl Drop for Upload {
         state.partial.write_down();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
             let _ = self.place.discard();
+        } else if let (Ok(key), Some(stamp)) = (self.spot.key(), self.spot.stamp()) {
+            let mut known = lock(&self.known);
+            if known.len() >= MAX_KNOWN {
+                known.clear(); // they are read again, no worse
+            }
+            known.insert(key, stamp);
         }
     }
 }
@@ -354,22 +389,14 @@ fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, V
     same.then_some((journal, parsed.groups))
 }
 
-/// After the machine has started anew: reads what there is, and begins another journal, so that this is done once.
-fn reread(
-    partial: &mut Partial,
-    place: &Place,
-    identity: &Identity,
-    length: u64,
-) -> Result<Option<Journal>, SinkError> {
+/// Reads what there is of an upload that this process did not write, or that somebody wrote to since; keeps what is
+/// right, and begins a journal of that.
+fn reread(partial: &mut Partial, place: &Place, identity: &Identity, length: u64) -> Result<Journal, SinkError> {
     let at = |source| SinkError::Io { path: place.journal().to_owned(), source };
-    let had = Journal::resume(place.journal(), length).map_err(at)?.map(|(_, parsed)| parsed.identity.boot);
-    if had.as_ref() == Some(&identity.boot) && !identity.boot.is_empty() {
-        return Ok(None);
-    }
     partial.check(length, &|| false)?;
     let mut journal = Journal::begin(place.journal(), identity).map_err(at)?;
     journal.append(&partial.values).map_err(at)?;
-    Ok(Some(journal))
+    Ok(journal)
 }
 
 fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
