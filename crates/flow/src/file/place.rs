@@ -95,14 +95,21 @@ impl Place {
         Ok(Self { target: target.to_owned(), ..Self::of(&target.with_file_name(hidden))? })
     }
 
+    /// The place whose part has this name; none: no part has, or it was too long to be kept whole.
+    #[must_use]
+    pub fn of_part(name: &OsStr) -> Option<Self> {
+        let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
+        Self::of(Path::new(OsStr::from_bytes(stem))).ok().filter(|place| place.part.as_os_str() == name)
+    }
+
     /// Whether a name is one that a file has while it is on its way, or its journal.
     #[must_use]
     pub fn is_own(name: &OsStr) -> bool {
         [PART, JOURNAL].iter().any(|ending| name.as_bytes().ends_with(ending.as_bytes()))
     }
 
-    /// Refuses a destination that is there and is no file: a folder, a pipe, a device, or a link to one of these. To rename
-    /// a file over a device would take the device away.
+    /// Refuses a destination that is there and is no file: a folder, a pipe, a device, or a link to
+    /// one of these. To rename a file over a device would take the device away.
     ///
     /// # Errors
     /// [`PlaceError::Other`].

@@ -1,5 +1,5 @@
-//! Opening what is to be read, if it is a regular file. A pipe would hold its reader until somebody writes, and
-//! to open a device may do something: neither is ever opened.
+//! Opening what is to be read, if it is a regular file. A pipe would hold its reader until somebody
+//! writes, and to open a device may do something: neither is ever opened.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, FileType, Metadata};
@@ -29,9 +29,9 @@ pub enum RegularError {
     },
 }
 
-/// Opens the regular file at `path`, or the one that a symbolic link there leads to, and returns it with its
-/// metadata. The call never waits: what is not a regular file is refused before it is opened, and again after, in case
-/// the name was given to something else meanwhile.
+/// Opens the regular file at `path`, or the one that a symbolic link there leads to, and returns it
+/// with its metadata. The call never waits: what is not a regular file is refused before it is
+/// opened, and again after, in case the name was given to something else meanwhile.
 ///
 /// # Errors
 /// [`RegularError`].

@@ -61,7 +61,7 @@ enum Form {
 impl Shared {
     /// The answer to a request.
     pub(super) fn find(&self, request: &Request) -> Answer {
-        let Some(proof) = self.tokens.check(request) else {
+        let Some(proof) = self.tokens().check(request) else {
             return stranger(request);
         };
         let Some(target) = &request.target else { return self.options().into() };
@@ -134,7 +134,7 @@ impl Shared {
             None if request.accepts("application/jsonl") => Form::Lines,
             None => Form::Page,
         };
-        if matches!(form, Form::Page) && matches!(proof, Proof::Address(_)) {
+        if matches!(form, Form::Page) && matches!(proof, Proof::Address(..)) {
             return self.token_to_cookie(request, target);
         }
         let head = Head::new(200).field("Vary", "Accept");
@@ -163,7 +163,7 @@ impl Shared {
                 let host = host.unwrap_or_else(|| "localhost".into());
                 // With tickets in it a page is for nobody else.
                 let (head, seal) = match proof {
-                    Proof::Head(seal) => (head.field("Cache-Control", "no-store"), Some(seal)),
+                    Proof::Head(seal, _) => (head.field("Cache-Control", "no-store"), Some(seal)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
                 };
                 (with_policy(head), page(&listing, target, &host, self.tls.is_some(), seal).into_bytes())

@@ -12,7 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Most entries of one directory in a listing that is made whole: what is beyond is not in it, and it says so.
+/// Most entries of one directory in a listing that is made whole: what is beyond is not in it, and
+/// it says so.
 pub const MAX_ENTRIES: usize = 100_000;
 
 /// Directories within directories that a recursive listing goes down.
@@ -101,9 +102,10 @@ pub struct LeftOut {
     pub hidden: u64,
 }
 
-/// Hands out an entry of the directory at `names` at a time, and if `recursive` of all below it, each directory before
-/// what is in it. What `take` returns ends it. Symbolic links to files are files; those to directories lead nowhere
-/// below, for they may lead in circles. Returns the number of entries, and what was left out.
+/// Hands out an entry of the directory at `names` at a time, and if `recursive` of all below it,
+/// each directory before what is in it. What `take` returns ends it. Symbolic links to files are
+/// files; those to directories lead nowhere below, for they may lead in circles. Returns the number
+/// of entries, and what was left out.
 ///
 /// # Errors
 /// What `take` gives, and that the directory itself cannot be read.
@@ -127,7 +129,8 @@ pub fn walk(
 /// Most entries of one directory that are listed by lines: of each only its name is kept in memory.
 pub const MAX_LISTED: usize = 1_000_000;
 
-/// Most things that a listing by lines names as left out, and most bytes of that: the line has to be taken whole.
+/// Most things that a listing by lines names as left out, and most bytes of that: the line has to
+/// be taken whole.
 const MAX_TROUBLES: usize = 100;
 const MAX_TROUBLE_BYTES: usize = 16 << 10;
 
@@ -170,13 +173,7 @@ impl Walk<'_> {
     }
 
     /// Hands out an entry, and what is below it.
-    fn item(
-        &mut self,
-        names: &mut Vec<OsString>,
-        item: &Item,
-        prefix: (&str, &str),
-        depth: usize,
-    ) -> io::Result<()> {
+    fn item(&mut self, names: &mut Vec<OsString>, item: &Item, prefix: (&str, &str), depth: usize) -> io::Result<()> {
         let entry = item.entry(prefix.0, prefix.1);
         (self.take)(&entry)?;
         self.count += 1;
@@ -259,12 +256,7 @@ fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::R
 }
 
 /// Looks at an entry. None: it is gone again. An error says why it is not listed.
-fn item(
-    root: &Root,
-    names: &[OsString],
-    directory: &File,
-    name: OsString,
-) -> Option<Result<Item, String>> {
+fn item(root: &Root, names: &[OsString], directory: &File, name: OsString) -> Option<Result<Item, String>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let seen = match rustix::fs::openat(directory, &name, flags, Mode::empty()) {
         Ok(seen) => File::from(seen).metadata().ok()?,

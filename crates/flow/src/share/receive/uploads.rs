@@ -1,6 +1,7 @@
 //! Uploads: files that come in parts, over one connection after the other or several at a time. What has come lies under a hidden name beside the
 //! file, with a journal, until all of it is there.
 
+use super::parts::{self, Parts, Reserved, Stamp};
 use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
 use crate::group::{self, Value};
 use crate::http::condition::Version as Condition;
@@ -26,9 +27,6 @@ pub const MAX_UPLOADS: usize = 16;
 /// Most connections that bring parts of one upload at a time.
 pub const MAX_LANES: usize = 16;
 
-/// Most parts that are known without reading them again.
-const MAX_KNOWN: usize = 4096;
-
 /// Groups in memory for an upload: its connections fill one each while the disk works on others.
 const BUFFERS: usize = MAX_LANES + 8;
 const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
@@ -45,15 +43,18 @@ pub(super) struct Spot {
 type Key = (u64, u64, OsString);
 
 /// What is being received, and what was.
-#[derive(Default)]
 pub(in crate::share) struct Uploads {
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
-    /// The parts that this process wrote and knows to be what their journals say.
-    known: Arc<Mutex<HashMap<Key, Stamp>>>,
+    parts: Arc<Parts>,
+    begun: Arc<Mutex<HashMap<Key, Begun>>>,
 }
 
-/// What changes when somebody writes to a part: inode, length, and times of modification and change.
-type Stamp = (u64, u64, (i64, i64), (i64, i64));
+/// The beginning of a group whose rest did not come before a connection broke: one of each upload, 1 MiB at most.
+struct Begun {
+    tag: String,
+    group: u64,
+    bytes: Vec<u8>,
+}
 
 /// An upload's place among all. Whoever opens it waits here for who closes it, for it is written down then what there is.
 type Slot = Mutex<Option<Arc<Upload>>>;
@@ -66,7 +67,9 @@ pub(super) struct Upload {
     tag: Option<String>,
     lanes: AtomicUsize,
     state: Mutex<State>,
-    known: Arc<Mutex<HashMap<Key, Stamp>>>,
+    parts: Arc<Parts>,
+    begun: Arc<Mutex<HashMap<Key, Begun>>>,
+    _reserved: Reserved,
 }
 
 struct State {
@@ -94,6 +97,12 @@ impl Spot {
         let meta = self.place().part().symlink_metadata().ok()?;
         let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
         Some((meta.ino(), meta.len(), modified, changed))
+    }
+
+    /// The part among all.
+    fn part_key(&self) -> Option<parts::Key> {
+        let (device, inode, _) = self.key().ok()?;
+        Some((device, inode, self.place().part().file_name()?.to_owned()))
     }
 
     fn key(&self) -> io::Result<Key> {
@@ -153,6 +162,10 @@ impl Spot {
 }
 
 impl Uploads {
+    pub(in crate::share) fn new(parts: Arc<Parts>) -> Self {
+        Self { slots: Mutex::default(), parts, begun: Arc::default() }
+    }
+
     /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on with it.
     pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
@@ -174,7 +187,7 @@ impl Uploads {
                 }
                 live.clone()
             }
-            None => held.insert(Arc::new(Upload::open(spot, tag, length, &self.known)?)).clone(),
+            None => held.insert(Arc::new(Upload::open(spot, tag, length, self)?)).clone(),
         };
         if upload.lanes.fetch_add(1, Ordering::AcqRel) >= MAX_LANES {
             upload.lanes.fetch_sub(1, Ordering::AcqRel);
@@ -182,6 +195,13 @@ impl Uploads {
             return Err(Refused { status: 503, what });
         }
         Ok(Lane { upload: Some(upload), slot: slot.clone() })
+    }
+
+    /// The group of an upload of which a beginning is here, and how many bytes.
+    pub(super) fn begun(&self, spot: &Spot, tag: &str) -> Option<(u64, usize)> {
+        let begun = lock(&self.begun);
+        let begun = begun.get(&spot.key().ok()?).filter(|begun| begun.tag == tag)?;
+        Some((begun.group, begun.bytes.len()))
     }
 
     /// What there is of an upload, as a journal says it.
@@ -201,18 +221,12 @@ impl Uploads {
 }
 
 impl Upload {
-    fn open(
-        spot: Spot,
-        tag: Option<&str>,
-        length: u64,
-        known: &Arc<Mutex<HashMap<Key, Stamp>>>,
-    ) -> Result<Self, Refused> {
+    fn open(spot: Spot, tag: Option<&str>, length: u64, uploads: &Uploads) -> Result<Self, Refused> {
+        let parts = &uploads.parts;
         let place = spot.place();
         // Before it is opened, which gives it its space and so another time.
-        let is_known = match (spot.key(), spot.stamp()) {
-            (Ok(key), Some(stamp)) => lock(known).remove(&key) == Some(stamp),
-            _ => false,
-        };
+        let (reserved, known) = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
+        let is_known = known.is_some() && known == spot.stamp();
         if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict("something else has the name that it would have on its way".to_owned()));
         }
@@ -244,7 +258,41 @@ impl Upload {
             (_, None) => place.forget().map_err(|error| failed(&error))?,
         }
         let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false }));
-        Ok(Self { spot, place, length, tag, lanes: AtomicUsize::new(0), state, known: known.clone() })
+        Ok(Self {
+            spot,
+            place,
+            length,
+            tag,
+            lanes: AtomicUsize::new(0),
+            state,
+            parts: parts.clone(),
+            begun: uploads.begun.clone(),
+            _reserved: reserved,
+        })
+    }
+
+    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one all the same.
+    pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
+        let (Some(tag), Ok(key)) = (self.tag.clone(), self.spot.key()) else { return };
+        let mut all = lock(&self.begun);
+        if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
+            all.clear(); // they are sent again, no worse
+        }
+        let is_less = |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
+        if !bytes.is_empty() && !all.get(&key).is_some_and(is_less) {
+            all.insert(key, Begun { tag, group, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// The first `have` bytes of a group, if they are here.
+    pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
+        let key = self.spot.key().ok()?;
+        let mut all = lock(&self.begun);
+        let is_it = |had: &&Begun| self.tag.as_ref() == Some(&had.tag) && had.group == group && had.bytes.len() >= have;
+        all.get(&key).filter(is_it)?;
+        let mut bytes = all.remove(&key)?.bytes;
+        bytes.truncate(have);
+        Some(bytes)
     }
 
     /// Whether it is this one, and goes on.
@@ -304,17 +352,14 @@ impl Drop for Upload {
         if state.over {
             return;
         }
-        // What is durable is kept; a failure was told to who sent it.
-        let _ = state.partial.sink.flush();
+        // What is durable is kept, and holds no more space than that; a failure was told to who
+        // sent it.
+        let _ = state.partial.sink.release_all_but(state.partial.values.keys().copied());
         state.partial.write_down();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
             let _ = self.place.discard();
-        } else if let (Ok(key), Some(stamp)) = (self.spot.key(), self.spot.stamp()) {
-            let mut known = lock(&self.known);
-            if known.len() >= MAX_KNOWN {
-                known.clear(); // they are read again, no worse
-            }
-            known.insert(key, stamp);
+        } else if let (Some(key), Some(stamp)) = (self.spot.part_key(), self.spot.stamp()) {
+            self.parts.keep(key, state.partial.bytes(self.length), stamp);
         }
     }
 }
@@ -389,8 +434,8 @@ fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, V
     same.then_some((journal, parsed.groups))
 }
 
-/// Reads what there is of an upload that this process did not write, or that somebody wrote to since; keeps what is
-/// right, and begins a journal of that.
+/// Reads what there is of an upload that this process did not write, or that somebody wrote to
+/// since; keeps what is right, and begins a journal of that.
 fn reread(partial: &mut Partial, place: &Place, identity: &Identity, length: u64) -> Result<Journal, SinkError> {
     let at = |source| SinkError::Io { path: place.journal().to_owned(), source };
     partial.check(length, &|| false)?;
