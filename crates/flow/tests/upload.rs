@@ -218,6 +218,8 @@ struct Pipe {
     address: String,
     /// Bytes that may still pass before the connection is cut; negative: no end.
     left: Arc<AtomicI64>,
+    /// Bytes that pass of each connection before it is cut; negative: no end.
+    each: Arc<AtomicI64>,
     /// Byte of the upward stream that is changed, counted over all connections; negative: none.
     flip: Arc<AtomicI64>,
 }
@@ -226,20 +228,23 @@ impl Pipe {
     fn to(receiver: &Receiver) -> Self {
         let (to, listener) = (receiver.share.addresses()[0], TcpListener::bind("127.0.0.1:0").unwrap());
         let address = listener.local_addr().unwrap().to_string();
-        let (left, flip) = (Arc::new(AtomicI64::new(-1)), Arc::new(AtomicI64::new(-1)));
-        let (limit, flips) = (left.clone(), flip.clone());
+        let none = || Arc::new(AtomicI64::new(-1));
+        let (left, flip, each) = (none(), none(), none());
+        let (limit, flips, most) = (left.clone(), flip.clone(), each.clone());
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, limit, flips) = (client.unwrap(), limit.clone(), flips.clone());
+                let most = most.load(Ordering::Acquire);
                 let server = TcpStream::connect(to).unwrap();
                 let (mut down, mut up) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 std::thread::spawn(move || {
                     let _ = std::io::copy(&mut down, &mut up);
                 });
-                std::thread::spawn(move || pass(client, server, &limit, &flips));
+                let own = AtomicI64::new(most);
+                std::thread::spawn(move || pass(client, server, if most < 0 { &*limit } else { &own }, &flips));
             }
         });
-        Self { address, left, flip }
+        Self { address, left, each, flip }
     }
 }
 
@@ -277,6 +282,22 @@ fn a_connection_that_breaks_costs_a_group_and_no_more() {
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
     assert!(receiver.received() < (bytes + 2 * MIB) as u64, "{} B came", receiver.received());
     assert_eq!(receiver.names(), ["file"]);
+}
+
+#[test]
+fn a_path_that_breaks_before_every_megabyte_takes_the_file_all_the_same() {
+    let receiver = Receiver::start();
+    let pipe = Pipe::to(&receiver);
+    let bytes = 3 * MIB + 7;
+    let (_directory, path) = file(bytes);
+    pipe.each.store(700_000, Ordering::Release);
+    // Fewer failures than there are breaks, all without a whole megabyte between them.
+    let few = Options { retries: 2, ..options() };
+    let (outcome, events) = send(&path, &format!("sprat://{}/file", pipe.address), few);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+    assert_eq!((outcome.progress.wrong, outcome.progress.retries >= 4), (0, true), "{events:?}");
+    assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
+    assert_eq!(receiver.names_at_rest(), ["file"]);
 }
 
 #[test]

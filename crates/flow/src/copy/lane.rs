@@ -1,6 +1,5 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
-use super::{Address, Cancel, Error, Event};
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
@@ -9,6 +8,7 @@ use super::http::{Body, Fault, Wire, fault};
 use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::Shared;
 use super::vouch::values_of;
+use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_pace::path::Path;
@@ -255,8 +255,9 @@ impl Lane<'_> {
         Ok(self.wrong(index, bytes, is_its_own)?)
     }
 
-    /// Fetches what did not come of a group before a connection broke, as it is, and holds the whole against its value.
-    /// False: whoever should tell the value does not, and the group is to be fetched from its beginning.
+    /// Fetches what did not come of a group before a connection broke, as it is, and holds the
+    /// whole against its value. False: whoever should tell the value does not, and the group is to
+    /// be fetched from its beginning.
     fn rest(&self, source: &Source, kept: &mut Kept, index: u64, begun: &[u8]) -> Result<bool, Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let group = group::range(length, index);
@@ -265,7 +266,8 @@ impl Lane<'_> {
         let mut have = begun.len();
         buffer[..have].copy_from_slice(begun);
         self.shared.hold_back((len - have) as u64);
-        let fetched = fetch_rest(self.client, source, (&group, length), &mut buffer[..len], &mut have, kept, stop);
+        let fetched =
+            fetch_rest(self.client, source, (&group, length), &mut buffer[..len], &mut have, &mut kept.wire, stop);
         let value = fetched.map_err(Blame::Host).and_then(|()| {
             let vouching = if self.first.verified { self.first } else { source };
             let right = value_of(self.client, vouching, length, index, stop).map_err(Blame::First)?;
@@ -367,13 +369,13 @@ impl Lane<'_> {
 }
 
 /// Fetches the bytes of a group of a file of `length` bytes, from the `have`th on, as they are.
-fn fetch_rest(
+pub(in crate::copy) fn fetch_rest(
     client: &Client,
     source: &Source,
     (group, length): (&Range<u64>, u64),
     into: &mut [u8],
     have: &mut usize,
-    kept: &mut Kept,
+    kept: &mut Option<Wire>,
     stop: &Cancel,
 ) -> Result<(), Trouble> {
     if *have == into.len() {
@@ -386,13 +388,13 @@ fn fetch_rest(
         form: Some(Form::Plain),
         ..Asked::default()
     };
-    let Reply { mut wire, head, start } = client.ask(&source.address, &asked, kept.wire.take(), stop)?;
+    let Reply { mut wire, head, start } = client.ask(&source.address, &asked, kept.take(), stop)?;
     let mut body = Body::new(&mut wire, start.framing);
     let filled = body.fill_both(&mut into[*have..], &mut []);
     *have += body.came();
     filled.map_err(|error| fault(&source.address.to_string(), error))?;
     if body.is_over() && !head.close {
-        kept.wire = Some(wire);
+        *kept = Some(wire);
     }
     Ok(())
 }

@@ -14,7 +14,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most beginnings of groups that are kept, one for each stream and some that others took over: 1 MiB each.
+/// Most beginnings of groups that are kept, one for each stream and some that others took over: 1
+/// MiB each.
 const MAX_BEGUN: usize = 2 * MAX_STREAMS;
 
 /// A transfer, as its streams see it.
@@ -124,7 +125,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one all the same.
+    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
+    /// all the same.
     pub(crate) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let mut begun = lock(&self.begun);
         let is_new = !begun.contains_key(&group);

@@ -59,6 +59,8 @@ pub struct Head {
     pub wrong: Vec<u64>,
     /// How many groups an upload lacks that was to end.
     pub missing: Option<u64>,
+    /// A group of an upload that has begun to come, and how many bytes of it have.
+    pub begun: Option<(u64, u64)>,
     /// Fields of services' own (`x-...`), by names in lower case, as they stand.
     pub own: Vec<(String, String)>,
 }
@@ -136,6 +138,9 @@ impl Head {
             "sprat-xattrs" => self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?),
             "sprat-note" => self.note = Some(text.to_owned()),
             "sprat-missing" => self.missing = number(text),
+            "sprat-begun" => {
+                self.begun = text.split_once(' ').and_then(|(group, bytes)| number(group).zip(number(bytes)));
+            }
             "sprat-wrong" => {
                 let groups: Option<Vec<u64>> = text.split(' ').map(number).collect();
                 self.wrong = groups.filter(|groups| groups.len() <= MAX_WRONG).ok_or("want a few numbers")?;

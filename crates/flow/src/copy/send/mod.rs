@@ -187,8 +187,8 @@ impl Upload {
         Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }.run(line, told, tell)
     }
 
-    /// What comes of a file that is at the server already, as long and as old. Of a hash that is asked for, the server
-    /// computes the values from what it has on its disk.
+    /// What comes of a file that is at the server already, as long and as old. Of a hash that is
+    /// asked for, the server computes the values from what it has on its disk.
     fn unchanged(
         &self,
         client: &Client,
@@ -264,9 +264,9 @@ impl Attempt<'_> {
         });
         let mut before = Progress { done: resumed, length: Some(length), ..Progress::default() };
         let mut values = told.groups;
-        let mut there = values.clone();
+        let (mut there, mut begun) = (values.clone(), told.begun);
         for _ in 0..MAX_ROUNDS {
-            self.send(line, &there, &mut values, &mut before, tell)?;
+            self.send(line, (&there, begun), &mut values, &mut before, tell)?;
             let now = self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
             if Version::of(&now) != self.version {
                 return Err(Trouble::Changed("it was written to while it was read".to_owned()));
@@ -287,7 +287,7 @@ impl Attempt<'_> {
                     time: Duration::ZERO,
                 });
             }
-            there = ask::ask(line, &self.to, &self.tag, length)?.groups;
+            Told { groups: there, begun, .. } = ask::ask(line, &self.to, &self.tag, length)?;
             before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         }
         let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
@@ -298,7 +298,7 @@ impl Attempt<'_> {
     fn send(
         &self,
         line: &mut Line<'_>,
-        there: &BTreeMap<u64, Value>,
+        (there, begun): (&BTreeMap<u64, Value>, Option<(u64, u64)>),
         values: &mut BTreeMap<u64, Value>,
         before: &mut Progress,
         tell: &mut dyn FnMut(&Event),
@@ -321,6 +321,7 @@ impl Attempt<'_> {
             condition: &self.condition,
             retries: options.retries,
             plan: Mutex::new(plan),
+            begun: Mutex::new(begun),
             values: Mutex::new(std::mem::take(values)),
             counters: Counters::from(*before),
             limit: options.limit.map(|rate| Mutex::new(Limit::new(rate))),
