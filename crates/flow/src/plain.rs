@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Whether a character does something to a screen rather than stand on it: control characters (those that UTF-8 hides
-/// above ASCII too), and the ones that turn the direction of writing, have no width, or end a line.
+/// Whether a character does something to a screen rather than stand on it: control characters
+/// (those that UTF-8 hides above ASCII too), and the ones that turn the direction of writing, have
+/// no width, or end a line.
 #[must_use]
 pub fn is_tricky(char: char) -> bool {
     let turns =
@@ -11,8 +12,9 @@ pub fn is_tricky(char: char) -> bool {
     char.is_control() || turns
 }
 
-/// The text with every such character written as its escape, such as `\u{1b}` or `\n`: what a server says, or what a
-/// file there is called, moves no cursor, changes no title and feigns no line of ours.
+/// The text with every such character written as its escape, such as `\u{1b}` or `\n`: what a
+/// server says, or what a file there is called, moves no cursor, changes no title and feigns no
+/// line of ours.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_tricky) {

@@ -354,11 +354,13 @@ fn a_part_that_was_damaged_between_two_runs_is_read_and_fetched_again() {
             let impatient = sprat_flow::copy::Options { retries: 0, ..options() };
             copy(&server.url(), &target, impatient).0.unwrap_err();
             damage(&directory.path().join("file.sprat-part"), 2 * MIB as u64 + 5000);
-            let (outcome, events) =
-                copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
+            let (outcome, events) = copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
             outcome.unwrap();
             assert!(fs::read(&target).unwrap() == content(bytes), "verified: {verified}, {sums:?}");
-            assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("1 of"))), "{events:?}");
+            assert!(
+                events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("1 of"))),
+                "{events:?}"
+            );
         }
     }
 }
@@ -369,7 +371,9 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     let (server, directory) = (Server::start(content(MIB), true), tempfile::tempdir().unwrap());
     let (pipe, file) = (directory.path().join("pipe"), directory.path().join("file"));
     mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    for (source, what) in [(pipe.as_path(), "a pipe"), ("/dev/zero".as_ref(), "a device"), (directory.path(), "a folder")] {
+    for (source, what) in
+        [(pipe.as_path(), "a pipe"), ("/dev/zero".as_ref(), "a device"), (directory.path(), "a folder")]
+    {
         let error = copy(source.to_str().unwrap(), &file, options()).0.unwrap_err();
         assert!(matches!(&error, Error::Usage(why) if why.contains(what)), "{error}");
         let sent = sprat_flow::copy::Upload::new(source, &format!("http://{}/x", server.address), options());

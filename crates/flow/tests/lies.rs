@@ -15,8 +15,8 @@ fn says(fields: &[(&'static str, &str)]) -> Fault {
     Fault::Says(fields.iter().map(|(name, text)| (*name, (*text).to_owned())).collect())
 }
 
-/// Copies past the faults, each given for the first answer or for that to a request for a part: for the rest of a group,
-/// and for groups, whose outcome is returned.
+/// Copies past the faults, each given for the first answer or for that to a request for a part: for
+/// the rest of a group, and for groups, whose outcome is returned.
 fn exact_or_absent(verified: bool, fault: &Fault, resumed: bool) -> Result<(), Error> {
     if !resumed {
         return exact_or_absent_after(verified, fault, None);

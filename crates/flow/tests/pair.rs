@@ -194,7 +194,10 @@ fn what_is_not_copied_of_a_folder_is_named() {
     let mut left_out = outcome.left_out.clone();
     left_out.sort();
     let said = |what: &str, why: &str| left_out.iter().any(|text| text.contains(what) && text.contains(why));
-    assert!(said("leads out", "symbolic link to nothing") && said("nowhere", "symbolic link to nothing"), "{left_out:?}");
+    assert!(
+        said("leads out", "symbolic link to nothing") && said("nowhere", "symbolic link to nothing"),
+        "{left_out:?}"
+    );
     assert!(said("leads to a folder", "to a folder") && said("pipe", "a pipe"), "{left_out:?}");
     assert!(said("2 names that begin with a dot", "--hidden") && left_out.len() == 5, "{left_out:?}");
     let came = files(&pair.target.path().join("top"));

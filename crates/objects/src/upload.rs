@@ -134,7 +134,8 @@ impl Upload {
         Ok(Sent { target: self.to.clone(), length, blake3: summed.blake3, time: begun.elapsed() })
     }
 
-    /// The sums of all that was read. A file that has others than it must have does not become an object.
+    /// The sums of all that was read. A file that has others than it must have does not become an
+    /// object.
     fn summed(&self, parts: Parts<'_>) -> Result<Summed, Error> {
         let summed = parts.summer.finish();
         self.options.sums.hold(&self.from.display().to_string(), &summed)?;

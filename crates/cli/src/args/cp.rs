@@ -81,8 +81,8 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) restart: bool,
 
-    /// Accepted for scripts that were written when it had a meaning: what an interrupted copy left is always read and
-    /// verified.
+    /// Accepted for scripts that were written when it had a meaning: what an interrupted copy left
+    /// is always read and verified.
     #[arg(long, hide = true)]
     pub(crate) check: bool,
 
@@ -99,7 +99,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = super::share::pace)]
     pub(crate) pace: Pace,
 
-    /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is there already.
+    /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is
+    /// there already.
     #[arg(long, value_name = "HEX", value_parser = sum)]
     pub(crate) blake3: Option<[u8; 32]>,
 

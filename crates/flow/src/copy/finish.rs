@@ -53,8 +53,8 @@ impl Ready<'_> {
         }
     }
 
-    /// Holds the file, as it is on the disk, against the sums that it must have. One that has others is another file:
-    /// nothing of it is kept.
+    /// Holds the file, as it is on the disk, against the sums that it must have. One that has
+    /// others is another file: nothing of it is kept.
     fn hold_against_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
         let (sums, cancel) = (&self.copy.options.sums, &self.copy.cancel);
         if self.copy.is_for_nowhere() {

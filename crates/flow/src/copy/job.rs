@@ -429,8 +429,8 @@ fn sends_parts(found: &Found) -> bool {
     found.reply.head.ranges || found.source.verified
 }
 
-/// What becomes of a destination that is there: nothing, if it is as long and as old as the source (to the second where
-/// the source says no more) and has the sums that are asked for.
+/// What becomes of a destination that is there: nothing, if it is as long and as old as the source
+/// (to the second where the source says no more) and has the sums that are asked for.
 pub(super) fn unchanged(
     copy: &Copy,
     length: Option<u64>,

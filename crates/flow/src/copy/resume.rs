@@ -133,9 +133,12 @@ fn told_same(same: usize, all: usize) -> String {
     }
 }
 
-/// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may have damaged it since it
-/// was verified. That costs little beside fetching it.
+/// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may
+/// have damaged it since it was verified. That costs little beside fetching it.
 fn reread(copy: &Copy, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+    if state.values.is_empty() {
+        return Ok(());
+    }
     tell(&Event::Checking { bytes: state.bytes(length) });
     let wrong = state.check(length, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {

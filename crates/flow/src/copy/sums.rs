@@ -1,4 +1,5 @@
-//! Sums that a file must have: computed from the bytes that are on the disk, and held against what was asked for.
+//! Sums that a file must have: computed from the bytes that are on the disk, and held against what
+//! was asked for.
 
 use super::{Cancel, Error};
 use crate::file::{Sink, Source, SourceError, open_regular};
@@ -17,8 +18,8 @@ pub struct Sums {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// The sums of bytes as they come, in order: BLAKE3 always, SHA-256 where it is asked for, because it costs several
-/// times as much.
+/// The sums of bytes as they come, in order: BLAKE3 always, SHA-256 where it is asked for, because
+/// it costs several times as much.
 pub struct Summer {
     blake3: blake3::Hasher,
     sha256: Option<Context>,
@@ -65,12 +66,7 @@ impl Sums {
     }
 
     /// Sums the regular file at `path` as it is on the disk: a part of it, or all.
-    pub(super) fn of_file(
-        &self,
-        path: &Path,
-        part: Option<Range<u64>>,
-        cancel: &Cancel,
-    ) -> Result<Summed, Error> {
+    pub(super) fn of_file(&self, path: &Path, part: Option<Range<u64>>, cancel: &Cancel) -> Result<Summed, Error> {
         let (file, meta) = open_regular(path)?;
         let mut source = Source::new(file, path, part.unwrap_or(0..meta.len()));
         let mut summer = self.summer();
@@ -83,7 +79,8 @@ impl Sums {
         Ok(summer.finish())
     }
 
-    /// Sums the `length` bytes that were written to a sink, read back from its device. All of its buffers are free.
+    /// Sums the `length` bytes that were written to a sink, read back from its device. All of its
+    /// buffers are free.
     pub(super) fn of_written(&self, sink: &mut Sink, length: u64, cancel: &Cancel) -> Result<Summed, Error> {
         sink.flush()?;
         let Some(mut buffer) = sink.buffer()? else { unreachable!("all streams have ended") };
@@ -124,9 +121,7 @@ impl std::fmt::Debug for Summer {
 
 fn changed(path: &Path, error: SourceError) -> Error {
     match error {
-        SourceError::Short { .. } => {
-            Error::Changed { source_name: path.display().to_string(), why: error.to_string() }
-        }
+        SourceError::Short { .. } => Error::Changed { source_name: path.display().to_string(), why: error.to_string() },
         SourceError::Io { path, source, .. } => Error::file(path, source),
     }
 }

@@ -56,7 +56,8 @@ pub(super) fn values_of(source: &Source, run: &Range<u64>, length: u64) -> Asked
     }
 }
 
-/// The values of a file by itself, from who has it; perhaps on a connection that is there. They must make the hash that is wanted, if one is.
+/// The values of a file by itself, from who has it; perhaps on a connection that is there. They
+/// must make the hash that is wanted, if one is.
 pub(super) fn values(
     client: &Client,
     file: &Address,

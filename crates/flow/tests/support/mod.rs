@@ -185,7 +185,17 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     let status = if part.is_some() { "206 Partial Content" } else { "200 OK" };
     let mut fields = vec![
         ("Content-Length", body.len().to_string()),
-        ("Content-Type", if verified { VERIFIED } else if values { VALUES } else { "application/octet-stream" }.to_owned()),
+        (
+            "Content-Type",
+            if verified {
+                VERIFIED
+            } else if values {
+                VALUES
+            } else {
+                "application/octet-stream"
+            }
+            .to_owned(),
+        ),
         ("ETag", tag),
         ("Accept-Ranges", "bytes".to_owned()),
     ];

@@ -95,7 +95,10 @@ impl Show {
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
-            outcome.sources.iter().for_each(|served| eprintln!("{} from {}", size(served.bytes), plain(&served.source)));
+            outcome
+                .sources
+                .iter()
+                .for_each(|served| eprintln!("{} from {}", size(served.bytes), plain(&served.source)));
         }
         Ok(())
     }
@@ -160,7 +163,10 @@ impl Show {
         self.tree_done(tree)?;
         if !self.quiet {
             blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
-            outcome.hosts.iter().for_each(|served| eprintln!("{} {word} {}", size(served.bytes), plain(&served.source)));
+            outcome
+                .hosts
+                .iter()
+                .for_each(|served| eprintln!("{} {word} {}", size(served.bytes), plain(&served.source)));
         }
         Ok(())
     }

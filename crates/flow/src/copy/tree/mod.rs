@@ -53,7 +53,8 @@ pub struct TreeOutcome {
     pub directories: u64,
     /// Files that could not be copied; each was told.
     pub failed: u64,
-    /// What the server does not give (symbolic links, pipes, names that begin with a dot), or what is not sent, and why.
+    /// What the server does not give (symbolic links, pipes, names that begin with a dot), or what
+    /// is not sent, and why.
     pub left_out: Vec<String>,
     /// Whether every group of every file was verified on the way.
     pub verified: bool,
