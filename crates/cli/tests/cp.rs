@@ -91,8 +91,10 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     assert!(told(&output).contains("the same command"), "{}", told(&output));
     assert!(!to.exists());
     let output = cp(&["--json", &from, to.to_str().unwrap()]);
-    let first = output.stdout.split(|byte| *byte == b'\n').next().unwrap();
-    let opened: Value = serde_json::from_slice(first).unwrap();
+    let said: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(said[0]["event"], "checking", "what is here is read first: {said:?}");
+    let opened = said.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
     assert_eq!(fs::read(&to).unwrap(), content);
 }
