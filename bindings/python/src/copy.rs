@@ -86,7 +86,8 @@ impl Outcome {
 /// keeps its own. It gets its name when all of it is right and on disk; after any interruption the same call goes on.
 ///
 /// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify: each megabyte on its way; force: replace a
-/// file that is there; restart: throw away what an earlier call left; check: read and verify it; preserve: permissions too; limit: bytes a
+/// file that is there; restart: throw away what an earlier call left (which is otherwise read and
+/// verified); check: accepted, and without effect by now; preserve: permissions too; limit: bytes a
 /// second; token: says who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are trusted (PEM);
 /// insecure: any is; retries: failures one after the other; timeout: seconds without a byte; receive_buffer: bytes, 0 for the kernel's choice;
 /// progress: called with a Progress some ten times a second; notice: called with a line of text when something happens that people may
@@ -122,6 +123,7 @@ pub(crate) fn copy(
     progress: Option<Py<PyAny>>,
     notice: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
+    let _ = check; // what an earlier call left is always read and verified
     if limit == Some(0) {
         return Err(UsageError::new_err("limit: 0 bytes a second; want more, or None"));
     }
@@ -133,7 +135,6 @@ pub(crate) fn copy(
         receive_buffer: receive_buffer.unwrap_or(defaults.receive_buffer),
         force,
         restart,
-        check,
         verify,
         preserve,
         limit,
@@ -207,7 +208,7 @@ impl Callbacks {
             return callback.call1(py, (Progress::from(*progress),)).map(drop);
         }
         let (Some(callback), Some(text)) = (&self.notice, words(event)) else { return Ok(()) };
-        callback.call1(py, (text,)).map(drop)
+        callback.call1(py, (sprat_flow::plain(&text).into_owned(),)).map(drop)
     }
 }
 

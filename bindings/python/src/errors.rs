@@ -25,7 +25,7 @@ create_exception!(
 
 /// The exception of an error.
 pub(crate) fn exception(error: &copy::Error) -> PyErr {
-    let text = error.to_string();
+    let text = sprat_flow::plain(&error.to_string()).into_owned();
     match error {
         copy::Error::Usage(_) | copy::Error::Place(PlaceError::NoName(_)) => UsageError::new_err(text),
         copy::Error::NotFound { .. } => NotFound::new_err(text),
@@ -35,7 +35,7 @@ pub(crate) fn exception(error: &copy::Error) -> PyErr {
         copy::Error::Protocol { .. } => ProtocolError::new_err(text),
         copy::Error::Changed { .. } => Changed::new_err(text),
         copy::Error::Corrupt { .. } => Corrupt::new_err(text),
-        copy::Error::Place(PlaceError::Exists(_)) => Exists::new_err(text),
+        copy::Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => Exists::new_err(text),
         copy::Error::Refused { .. }
         | copy::Error::Sink(_)
         | copy::Error::Place(PlaceError::Io { .. })

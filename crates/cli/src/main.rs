@@ -95,7 +95,9 @@ fn main() -> ExitCode {
         // A reader that has seen enough, such as `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sprat: {}", told(&error));
+            let told = told(&error);
+            let lines: Vec<_> = told.lines().map(sprat_flow::plain).collect();
+            eprintln!("sprat: {}", lines.join("\n"));
             ExitCode::from(cmd::exit_code(&error))
         }
     }

@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use sprat_flow::share::{Options, Share};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -91,8 +91,10 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     assert!(told(&output).contains("the same command"), "{}", told(&output));
     assert!(!to.exists());
     let output = cp(&["--json", &from, to.to_str().unwrap()]);
-    let first = output.stdout.split(|byte| *byte == b'\n').next().unwrap();
-    let opened: Value = serde_json::from_slice(first).unwrap();
+    let said: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(said[0]["event"], "checking", "what is here is read first: {said:?}");
+    let opened = said.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
     assert_eq!(fs::read(&to).unwrap(), content);
 }
@@ -166,6 +168,10 @@ fn object_stores_want_to_know_who_we_are() {
         (&["s3://bucket/key", file][..], "AWS_ACCESS_KEY_ID"),
         (&[file, "s3://bucket/key"], "AWS_ACCESS_KEY_ID"),
         (&["s3://bucket", file], "s3://BUCKET/KEY"),
+        (&["s3://bucket//key", file], "an empty part"),
+        (&["s3://bucket/a//b", file], "an empty part"),
+        (&[file, "s3://bucket/a/../b"], "an empty part"),
+        (&[file, "s3://bucket/./"], "an empty part"),
         (&["-r", "s3://bucket/key/", file], "one by one"),
         (&["-r", file, "s3://bucket/key/"], "one by one"),
         (&["http://127.0.0.1:1/x", "s3://bucket/"], "fetch it first"),
@@ -174,5 +180,69 @@ fn object_stores_want_to_know_who_we_are() {
         let output = sprat().arg("cp").args(arguments).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
         assert!(told(&output).contains(want), "{arguments:?}: {}", told(&output));
+    }
+}
+
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let here = tempfile::tempdir().unwrap();
+    let pipe = here.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for target in [here.path().join("out").to_str().unwrap(), "sprat://127.0.0.1:1/x"] {
+        let output = cp(&[pipe.to_str().unwrap(), target]);
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert!(told(&output).contains("is a pipe"), "{}", told(&output));
+    }
+    let (_share, url) = share(here.path());
+    let output = cp(&["--force", &format!("{url}/none"), pipe.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
+    // A folder that has one arrives without it, and that is said.
+    fs::write(here.path().join("file"), "x").unwrap();
+    let there = tempfile::tempdir().unwrap();
+    let output = cp(&["-r", &format!("{url}/"), there.path().join("all").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(6), "{}", told(&output));
+    assert!(told(&output).contains("left out: \"pipe\" is a pipe"), "{}", told(&output));
+    assert_eq!(fs::read(there.path().join("all/file")).unwrap(), b"x");
+}
+
+/// A server that lists one file, which it does not have, and what it leaves out; all with what
+/// moves cursors.
+fn evil() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap_or(0);
+            let is_listing = String::from_utf8_lossy(&request[..count]).contains("format=jsonl");
+            let (status, kind, body) = match is_listing {
+                true => (200, "application/jsonl", LISTING),
+                false => (403, "text/plain", "\u{1b}]0;OWNED\u{7}\u{1b}[31m\u{9b}2J\nsprat: fine"),
+            };
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
+            let _ = write!(stream, "{head}Connection: close\r\n\r\n{body}");
+        }
+    });
+    format!("http://{address}")
+}
+
+const LISTING: &str = "{\"href\":\"a%1B%5B31m%C2%9B\",\"kind\":\"file\",\"size\":1}\n\
+                       {\"end\":true,\"left_out\":[\"\\u001b]0;OWNED\\u0007 is a pipe\"]}\n";
+
+#[test]
+fn what_a_server_says_is_printed_without_control_characters() {
+    let (here, url) = (tempfile::tempdir().unwrap(), evil());
+    let file = here.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let (file, folder) = (file.to_str().unwrap(), here.path().join("folder"));
+    let up = cp(&["--retries", "0", file, &format!("{url}/x").replace("http", "sprat")]);
+    let down = cp(&["--retries", "0", "-r", &format!("{url}/d/"), folder.to_str().unwrap()]);
+    for (output, shown) in [(up, r"\u{1b}]0;OWNED\u{7}"), (down, r"a\u{1b}[31m\u{9b}")] {
+        let said = String::from_utf8([&output.stderr[..], &output.stdout].concat()).unwrap();
+        assert!(!output.status.success() && said.contains(shown), "{said:?}");
+        assert!(!said.contains(|char: char| char.is_control() && char != '\n'), "{said:?}");
+        assert!(said.lines().all(|line| line != "sprat: fine"), "{said}");
     }
 }

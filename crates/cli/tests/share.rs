@@ -104,7 +104,7 @@ fn programs_are_told_how_far_it_is() {
     let mut server = Server::start(&["--json", "--listen", "127.0.0.1"], directory.path());
     let url = server.json()["urls"][0].as_str().expect("an address").to_owned();
     let mut tcp = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).expect("it listens");
-    write!(tcp, "GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("sent");
+    write!(tcp, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let told = server.json();
     assert_eq!(
         (&told["event"], &told["path"], &told["total"]),
@@ -142,4 +142,29 @@ fn a_port_that_is_taken_is_named() {
     let ran = run(&["share", ".", "--listen", &address]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains(&format!("cannot listen at {address}: ")), "{ran:?}");
+}
+
+#[test]
+fn tokens_are_read_again_on_demand() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (served, tokens) = (directory.path().join("served"), directory.path().join("tokens"));
+    std::fs::create_dir(&served).expect("made");
+    std::fs::write(served.join("file"), "content").expect("written");
+    std::fs::write(&tokens, "a-token-of-long-ago\n").expect("written");
+    let flags = ["--listen", "127.0.0.1", "--token-file", tokens.to_str().expect("text")];
+    let mut server = Server::start(&flags, &served);
+    server.line();
+    let url = server.line();
+    let host = url.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    assert!(get(&host, "/file?token=a-token-of-long-ago").ends_with("content"));
+    std::fs::write(&tokens, "a-token-of-today\n").expect("written");
+    let id = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("it runs");
+    let begun = std::time::Instant::now();
+    while !get(&host, "/file?token=a-token-of-today").ends_with("content") {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "they are not read again");
+    }
+    assert!(get(&host, "/file?token=a-token-of-long-ago").starts_with("HTTP/1.1 401"));
+    server.interrupt();
+    assert_eq!(server.end().0, Some(0));
 }

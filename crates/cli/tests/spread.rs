@@ -298,6 +298,12 @@ fn a_piece_that_is_another_is_found_out() {
     assert_eq!(output.status.code(), Some(10), "{}", told(&output));
     assert!(told(&output).contains("is not the piece that the list tells of"), "{}", told(&output));
     assert!(!there.exists());
+    // Whoever sends it once more compares what lies there with the file, and does not take it for
+    // the piece.
+    let sent = done(&spread(&file, &servers, &[]).output().unwrap());
+    assert!(sent["bytes"].as_u64() > Some(0), "{sent}");
+    done(&gather(&servers[1], "file", &there, &[]).output().unwrap());
+    assert!(fs::read(&there).unwrap() == content(130 * MEGABYTE, 7));
 }
 
 #[test]

@@ -11,4 +11,7 @@ pub mod group;
 pub mod http;
 pub mod journal;
 mod partial;
+mod plain;
 pub mod share;
+
+pub use plain::{is_tricky, plain};

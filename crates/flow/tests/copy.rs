@@ -126,11 +126,33 @@ fn connections_that_break_are_made_again() {
             Fault::Cut { after: 0, reset: false },
             Fault::Cut { after: 30, reset: false },
             Fault::Status(503, "Retry-After: 0\r\n"),
-            Fault::Stall(MIB + 100),
+            Fault::Stall(100),
         ]);
         let (outcome, events) = copy(&server.url(), &target, options());
         assert!(outcome.unwrap().progress.retries >= 5, "{events:?}");
         assert_eq!(fs::read(&target).unwrap(), content(bytes));
+    }
+}
+
+#[test]
+fn a_path_that_breaks_before_every_megabyte_brings_the_file_all_the_same() {
+    let bytes = 3 * MIB + 77_000;
+    for verified in [true, false] {
+        for streams in [1, 2] {
+            let server = Server::start(content(bytes), verified);
+            let directory = tempfile::tempdir().unwrap();
+            let target = directory.path().join("file");
+            server.fault(vec![Fault::Cut { after: 700_000, reset: false }; 100]);
+            // Fewer failures than there are breaks, all without a whole megabyte between them.
+            let few = sprat_flow::copy::Options { streams, retries: 2, ..options() };
+            let (outcome, events) = copy(&server.url(), &target, few);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+            assert_eq!((outcome.verified, outcome.progress.wrong), (verified, 0));
+            assert!(fs::read(&target).unwrap() == content(bytes), "verified: {verified}, {streams} streams");
+            if streams == 1 {
+                assert!(server.sent() < (bytes + 4096) as u64, "{} B were sent", server.sent());
+            }
+        }
     }
 }
 
@@ -198,7 +220,7 @@ fn what_is_left_of_another_state_is_not_used() {
     let mut other = content(4 * MIB);
     other[0] ^= 1;
     *server.state.lock().unwrap() =
-        support::State { content: other.clone(), tag: "\"2\"".to_owned(), verified: true, ..Default::default() };
+        support::State { content: other.clone(), tag: "\"2\"".to_owned(), verified: false, ..Default::default() };
     let (outcome, events) = copy(&server.url(), &target, options());
     outcome.unwrap();
     assert!(events.iter().any(|event| matches!(event, Event::StartsOver { .. })), "it is said: {events:?}");
@@ -266,4 +288,107 @@ fn stopping_keeps_what_is_there() {
     let (outcome, _) = copy(&server.url(), &target, options());
     assert!(outcome.unwrap().progress.received <= 3 * MIB as u64);
     assert_eq!(fs::read(&target).unwrap(), content(6 * MIB));
+}
+
+/// Writes over some bytes of a file in place, and leaves its time as it was.
+fn damage(path: &std::path::Path, at: u64) {
+    use std::os::unix::fs::FileExt as _;
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"DAMAGED", at).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().try_into().unwrap()
+}
+
+#[test]
+fn a_sum_is_held_against_the_file_that_is_there() {
+    let (server, directory) = (Server::start(content(2 * MIB + 3), true), tempfile::tempdir().unwrap());
+    server.state.lock().unwrap().fields = vec![("Sprat-Mtime", "1600000000.123456789".to_owned())];
+    let (local, target) = (directory.path().join("local"), directory.path().join("file"));
+    fs::write(&local, content(2 * MIB + 3)).unwrap();
+    let blake3 = *blake3::hash(&content(2 * MIB + 3)).as_bytes();
+    let (right, wrong) = (sha256(&content(2 * MIB + 3)), [0; 32]);
+    for source in [server.url(), local.display().to_string()] {
+        let _ = fs::remove_file(&target);
+        copy(&source, &target, options()).0.unwrap();
+        for (sums, intact, damaged) in [
+            (Sums::default(), true, true),
+            (Sums { blake3: Some(blake3), sha256: None }, true, false),
+            (Sums { blake3: None, sha256: Some(right) }, true, false),
+            (Sums { blake3: Some(wrong), sha256: None }, false, false),
+            (Sums { blake3: Some(blake3), sha256: Some(wrong) }, false, false),
+        ] {
+            let with_sums = || sprat_flow::copy::Options { sums, ..options() };
+            let held = |is_right: bool| match copy(&source, &target, with_sums()).0 {
+                Ok(outcome) => {
+                    assert!(is_right && outcome.unchanged, "{sums:?}: {outcome:?}");
+                    assert_eq!((outcome.verified, outcome.blake3.is_some()), (sums.any(), sums.any()));
+                }
+                Err(error) => {
+                    assert!(!is_right && matches!(error, Error::Corrupt { .. }), "{sums:?}: {error}");
+                    assert!(error.to_string().contains("--force"), "{error}");
+                }
+            };
+            held(intact);
+            let whole = fs::read(&target).unwrap();
+            damage(&target, 77);
+            held(damaged);
+            let modified = fs::metadata(&target).unwrap().modified().unwrap();
+            fs::write(&target, whole).unwrap();
+            fs::File::options().write(true).open(&target).unwrap().set_modified(modified).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_part_that_was_damaged_between_two_runs_is_read_and_fetched_again() {
+    let bytes = 9 * MIB + 7;
+    for verified in [true, false] {
+        for sums in [Sums::default(), Sums { sha256: Some(sha256(&content(bytes))), blake3: None }] {
+            let (server, directory) = (Server::start(content(bytes), verified), tempfile::tempdir().unwrap());
+            let target = directory.path().join("file");
+            server.fault([Fault::Cut { after: 5 * MIB, reset: false }]);
+            let impatient = sprat_flow::copy::Options { retries: 0, ..options() };
+            copy(&server.url(), &target, impatient).0.unwrap_err();
+            damage(&directory.path().join("file.sprat-part"), 2 * MIB as u64 + 5000);
+            let (outcome, events) = copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
+            outcome.unwrap();
+            assert!(fs::read(&target).unwrap() == content(bytes), "verified: {verified}, {sums:?}");
+            assert!(
+                events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("1 of"))),
+                "{events:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pipes_and_devices_are_neither_opened_nor_replaced() {
+    use nix::unistd::mkfifo;
+    let (server, directory) = (Server::start(content(MIB), true), tempfile::tempdir().unwrap());
+    let (pipe, file) = (directory.path().join("pipe"), directory.path().join("file"));
+    mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (source, what) in
+        [(pipe.as_path(), "a pipe"), ("/dev/zero".as_ref(), "a device"), (directory.path(), "a folder")]
+    {
+        let error = copy(source.to_str().unwrap(), &file, options()).0.unwrap_err();
+        assert!(matches!(&error, Error::Usage(why) if why.contains(what)), "{error}");
+        let sent = sprat_flow::copy::Upload::new(source, &format!("http://{}/x", server.address), options());
+        let error = sent.unwrap().run(&mut |_| {}).unwrap_err();
+        assert!(matches!(&error, Error::Usage(why) if why.contains(what)), "{error}");
+    }
+    let force = || sprat_flow::copy::Options { force: true, ..options() };
+    for target in [pipe.as_path(), "/dev/zero".as_ref()] {
+        let error = copy(&server.url(), target, force()).0.unwrap_err();
+        assert!(matches!(&error, Error::Place(_)) && error.to_string().contains("stays"), "{error}");
+    }
+    // Nor are they waited for under the names that a file has on its way.
+    for name in ["file.sprat-part", "file.sprat-journal"] {
+        mkfifo(&directory.path().join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let _ = copy(&server.url(), &file, options());
+        let _ = fs::remove_file(directory.path().join(name));
+    }
 }

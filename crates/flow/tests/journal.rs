@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use sprat_flow::copy::{Event, Options};
+use sprat_flow::copy::Options;
 use sprat_flow::group::{GROUP_BYTES, count, range};
 use sprat_flow::journal::{Identity, begin, groups, parse};
 use std::collections::BTreeMap;
@@ -117,23 +117,6 @@ proptest! {
         prop_assert_eq!(outcome.unwrap().progress.received, length - promised, "{:?}", events);
         prop_assert!(fs::read(&target).unwrap() == content);
     }
-}
-
-#[test]
-fn what_is_here_is_read_again_when_that_is_asked_for() {
-    let bytes = 5 << 20;
-    let server = Server::start(content(bytes), true);
-    let directory = tempfile::tempdir().unwrap();
-    let target = directory.path().join("file");
-    server.fault([Fault::Cut { after: 3 << 20, reset: false }]);
-    copy(&server.url(), &target, Options { retries: 0, ..options() }).0.unwrap_err();
-    let part = fs::File::options().write(true).open(directory.path().join("file.sprat-part")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&part, b"rot", 1 << 20).unwrap();
-    drop(part);
-    let (outcome, events) = copy(&server.url(), &target, Options { check: true, ..options() });
-    outcome.unwrap();
-    assert!(events.iter().any(|event| matches!(event, Event::Checking { .. })));
-    assert_eq!(fs::read(&target).unwrap(), content(bytes));
 }
 
 #[test]

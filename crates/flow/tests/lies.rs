@@ -15,15 +15,22 @@ fn says(fields: &[(&'static str, &str)]) -> Fault {
     Fault::Says(fields.iter().map(|(name, text)| (*name, (*text).to_owned())).collect())
 }
 
-/// Copies past the faults, each given for the first answer or for that to a request for a part.
+/// Copies past the faults, each given for the first answer or for that to a request for a part: for
+/// the rest of a group, and for groups, whose outcome is returned.
 fn exact_or_absent(verified: bool, fault: &Fault, resumed: bool) -> Result<(), Error> {
+    if !resumed {
+        return exact_or_absent_after(verified, fault, None);
+    }
+    let _ = exact_or_absent_after(verified, fault, Some(Fault::CutBody(MIB + MIB / 2)));
+    exact_or_absent_after(verified, fault, Some(Fault::CutBody(if verified { MIB + 32 } else { MIB })))
+}
+
+fn exact_or_absent_after(verified: bool, fault: &Fault, before: Option<Fault>) -> Result<(), Error> {
     let bytes = 3 * MIB + 11;
     let server = Server::start(content(bytes), verified);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
-    if resumed {
-        server.fault([Fault::Cut { after: 2 * MIB, reset: false }]);
-    }
+    server.fault(before);
     server.fault([fault.clone()]);
     let (outcome, events) = copy(&server.url(), &target, Options { retries: 2, ..options() });
     match &outcome {
@@ -62,6 +69,23 @@ fn heads_that_make_no_sense_are_refused() {
             assert!(matches!(refused, Err(Error::Protocol { .. })), "{fault:?}: {refused:?}");
         }
     }
+}
+
+#[test]
+fn a_server_may_say_when_to_come_back_as_a_moment() {
+    let parse = |fields: &str| {
+        let text = format!("HTTP/1.1 503 Later\r\nContent-Length: 0\r\n{fields}\r\n");
+        Head::parse(text.as_bytes()).unwrap().unwrap().0.pause.map(|pause| pause.as_secs())
+    };
+    let date = "Date: Thu, 26 Nov 2026 06:00:00 GMT\r\n";
+    assert_eq!(parse("Retry-After: 7\r\n"), Some(7));
+    for (when, pause) in [("06:00:09", 9), ("05:59:00", 0), ("09:00:00", 600)] {
+        let moment = format!("Retry-After: Thu, 26 Nov 2026 {when} GMT\r\n");
+        assert_eq!(parse(&format!("{moment}{date}")), Some(pause), "by the server's clock");
+        assert_eq!(parse(&format!("{date}{moment}")), Some(pause));
+    }
+    assert_eq!(parse("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), Some(0), "by ours");
+    assert_eq!(parse("Retry-After: soon\r\n"), None);
 }
 
 #[test]

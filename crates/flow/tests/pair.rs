@@ -158,12 +158,10 @@ fn folders_arrive_with_all_that_is_in_them() {
         pair.write(name, name.as_bytes());
     }
     fs::create_dir(pair.source.path().join("top/nothing")).unwrap();
-    symlink("/etc/passwd", pair.source.path().join("top/leads out")).unwrap();
     let (outcome, events) = pair.tree("top", pair.target.path(), true, options());
     let outcome = outcome.unwrap();
     assert!(outcome.is_whole() && outcome.verified, "{outcome:?} {events:?}");
-    let (mut sent, came) = (files(&pair.source.path().join("top")), files(&pair.target.path().join("top")));
-    sent.remove("leads out");
+    let (sent, came) = (files(&pair.source.path().join("top")), files(&pair.target.path().join("top")));
     assert!(came == sent, "{:?}", came.keys());
     assert_eq!(outcome.files, came.len() as u64);
     assert!(pair.target.path().join("top/nothing").is_dir());
@@ -176,6 +174,61 @@ fn folders_arrive_with_all_that_is_in_them() {
     let (outcome, _) = pair.tree("top", pair.target.path(), true, Options { force: true, ..options() });
     assert!(outcome.unwrap().is_whole());
     assert_eq!(fs::read(pair.target.path().join("top/many/7.txt")).unwrap(), b"new");
+}
+
+#[test]
+fn what_is_not_copied_of_a_folder_is_named() {
+    let pair = Pair::new();
+    for name in ["top/file", "top/sub/file", "top/.hidden", "top/sub/.hidden too", "top/sub/.x.sprat-part"] {
+        pair.write(name, name.as_bytes());
+    }
+    let at = |name: &str| pair.source.path().join("top").join(name);
+    symlink("/etc/passwd", at("leads out")).unwrap();
+    symlink("nothing", at("sub/leads \"nowhere\"")).unwrap();
+    symlink("sub", at("leads to a folder")).unwrap();
+    symlink("sub/file", at("leads to a file")).unwrap();
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (outcome, _) = pair.tree("top", pair.target.path(), true, options());
+    let outcome = outcome.unwrap();
+    assert!(!outcome.is_whole());
+    let mut left_out = outcome.left_out.clone();
+    left_out.sort();
+    let said = |what: &str, why: &str| left_out.iter().any(|text| text.contains(what) && text.contains(why));
+    assert!(
+        said("leads out", "symbolic link to nothing") && said("nowhere", "symbolic link to nothing"),
+        "{left_out:?}"
+    );
+    assert!(said("leads to a folder", "to a folder") && said("pipe", "a pipe"), "{left_out:?}");
+    assert!(said("2 names that begin with a dot", "--hidden") && left_out.len() == 5, "{left_out:?}");
+    let came = files(&pair.target.path().join("top"));
+    assert_eq!(came.keys().collect::<Vec<_>>(), ["file", "leads to a file", "sub/file"]);
+    // Of what a pattern does not stand for nothing is said.
+    let (outcome, _) = pair.tree("top/fi*", pair.target.path(), false, options());
+    assert!(outcome.unwrap().is_whole());
+    let (outcome, _) = pair.tree("top/p*", pair.target.path(), false, options());
+    assert_eq!(outcome.unwrap().left_out.len(), 1);
+}
+
+#[test]
+fn a_folder_of_many_files_is_listed_whole() {
+    let pair = Pair::new();
+    let many = 100_200;
+    fs::create_dir(pair.source.path().join("top")).unwrap();
+    pair.write("one", b"");
+    for number in 0..many {
+        // A name costs less than a file.
+        fs::hard_link(pair.source.path().join("one"), pair.source.path().join(format!("top/{number}"))).unwrap();
+        if number % 50_000 == 49_999 {
+            fs::remove_file(pair.source.path().join("one")).unwrap();
+            pair.write("one", b"");
+        }
+    }
+    let mut stream = std::net::TcpStream::connect(pair.share.addresses()[0]).unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /top/?format=jsonl&recursive=1 HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+    let end = format!(r#"{{"end":true,"entries":{many},"hidden":0,"left_out":[]}}"#);
+    assert_eq!(text.trim_end().lines().next_back(), Some(&end[..]));
 }
 
 #[test]

@@ -218,6 +218,8 @@ struct Pipe {
     address: String,
     /// Bytes that may still pass before the connection is cut; negative: no end.
     left: Arc<AtomicI64>,
+    /// Bytes that pass of each connection before it is cut; negative: no end.
+    each: Arc<AtomicI64>,
     /// Byte of the upward stream that is changed, counted over all connections; negative: none.
     flip: Arc<AtomicI64>,
 }
@@ -226,20 +228,23 @@ impl Pipe {
     fn to(receiver: &Receiver) -> Self {
         let (to, listener) = (receiver.share.addresses()[0], TcpListener::bind("127.0.0.1:0").unwrap());
         let address = listener.local_addr().unwrap().to_string();
-        let (left, flip) = (Arc::new(AtomicI64::new(-1)), Arc::new(AtomicI64::new(-1)));
-        let (limit, flips) = (left.clone(), flip.clone());
+        let none = || Arc::new(AtomicI64::new(-1));
+        let (left, flip, each) = (none(), none(), none());
+        let (limit, flips, most) = (left.clone(), flip.clone(), each.clone());
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, limit, flips) = (client.unwrap(), limit.clone(), flips.clone());
+                let most = most.load(Ordering::Acquire);
                 let server = TcpStream::connect(to).unwrap();
                 let (mut down, mut up) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 std::thread::spawn(move || {
                     let _ = std::io::copy(&mut down, &mut up);
                 });
-                std::thread::spawn(move || pass(client, server, &limit, &flips));
+                let own = AtomicI64::new(most);
+                std::thread::spawn(move || pass(client, server, if most < 0 { &*limit } else { &own }, &flips));
             }
         });
-        Self { address, left, flip }
+        Self { address, left, each, flip }
     }
 }
 
@@ -277,6 +282,22 @@ fn a_connection_that_breaks_costs_a_group_and_no_more() {
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
     assert!(receiver.received() < (bytes + 2 * MIB) as u64, "{} B came", receiver.received());
     assert_eq!(receiver.names(), ["file"]);
+}
+
+#[test]
+fn a_path_that_breaks_before_every_megabyte_takes_the_file_all_the_same() {
+    let receiver = Receiver::start();
+    let pipe = Pipe::to(&receiver);
+    let bytes = 3 * MIB + 7;
+    let (_directory, path) = file(bytes);
+    pipe.each.store(700_000, Ordering::Release);
+    // Fewer failures than there are breaks, all without a whole megabyte between them.
+    let few = Options { retries: 2, ..options() };
+    let (outcome, events) = send(&path, &format!("sprat://{}/file", pipe.address), few);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
+    assert_eq!((outcome.progress.wrong, outcome.progress.retries >= 4), (0, true), "{events:?}");
+    assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
+    assert_eq!(receiver.names_at_rest(), ["file"]);
 }
 
 #[test]
@@ -364,4 +385,66 @@ fn a_file_that_changes_while_it_is_sent_is_begun_anew() {
     assert_eq!(over, 1);
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes - 1), "never a mixture");
     assert_eq!(receiver.names_at_rest(), ["file"]);
+}
+
+/// Writes over some bytes of a file in place, and leaves its time as it was.
+fn damage(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt as _;
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"DAMAGED", at).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_part_that_was_damaged_at_the_server_is_sent_again() {
+    let receiver = Receiver::start();
+    let pipe = Pipe::to(&receiver);
+    let bytes = 9 * MIB + 7;
+    let (_directory, path) = file(bytes);
+    pipe.left.store(5 << 20, Ordering::Release);
+    let impatient = Options { retries: 0, ..options() };
+    send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
+    assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
+    damage(&receiver.path(".file.sprat-part"), 5000);
+    let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
+    assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
+    assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
+    assert_eq!(receiver.names_at_rest(), ["file"]);
+}
+
+#[test]
+fn a_sum_is_held_against_the_file_that_is_at_the_server() {
+    let receiver = Receiver::start();
+    let bytes = 2 * MIB + 3;
+    let (_directory, path) = file(bytes);
+    let url = receiver.url("/file");
+    send(&path, &url, options()).0.unwrap();
+    let sums = sprat_flow::copy::Sums { blake3: Some(*blake3::hash(&content(bytes)).as_bytes()), sha256: None };
+    let with_sum = || Options { sums, ..options() };
+    let outcome = send(&path, &url, with_sum()).0.unwrap();
+    assert!(outcome.unchanged && outcome.verified, "{outcome:?}");
+    damage(&receiver.path("file"), MIB as u64 + 9);
+    let error = send(&path, &url, with_sum()).0.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    // Without one, a file as long and as old is taken for it.
+    assert!(send(&path, &url, options()).0.unwrap().unchanged);
+}
+
+#[test]
+fn what_a_server_says_does_nothing_to_a_terminal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let body = "\u{1b}]0;OWNED\u{7}\u{1b}[31m no\r\nsprat: all is well\u{9b}2J";
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 403 No\r\nContent-Length: {length}\r\n\r\n{body}");
+        }
+    });
+    let (_directory, path) = file(10);
+    let error = send(&path, &format!("sprat://{address}/x"), options()).0.unwrap_err().to_string();
+    assert!(!error.contains(char::is_control) && error.contains(r"\u{1b}]0;OWNED\u{7}"), "{error:?}");
 }

@@ -66,8 +66,16 @@ impl Location {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
+    /// The key as the library has it. It leaves out slashes at both ends, and what resolves
+    /// addresses takes `.` and `..` out of them: a key with such parts would become another one's,
+    /// so it is refused.
     pub(crate) fn path(&self) -> Result<Path, Error> {
         let key = self.key.strip_suffix('/').unwrap_or(&self.key);
+        let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
+        if !self.key.is_empty() && key.split('/').any(leads_elsewhere) {
+            let why = "a key with an empty part, or one that is . or .., cannot be asked for by an address";
+            return Err(Error::Usage(format!("{self}: {why}; give the object another key")));
+        }
         Path::parse(key).map_err(|error| Error::Usage(format!("{self}: {error}")))
     }
 }

@@ -5,10 +5,10 @@ use crate::store::{Location, Store, told};
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
-use sprat_flow::copy::{Cancel, Error, Event, Options, Progress};
-use sprat_flow::file::{PlaceError, Source, SourceError};
+use sprat_flow::copy::{Cancel, Error, Event, Options, Progress, Summed, Summer};
+use sprat_flow::file::{PlaceError, Source, SourceError, open_regular};
 use sprat_flow::group::Value;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub struct Sent {
 
 impl Upload {
     /// Of the file at `from`, to an object, or into a folder under its own name. Of a copy's options `streams` (parts on their way at a time),
-    /// `force`, `retries`, `patience`, `limit`'s absence and whom to trust are of account.
+    /// `force`, `retries`, `patience`, the sums, `limit`'s absence and whom to trust are of account.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -74,11 +74,7 @@ impl Upload {
     pub fn run(&self, store: &Store, tell: &mut dyn FnMut(&Event)) -> Result<Sent, Error> {
         let begun = Instant::now();
         let at = |error| Error::File { path: self.from.clone(), source: error };
-        let file = File::open(&self.from).map_err(at)?;
-        let before = file.metadata().map_err(at)?;
-        if !before.is_file() {
-            return Err(Error::Usage(format!("{}: is no regular file; cp sends what it is", self.from.display())));
-        }
+        let (file, before) = open_regular(&self.from)?;
         if !self.options.force && store.length(&self.to)?.is_some() {
             return Err(PlaceError::Exists(self.to.to_string().into()).into());
         }
@@ -93,27 +89,30 @@ impl Upload {
             written: "object".to_owned(),
         });
         let reading = Source::new(file.try_clone().map_err(at)?, &self.from, 0..length);
-        let mut parts = Parts { reading, from: &self.from, hasher: blake3::Hasher::new(), bytes: part_bytes(length) };
+        let sums = &self.options.sums;
+        let mut parts = Parts { reading, from: &self.from, summer: sums.summer(), bytes: part_bytes(length) };
         let unchanged = || match file.metadata() {
             Ok(now) if same(&before, &now) => Ok(()),
             _ => Err(self.changed("it was written to while it was read".to_owned())),
         };
         let mut progress = Progress { length: Some(length), ..Progress::default() };
         let path = self.to.path()?;
-        store.runtime.block_on(async {
+        let summed = store.runtime.block_on(async {
             if length <= part_bytes(length) {
                 let whole = parts.next()?.unwrap_or_default();
                 unchanged()?;
+                let summed = self.summed(parts)?;
                 let put = store.s3.put(&path, PutPayload::from(whole)).await;
-                return put.map(drop).map_err(|error| self.told(error));
+                return put.map(|_| summed).map_err(|error| self.told(error));
             }
             let created = store.s3.create_multipart(&path).await;
             let id = created.map_err(|error| self.told(error))?;
             let sent = self.parts(store, &id, &mut parts, &mut progress, tell).await;
-            let completed = match sent.and_then(|sent| unchanged().map(|()| sent)) {
-                Ok(sent) => {
+            let whole = sent.and_then(|sent| unchanged().map(|()| sent));
+            let completed = match whole.and_then(|sent| Ok((sent, self.summed(parts)?))) {
+                Ok((sent, summed)) => {
                     let completed = store.s3.complete_multipart(&path, &id, sent).await;
-                    completed.map(drop).map_err(|error| self.told(error))
+                    completed.map(|_| summed).map_err(|error| self.told(error))
                 }
                 Err(error) => Err(error),
             };
@@ -132,8 +131,15 @@ impl Upload {
         }
         (progress.done, progress.received) = (length, length);
         tell(&Event::Progress(progress));
-        let blake3 = *parts.hasher.finalize().as_bytes();
-        Ok(Sent { target: self.to.clone(), length, blake3, time: begun.elapsed() })
+        Ok(Sent { target: self.to.clone(), length, blake3: summed.blake3, time: begun.elapsed() })
+    }
+
+    /// The sums of all that was read. A file that has others than it must have does not become an
+    /// object.
+    fn summed(&self, parts: Parts<'_>) -> Result<Summed, Error> {
+        let summed = parts.summer.finish();
+        self.options.sums.hold(&self.from.display().to_string(), &summed)?;
+        Ok(summed)
     }
 
     /// Sends all parts, so many at a time; gives what they are known by, in order. When it fails, none is on its way any more.
@@ -216,7 +222,7 @@ impl Upload {
 struct Parts<'a> {
     reading: Source,
     from: &'a Path,
-    hasher: blake3::Hasher,
+    summer: Summer,
     bytes: u64,
 }
 
@@ -231,7 +237,7 @@ impl Parts<'_> {
                 SourceError::Io { path, source, .. } => Error::File { path, source },
             })?;
             let Some(block) = block else { break };
-            self.hasher.update(block);
+            self.summer.add(block);
             part.extend_from_slice(block);
         }
         Ok((!part.is_empty()).then(|| part.into()))

@@ -25,15 +25,16 @@ use std::path::PathBuf;
 SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will
 do), sprats:// (the same with TLS); s3://BUCKET/KEY; or a local file. A file is written as
 NAME.sprat-part and gets its name when all of it is right and on disk, with the time that the
-source tells. After any interruption, kill -9 and power cuts too, the same command goes on from
-NAME.sprat-journal. What is sent to a server lies there under a hidden name until all of it is
-there and right, and the same command goes on with it too. A file that is as long and as old as the source stays as it is; any other of
-that name is replaced with --force only.
+source tells. After any interruption, kill -9 and power cuts too, the same command reads back what
+NAME.sprat-journal says is here, and goes on from there. What is sent to a server lies there under a
+hidden name until all of it is there and right, and the same command goes on with it too. A file
+that is as long and as old as the source, and has the hash if one is asked for, stays as it is; any
+other of that name is replaced with --force only.
 
 Exit codes: 0 done; 1 other errors; 2 wrong usage; 3 no such file; 4 the destination exists;
-5 nobody there, or not for long enough; 6 some files of a folder could not be copied; 8 not for us, or the other end
-is not who it should be; 9 the source keeps changing; 10 what comes is not right; 11 the destination cannot
-be written; 130 interrupted: run the same command to go on.")]
+5 nobody there, or not for long enough; 6 some of a folder was not copied; 8 not for us, or the
+other end is not who it should be; 9 the source keeps changing; 10 what comes, or is there, is not
+right; 11 the destination cannot be written; 130 interrupted: run the same command to go on.")]
 pub(crate) struct CpArgs {
     /// Where from: addresses or local files; * and ? stand for what matches in the last part.
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
@@ -80,8 +81,9 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) restart: bool,
 
-    /// Read and verify what an interrupted copy left, even where nothing speaks against it.
-    #[arg(long)]
+    /// Accepted for scripts that were written when it had a meaning: what an interrupted copy left
+    /// is always read and verified.
+    #[arg(long, hide = true)]
     pub(crate) check: bool,
 
     /// Do without verification on the way.
@@ -97,7 +99,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = super::share::pace)]
     pub(crate) pace: Pace,
 
-    /// The BLAKE3 hash that the file must have, as `b3sum` prints it.
+    /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is
+    /// there already.
     #[arg(long, value_name = "HEX", value_parser = sum)]
     pub(crate) blake3: Option<[u8; 32]>,
 

@@ -1,10 +1,11 @@
 //! `share`.
 
 use clap::Args;
-use sprat_flow::share::{MAX_CONNECTIONS, Pace};
+use sprat_flow::share::{MAX_CONNECTIONS, MAX_FROM_ONE, Pace};
 use sprat_pace::MIN_RATE;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where the mover is found, unless told.
 pub(crate) const DEFAULT_PORT: u16 = 8040;
@@ -60,7 +61,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_self")]
     pub(crate) tls_save: Option<PathBuf>,
 
-    /// Give only to those who know one of the tokens in this file, one on each line.
+    /// Give only to those who know one of the tokens in this file, one on each line; `TOKEN read`
+    /// is for reading alone. SIGHUP has the file read again.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
@@ -76,6 +78,16 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "SIZE", requires = "writable", value_parser = super::parse_size)]
     pub(crate) max_file: Option<u64>,
 
+    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half of
+    /// the file system.
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = super::parse_size)]
+    pub(crate) max_unfinished: Option<u64>,
+
+    /// With --writable: how long what has come of an upload is kept that nobody goes on with, such
+    /// as 12h. Default: 168h.
+    #[arg(long, value_name = "TIME", requires = "writable", value_parser = time)]
+    pub(crate) keep_unfinished: Option<Duration>,
+
     /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too with --writable.
     #[arg(long)]
     pub(crate) xattrs: bool,
@@ -89,9 +101,20 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = pace)]
     pub(crate) pace: Pace,
 
-    /// Most connections at a time; one more is told to come back later.
+    /// Most connections at a time; one more waits until another ends.
     #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
     pub(crate) max_connections: usize,
+
+    /// Most connections at a time from one address (of IPv6: one network of 64 bits); one more
+    /// waits. Raise it for a proxy, or for many behind one address.
+    #[arg(long, value_name = "N", default_value_t = MAX_FROM_ONE)]
+    pub(crate) max_per_address: usize,
+
+    /// A name by which it may be asked for where it listens on loopback or private addresses and
+    /// wants no token; once for each. Addresses, localhost and this machine's own name always may:
+    /// any other could be a page's that leads its visitors' browsers here.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host_name: Vec<String>,
 
     /// Print what happens as JSON, a value on each line.
     #[arg(long)]
@@ -119,6 +142,10 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| "want an address, such as 10.0.0.1, 10.0.0.1:8040 or [fd00::1]:8040".to_owned())?;
     Ok(Listen { address: address.ip(), port: Some(address.port()) })
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    sprat_lab::config::duration(text).ok_or_else(|| format!("{text:?} is no time; write 90m or 12h, say"))
 }
 
 pub(super) fn pace(text: &str) -> Result<Pace, String> {

@@ -94,7 +94,7 @@ pub(super) fn judge(error: Error) -> (Code, String) {
         Error::Protocol { why, .. } => (Code::Protocol, why),
         Error::Changed { why, .. } => (Code::Changed, format!("it changes while it is fetched: {why}")),
         Error::Corrupt { why, .. } => (Code::Corrupt, why),
-        Error::Place(PlaceError::Exists(path)) => {
+        Error::Place(PlaceError::Exists(path) | PlaceError::Other { path, .. }) => {
             (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
         }
         Error::Place(_) | Error::Sink(_) | Error::File { .. } => (Code::Unwritable, error.to_string()),

@@ -5,11 +5,15 @@ use super::{print_json, print_line};
 use crate::args::ShareArgs;
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use sprat_flow::plain;
 use sprat_flow::share::put::MAX_FILE;
-use sprat_flow::share::{Event, Limits, Options, Share, Snapshot, Tokens, tls};
+use sprat_flow::share::{Event, KEPT_FOR, Limits, Options, Share, Snapshot, Tokens, tls};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -28,7 +32,10 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     options.hidden = args.hidden;
     options.pace = args.pace;
     options.xattrs = args.xattrs;
-    options.limits = Limits { connections: args.max_connections, ..Limits::default() };
+    options.limits = Limits { connections: args.max_connections, from_one: args.max_per_address, ..Limits::default() };
+    options.names.clone_from(&args.host_name);
+    options.max_unfinished = args.max_unfinished;
+    options.keep_unfinished = args.keep_unfinished.unwrap_or(KEPT_FOR);
     if let Some(file) = &args.token_file {
         options.tokens = Tokens::read(file)?;
     }
@@ -36,8 +43,12 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     let fingerprint = encrypt(args, &mut options)?;
     let (json, tls) = (args.json, options.tls.is_some());
     options.observer = Some(Arc::new(move |event| tell(event, json)));
-    // From here on a signal ends it in good order.
+    // From here on a signal ends it in good order, or has the tokens read again.
     let signals = signals()?;
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if args.token_file.is_some() {
+        signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot watch for SIGHUP")?;
+    }
     let share = Share::start(options)?;
     let hosts: Vec<String> = share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
     let scheme = if tls { "https" } else { "http" };
@@ -64,6 +75,9 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         eprintln!("sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out");
     }
     while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
+        if let Some(file) = args.token_file.as_ref().filter(|_| hung_up.swap(false, Ordering::AcqRel)) {
+            read_tokens(&share, file);
+        }
         if json {
             share.transfers().snapshot().0.iter().try_for_each(tell_going)?;
         }
@@ -79,6 +93,18 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         print_json(&json!({ "event": "stopped" }))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the tokens again. Those that are known stay when the file cannot be read, so that nobody
+/// is let in by mistake.
+fn read_tokens(share: &Share, file: &Path) {
+    match Tokens::read(file) {
+        Ok(tokens) => {
+            eprintln!("sprat: {} has {tokens:?} now", file.display());
+            share.set_tokens(tokens);
+        }
+        Err(error) => eprintln!("sprat: the tokens stay as they were: {error}"),
+    }
 }
 
 /// How long files may be that are taken, if any are: from those who know a token, from this machine, or from everybody on demand.
@@ -178,6 +204,6 @@ fn tell(event: &Event, json: bool) {
     } else {
         let verified = if *verified { ", verified" } else { "" };
         let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        print_line(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"))
+        print_line(&plain(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}")))
     };
 }

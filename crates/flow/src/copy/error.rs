@@ -1,6 +1,6 @@
 //! Why a copy was not made, and what to do about it.
 
-use crate::file::{PlaceError, SinkError};
+use crate::file::{PlaceError, RegularError, SinkError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -126,6 +126,18 @@ impl Error {
             | Self::Changed { why, .. }
             | Self::Corrupt { why, .. } => why.clone(),
             other => other.to_string(),
+        }
+    }
+}
+
+impl From<RegularError> for Error {
+    fn from(error: RegularError) -> Self {
+        match error {
+            RegularError::Other { .. } => Self::Usage(error.to_string()),
+            RegularError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                Self::Usage(format!("{}: there is no such file", path.display()))
+            }
+            RegularError::Io { path, source } => Self::file(path, source),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
 
-use super::options::Sums;
-use super::{Copy, Error, Event, Outcome, Progress, Served};
+use super::{Copy, Error, Event, Outcome, Progress, Served, Summed};
 use crate::file::Attributes;
 use crate::group::{self, Value};
-use crate::partial::{Partial, bytes_of};
-use ring::digest::{Context, SHA256};
+use crate::partial::Partial;
 use std::time::Duration;
 
 /// A transfer whose streams have ended.
@@ -55,35 +53,30 @@ impl Ready<'_> {
         }
     }
 
-    /// Holds the file against the sums that it must have. One that has others is another file: nothing of it is kept.
+    /// Holds the file, as it is on the disk, against the sums that it must have. One that has
+    /// others is another file: nothing of it is kept.
     fn hold_against_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
-        let Sums { sha256, .. } = self.copy.options.sums;
-        let sha256 = match sha256 {
-            Some(_) if self.copy.is_for_nowhere() => {
+        let (sums, cancel) = (&self.copy.options.sums, &self.copy.cancel);
+        if self.copy.is_for_nowhere() {
+            if sums.sha256.is_some() {
                 return Err(Error::Usage("--sha256 reads the file again: not of /dev/null".to_owned()));
             }
-            Some(_) => Some(self.sha256(state)?),
-            None => None,
-        };
-        self.copy.options.sums.hold(&self.source_name, blake3, sha256.as_ref()).inspect_err(|_| {
+            return sums.hold(&self.source_name, &Summed { blake3: *blake3, sha256: None });
+        }
+        if !sums.any() {
+            return Ok(());
+        }
+        let has = sums.of_written(&mut state.sink, self.length, cancel)?;
+        let held = if has.blake3 == *blake3 { sums.hold(&self.source_name, &has) } else { Err(self.decayed()) };
+        held.inspect_err(|_| {
             let _ = self.copy.place.discard(); // the error is told
         })
     }
 
-    fn sha256(&self, state: &mut Partial) -> Result<[u8; 32], Error> {
-        state.sink.flush()?;
-        let Some(mut buffer) = state.sink.buffer()? else { unreachable!("all streams have ended") };
-        let mut context = Context::new(&SHA256);
-        for index in 0..group::count(self.length) {
-            if self.copy.cancel.is_asked() {
-                return Err(Error::Cancelled);
-            }
-            let len = usize::try_from(bytes_of(self.length, index)).expect("a group is in memory");
-            state.sink.read(index, &mut buffer, len)?;
-            context.update(&buffer[..len]);
-        }
-        state.sink.recycle(buffer);
-        Ok(context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    /// The disk gives back other bytes than were verified and written.
+    fn decayed(&self) -> Error {
+        let why = "what was written reads back as something else; look at the disk and the memory here".to_owned();
+        Error::Corrupt { source_name: self.copy.target().display().to_string(), why }
     }
 }
 
@@ -107,32 +100,4 @@ pub(super) fn finish(
         copy.place.publish(copy.options.force)?;
     }
     Ok(())
-}
-
-impl Sums {
-    pub(super) fn any(&self) -> bool {
-        self.blake3.is_some() || self.sha256.is_some()
-    }
-
-    /// Holds what a file has against what it must have.
-    pub(super) fn hold(&self, source_name: &str, blake3: &Value, sha256: Option<&[u8; 32]>) -> Result<(), Error> {
-        for (name, want, has) in [("BLAKE3", self.blake3, Some(blake3)), ("SHA-256", self.sha256, sha256)] {
-            if let (Some(want), Some(has)) = (want, has)
-                && want != *has
-            {
-                let why = format!(
-                    "the {name} of the file is {}, and {} was asked for: it is another file",
-                    hex(has),
-                    hex(&want)
-                );
-                return Err(Error::Corrupt { source_name: source_name.to_owned(), why });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8; 32]) -> String {
-    blake3::Hash::from_bytes(*bytes).to_hex().to_string()
 }

@@ -14,7 +14,7 @@ use super::resume::{Wanted, take_up};
 use super::shared::Shared;
 use super::sources::Sources;
 use super::{Address, Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
-use crate::file::{Attributes, Place, PlaceError, Xattrs};
+use crate::file::{Attributes, PlaceError, Xattrs};
 use crate::group;
 use crate::partial::bytes_of;
 use std::sync::atomic::Ordering;
@@ -33,6 +33,9 @@ const FEW_RETRIES: u32 = 3;
 /// Makes the copy.
 pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
     let begun = Instant::now();
+    if !copy.is_for_nowhere() {
+        copy.place.check()?;
+    }
     let trust = Trust::new(copy.options.authorities.as_deref(), copy.options.insecure)?;
     let lanes = copy.options.streams.max(1 + copy.others.len()).min(MAX_STREAMS);
     let receive_buffer = copy.options.receive_buffer / lanes;
@@ -122,7 +125,7 @@ impl<'a> Job<'a> {
         }
         if exists {
             let (modified, exact) = (found.attributes.modified, found.reply.head.changed.is_some());
-            return Ok(unchanged(place, found.reply.start.length, modified, exact)?);
+            return Ok(unchanged(self.copy, found.reply.start.length, modified, exact, tell)?);
         }
         let Some(length) = found.reply.start.length else {
             return unknown::run(self.copy, self.client, found, tell);
@@ -426,23 +429,39 @@ fn sends_parts(found: &Found) -> bool {
     found.reply.head.ranges || found.source.verified
 }
 
-/// What becomes of a destination that is there: nothing, if it is as long and as old as the source, to the second where the source
-/// says no more.
+/// What becomes of a destination that is there: nothing, if it is as long and as old as the source
+/// (to the second where the source says no more) and has the sums that are asked for.
 pub(super) fn unchanged(
-    place: &Place,
+    copy: &Copy,
     length: Option<u64>,
     modified: Option<SystemTime>,
     exact: bool,
+    tell: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Error> {
-    let target = place.target().to_owned();
+    let target = copy.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
     let same_time = modified.is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
     if !meta.is_file() || length != Some(meta.len()) || !same_time {
         return Err(PlaceError::Exists(target).into());
     }
+    let sums = &copy.options.sums;
+    let blake3 = if sums.any() {
+        tell(&Event::Checking { bytes: meta.len() });
+        let has = sums.of_file(&target, None, &copy.cancel)?;
+        sums.hold(&target.display().to_string(), &has).map_err(|error| match error {
+            Error::Corrupt { source_name, why } => {
+                let why = format!("is there already, as long and as old as the source; but {why}; --force replaces it");
+                Error::Corrupt { source_name, why }
+            }
+            other => other,
+        })?;
+        Some(has.blake3)
+    } else {
+        None
+    };
     let (length, progress) = (meta.len(), super::Progress { length: Some(meta.len()), ..Default::default() });
-    let (sources, time) = (Vec::new(), Duration::ZERO);
-    Ok(Outcome { target, length, blake3: None, verified: false, unchanged: true, progress, sources, time })
+    let (verified, sources, time) = (blake3.is_some(), Vec::new(), Duration::ZERO);
+    Ok(Outcome { target, length, blake3, verified, unchanged: true, progress, sources, time })
 }
 
 /// Whether two times are the same as far as both ends tell and keep them: some do only to the second.

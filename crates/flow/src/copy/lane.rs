@@ -1,17 +1,15 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
-use super::Address;
-use super::Error;
-use super::Event;
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
-use super::http::answer::{Asked, Start};
+use super::http::answer::{Asked, Form, Start};
 use super::http::{Body, Fault, Wire, fault};
 use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::Shared;
 use super::vouch::values_of;
-use crate::group::{GROUP_BYTES, Summing};
+use super::{Address, Cancel, Error, Event};
+use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_pace::path::Path;
 use std::hash::{BuildHasher as _, RandomState};
@@ -120,13 +118,14 @@ impl Lane<'_> {
                 }
             };
             let mut next = run.start;
+            let had = self.shared.begun(next);
             let Err(blame) = self.fetch(first.take(), &mut kept, &run, &mut next) else {
                 failures = 0;
                 continue;
             };
             self.shared.plan().give_back(self.number);
             kept = Kept::default();
-            if next > run.start {
+            if next > run.start || self.shared.begun(next) > had {
                 failures = 0;
             }
             failures += 1;
@@ -148,6 +147,16 @@ impl Lane<'_> {
     fn fetch(&self, first: Option<Reply>, kept: &mut Kept, run: &Range<u64>, next: &mut u64) -> Result<(), Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let source = self.host.source(self.client, self.verify, length, stop)?;
+        if let Some(begun) = self.shared.take_begun(*next)
+            && self.rest(&source, kept, *next, &begun)?
+        {
+            let goes_on = self.shared.done(self.number, *next);
+            *next += 1;
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        let run = &(*next..run.end);
         let mut vouching = if self.is_first || !self.first.verified {
             None
         } else {
@@ -218,6 +227,7 @@ impl Lane<'_> {
             let last = at + piece.len() == len;
             let told = if last && start.verified { &mut told[..] } else { &mut [] };
             if let Err(error) = body.fill_both(piece, told) {
+                self.shared.keep_begun(index, &buffer[..at + body.came()]);
                 self.shared.recycle(buffer);
                 return Err(self.trouble(error).into());
             }
@@ -243,6 +253,46 @@ impl Lane<'_> {
         self.shared.recycle(buffer);
         let is_its_own = start.verified && value == told;
         Ok(self.wrong(index, bytes, is_its_own)?)
+    }
+
+    /// Fetches what did not come of a group before a connection broke, as it is, and holds the
+    /// whole against its value. False: whoever should tell the value does not, and the group is to
+    /// be fetched from its beginning.
+    fn rest(&self, source: &Source, kept: &mut Kept, index: u64, begun: &[u8]) -> Result<bool, Blame> {
+        let (length, stop) = (self.shared.length, &self.shared.stop);
+        let group = group::range(length, index);
+        let len = usize::try_from(group.end - group.start).expect("a group is in memory");
+        let mut buffer = self.shared.buffer()?;
+        let mut have = begun.len();
+        buffer[..have].copy_from_slice(begun);
+        self.shared.hold_back((len - have) as u64);
+        let fetched =
+            fetch_rest(self.client, source, (&group, length), &mut buffer[..len], &mut have, &mut kept.wire, stop);
+        let value = fetched.map_err(Blame::Host).and_then(|()| {
+            let vouching = if self.first.verified { self.first } else { source };
+            let right = value_of(self.client, vouching, length, index, stop).map_err(Blame::First)?;
+            Ok((group::value(length, index, &buffer[..len]), right))
+        });
+        let (value, right) = match value {
+            Ok(both) => both,
+            Err(Blame::First(Trouble::Fatal(Error::Protocol { .. }))) => {
+                self.shared.recycle(buffer);
+                return Ok(false);
+            }
+            Err(blame) => {
+                self.shared.keep_begun(index, &buffer[..have]);
+                self.shared.recycle(buffer);
+                return Err(blame);
+            }
+        };
+        if right.is_none_or(|right| right == value) {
+            let new = self.shared.arrived(index, buffer, value)?;
+            self.host.received.fetch_add(new, Relaxed);
+            return Ok(true);
+        }
+        self.shared.recycle(buffer);
+        self.wrong(index, len as u64, false)?;
+        Ok(true)
     }
 
     /// A group has another value than it should; `is_its_own`: the one that the host says.
@@ -316,6 +366,55 @@ impl Lane<'_> {
     fn trouble(&self, error: Fault) -> Trouble {
         fault(&self.host.address().to_string(), error)
     }
+}
+
+/// Fetches the bytes of a group of a file of `length` bytes, from the `have`th on, as they are.
+pub(in crate::copy) fn fetch_rest(
+    client: &Client,
+    source: &Source,
+    (group, length): (&Range<u64>, u64),
+    into: &mut [u8],
+    have: &mut usize,
+    kept: &mut Option<Wire>,
+    stop: &Cancel,
+) -> Result<(), Trouble> {
+    if *have == into.len() {
+        return Ok(());
+    }
+    let asked = Asked {
+        range: Some(group.start + *have as u64..group.end),
+        length: Some(length),
+        validator: source.validator.clone(),
+        form: Some(Form::Plain),
+        ..Asked::default()
+    };
+    let Reply { mut wire, head, start } = client.ask(&source.address, &asked, kept.take(), stop)?;
+    let mut body = Body::new(&mut wire, start.framing);
+    let filled = body.fill_both(&mut into[*have..], &mut []);
+    *have += body.came();
+    filled.map_err(|error| fault(&source.address.to_string(), error))?;
+    if body.is_over() && !head.close {
+        *kept = Some(wire);
+    }
+    Ok(())
+}
+
+/// The value of a group at a source; none: it tells none.
+fn value_of(
+    client: &Client,
+    source: &Source,
+    length: u64,
+    index: u64,
+    stop: &Cancel,
+) -> Result<Option<Value>, Trouble> {
+    if !source.verified {
+        return Ok(None);
+    }
+    let mut reply = client.ask(&source.address, &values_of(source, &(index..index + 1), length), None, stop)?;
+    let mut value = [0; 32];
+    let filled = Body::new(&mut reply.wire, reply.start.framing).fill_both(&mut value, &mut []);
+    filled.map_err(|error| fault(&source.address.to_string(), error))?;
+    Ok(Some(value))
 }
 
 /// The pause after so many failures: doubled each time, and anywhere in its upper half, so that many clients of a server that fell

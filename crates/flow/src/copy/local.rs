@@ -6,11 +6,10 @@ use super::job::unchanged;
 use super::plan::{Plan, Turn};
 use super::resume::{Wanted, take_up};
 use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
-use crate::file::{Attributes, Source, SourceError, Xattrs};
+use crate::file::{Attributes, Source, SourceError, Xattrs, open_regular};
 use crate::group::{self, GROUP_BYTES};
 use crate::partial::{Partial, bytes_of};
-use std::fs::{File, Metadata};
-use std::io::ErrorKind;
+use std::fs::Metadata;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -19,21 +18,14 @@ use std::time::{Duration, Instant};
 /// One attempt at the file at `path`.
 pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
     let source_name = path.display().to_string();
-    let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => Error::Usage(format!("{source_name}: there is no such file")),
-        _ => Error::file(path, error),
-    };
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() {
-        return Err(Error::Usage(format!("{source_name}: is no regular file; cp copies what it is")).into());
-    }
+    let failed = |error: std::io::Error| Error::file(path, error);
+    let (file, meta) = open_regular(path).map_err(Error::from)?;
     let (length, place) = (meta.len(), &copy.place);
     if place.target().metadata().is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino())) {
         return Err(Error::Usage(format!("{source_name}: source and destination are the same file")).into());
     }
     if !copy.options.force && !copy.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
-        return Ok(unchanged(place, Some(length), meta.modified().ok(), true)?);
+        return Ok(unchanged(copy, Some(length), meta.modified().ok(), true, tell)?);
     }
     let validator_now = Some(validator(&meta));
     let wanted =

@@ -33,6 +33,7 @@ mod send;
 mod shared;
 mod sources;
 pub mod spread;
+mod sums;
 mod tree;
 mod unknown;
 mod vouch;
@@ -41,9 +42,10 @@ pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
-pub use options::{MAX_HOSTS, MAX_STREAMS, Options, Sums};
+pub use options::{MAX_HOSTS, MAX_STREAMS, Options};
 pub use send::{Upload, UploadTree};
 pub use spread::{Gather, Spread, SpreadOutcome};
+pub use sums::{Summed, Summer, Sums};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
@@ -175,7 +177,7 @@ pub struct Outcome {
     pub target: PathBuf,
     /// Its length, bytes.
     pub length: u64,
-    /// Its BLAKE3 hash; none when it was there already.
+    /// Its BLAKE3 hash; none when it was there already and no sum was asked for.
     pub blake3: Option<Value>,
     /// Whether every group was verified against the source's value, or the whole against a sum that was given.
     pub verified: bool,

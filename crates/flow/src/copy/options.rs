@@ -1,8 +1,7 @@
 //! How a copy is made.
 
-use super::Error;
+use super::{Error, Sums};
 use crate::file::MAX_BUFFERS;
-use crate::group::Value;
 use sprat_pace::Pace;
 use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;
@@ -44,8 +43,6 @@ pub struct Options {
     pub force: bool,
     /// Whether what an earlier attempt left is thrown away.
     pub restart: bool,
-    /// Whether what an earlier attempt left is read and verified even if nothing speaks against it.
-    pub check: bool,
     /// Whether the verified form is asked for.
     pub verify: bool,
     /// Whether the file gets the permissions that the source tells.
@@ -69,15 +66,6 @@ pub struct Options {
     pub insecure: bool,
 }
 
-/// Sums that a file must have, if somebody knows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
-    /// BLAKE3.
-    pub blake3: Option<Value>,
-    /// SHA-256.
-    pub sha256: Option<[u8; 32]>,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -87,7 +75,6 @@ impl Default for Options {
             receive_buffer: MAX_BUFFER,
             force: false,
             restart: false,
-            check: false,
             verify: true,
             preserve: false,
             xattrs: false,

@@ -63,7 +63,6 @@ pub(super) fn take_up(
         boot: boot(),
     };
     if !fresh && let Some((journal, parsed)) = Journal::resume(place.journal(), length).map_err(at_journal)? {
-        let same_boot = parsed.identity.boot == identity.boot && !identity.boot.is_empty();
         let (journal, values) = match differs(&parsed.identity, &identity) {
             None => (Some(journal), Some(parsed.groups)),
             Some(why) => {
@@ -93,9 +92,7 @@ pub(super) fn take_up(
         };
         if let Some(values) = values {
             let mut state = Partial { values, ..empty(sink, journal) };
-            if !same_boot || options.check {
-                reread(copy, &mut state, length, tell)?;
-            }
+            reread(copy, &mut state, length, tell)?;
             return Ok(state);
         }
     }
@@ -136,8 +133,12 @@ fn told_same(same: usize, all: usize) -> String {
     }
 }
 
-/// Reads what is there, and keeps what is right.
+/// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may
+/// have damaged it since it was verified. That costs little beside fetching it.
 fn reread(copy: &Copy, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+    if state.values.is_empty() {
+        return Ok(());
+    }
     tell(&Event::Checking { bytes: state.bytes(length) });
     let wrong = state.check(length, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {

@@ -2,15 +2,21 @@
 
 use super::cancel::Cancel;
 use super::error::{Error, Trouble};
+use super::options::MAX_STREAMS;
 use super::plan::{Plan, Turn};
 use super::{Event, Progress};
 use crate::group::Value;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Most beginnings of groups that are kept, one for each stream and some that others took over: 1
+/// MiB each.
+const MAX_BEGUN: usize = 2 * MAX_STREAMS;
 
 /// A transfer, as its streams see it.
 pub(crate) struct Shared {
@@ -18,10 +24,12 @@ pub(crate) struct Shared {
     pub(crate) length: u64,
     state: Mutex<Partial>,
     plan: Mutex<Plan>,
+    /// The beginnings of groups whose rest did not come before a connection broke.
+    begun: Mutex<BTreeMap<u64, Vec<u8>>>,
     pub(crate) counters: Counters,
     /// Streams that have not ended.
     pub(crate) running: AtomicUsize,
-    begun: Instant,
+    started: Instant,
     limit: Option<Mutex<Limit>>,
     /// Stops all streams.
     pub(crate) stop: Cancel,
@@ -82,8 +90,8 @@ impl Shared {
         let counters = Counters::from(Progress { done, ..before });
         let limit = limit.map(|rate| Mutex::new(Limit::new(rate)));
         let (state, plan, failure) = (Mutex::new(state), Mutex::new(plan), Mutex::new(None));
-        let (running, begun) = (AtomicUsize::new(0), Instant::now());
-        Self { length, state, plan, counters, running, begun, limit, stop, events, failure }
+        let (running, started, begun) = (AtomicUsize::new(0), Instant::now(), Mutex::default());
+        Self { length, state, plan, begun, counters, running, started, limit, stop, events, failure }
     }
 
     /// A buffer to receive a group into.
@@ -117,14 +125,38 @@ impl Shared {
         Ok(bytes)
     }
 
+    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
+    /// all the same.
+    pub(crate) fn keep_begun(&self, group: u64, bytes: &[u8]) {
+        let mut begun = lock(&self.begun);
+        let is_new = !begun.contains_key(&group);
+        if bytes.is_empty() || (is_new && begun.len() >= MAX_BEGUN) {
+            return;
+        }
+        let kept = begun.entry(group).or_default();
+        if kept.len() < bytes.len() {
+            *kept = bytes.to_vec();
+        }
+    }
+
+    /// Hands out the beginning of a group, if there is one.
+    pub(crate) fn take_begun(&self, group: u64) -> Option<Vec<u8>> {
+        lock(&self.begun).remove(&group)
+    }
+
+    /// Bytes that are kept of a group.
+    pub(crate) fn begun(&self, group: u64) -> usize {
+        lock(&self.begun).get(&group).map_or(0, Vec::len)
+    }
+
     /// What a stream without a run is to do.
     pub(crate) fn take(&self, lane: usize) -> Turn {
-        self.plan().take(lane, self.begun.elapsed())
+        self.plan().take(lane, self.started.elapsed())
     }
 
     /// A stream has done with a group; gives whether it goes on with the next.
     pub(crate) fn done(&self, lane: usize, group: u64) -> bool {
-        self.plan().done(lane, group, self.begun.elapsed())
+        self.plan().done(lane, group, self.started.elapsed())
     }
 
     /// Whether all of the file is here.

@@ -8,18 +8,16 @@ use super::http::{Body, Framing, fault};
 use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
-use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
+use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use crate::partial::Partial;
-use ring::digest::{Context, SHA256};
 use sprat_disk::Access;
 use std::time::{Duration, Instant};
 
 /// What has come of such a file.
 struct Stream {
-    blake3: blake3::Hasher,
-    sha256: Context,
+    summer: Summer,
     bytes: u64,
 }
 
@@ -82,10 +80,13 @@ pub(super) fn run(
         }
     };
     let whole = received.and_then(|stream| {
-        let sha256 = stream.sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
-        let blake3 = *stream.blake3.finalize().as_bytes();
-        copy.options.sums.hold(&source.address.to_string(), &blake3, Some(&sha256))?;
-        Ok((stream.bytes, blake3))
+        let (sums, came) = (&copy.options.sums, stream.summer.finish());
+        let has = match sums.any() && !nowhere {
+            true => sums.of_written(&mut sink, stream.bytes, &copy.cancel)?,
+            false => came,
+        };
+        sums.hold(&source.address.to_string(), &has)?;
+        Ok((stream.bytes, has.blake3))
     });
     let (length, blake3) = match whole {
         Ok(whole) => whole,
@@ -119,16 +120,13 @@ fn receive(
 ) -> Result<Stream, Trouble> {
     let Reply { mut wire, start, .. } = reply;
     let mut body = Body::new(&mut wire, start.framing);
-    let mut stream = Stream { blake3: blake3::Hasher::new(), sha256: Context::new(&SHA256), bytes: 0 };
+    let mut stream = Stream { summer: copy.options.sums.summer(), bytes: 0 };
     let mut told = Instant::now();
     for group in 0.. {
         let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };
         let count = body.fill(&mut buffer).map_err(|error| fault(source_name, error))?;
         if count > 0 {
-            stream.blake3.update(&buffer[..count]);
-            if copy.options.sums.sha256.is_some() {
-                stream.sha256.update(&buffer[..count]);
-            }
+            stream.summer.add(&buffer[..count]);
             stream.bytes += count as u64;
         }
         if count == 0 {

@@ -2,13 +2,13 @@
 //!
 //! So a copy goes on from another host than it began with, or from one on which the file has another entity tag.
 
-use super::client::Client;
+use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::Source;
 use super::http::answer::{Asked, Form};
-use super::http::{Body, fault};
-use super::{Cancel, Error};
-use crate::group::{GROUP_BYTES, Value};
+use super::http::{Body, Wire, fault};
+use super::{Address, Cancel, Error};
+use crate::group::{self, GROUP_BYTES, Value, count};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -54,6 +54,38 @@ pub(super) fn values_of(source: &Source, run: &Range<u64>, length: u64) -> Asked
         form: Some(Form::Values),
         ..Asked::default()
     }
+}
+
+/// The values of a file by itself, from who has it; perhaps on a connection that is there. They
+/// must make the hash that is wanted, if one is.
+pub(super) fn values(
+    client: &Client,
+    file: &Address,
+    length: u64,
+    wanted: Option<&Value>,
+    kept: &mut Option<Wire>,
+    cancel: &Cancel,
+) -> Result<Vec<Value>, Trouble> {
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    let source = Source { address: file.clone(), verified: true, validator: None };
+    let asked = values_of(&source, &(0..count(length)), length);
+    let Reply { mut wire, head, start } = client.ask(file, &asked, kept.take(), cancel)?;
+    let mut body = Body::new(&mut wire, start.framing);
+    let mut values = Vec::new();
+    for _ in 0..count(length) {
+        let mut value = [0; 32];
+        body.fill_both(&mut value, &mut []).map_err(|error| fault(&file.to_string(), error))?;
+        values.push(value);
+    }
+    let is_over = body.is_over();
+    *kept = (is_over && !head.close).then_some(wire);
+    if wanted.is_some_and(|wanted| group::root(&values) != *wanted) {
+        let why = "is not the piece that the list tells of".to_owned();
+        return Err(Error::Corrupt { source_name: file.to_string(), why }.into());
+    }
+    Ok(values)
 }
 
 /// Groups as runs with small gaps.

@@ -1,12 +1,14 @@
 //! Files at the ends of a transfer: read and written past the page cache, as many bytes at a time as a group has.
 
 mod place;
+mod regular;
 mod sink;
 pub mod source;
 mod xattrs;
 
 pub(crate) use place::umask;
 pub use place::{Attributes, Place, PlaceError, sync_directory};
+pub use regular::{RegularError, irregular, open_regular};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};
 pub use source::{Piece, Source, SourceError};
 pub use xattrs::Xattrs;

@@ -2,7 +2,7 @@
 //!
 //! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only when it is whole and durable.
 
-use super::Xattrs;
+use super::{Xattrs, irregular};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -32,6 +32,14 @@ pub enum PlaceError {
     /// Something of that name is there.
     #[error("{}: exists; --force replaces it, another name keeps both", .0.display())]
     Exists(PathBuf),
+    /// Something that is not a file has the name, and is never replaced by one.
+    #[error("{}: is {what}, and stays; a file needs another name", path.display())]
+    Other {
+        /// The destination.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -87,10 +95,29 @@ impl Place {
         Ok(Self { target: target.to_owned(), ..Self::of(&target.with_file_name(hidden))? })
     }
 
+    /// The place whose part has this name; none: no part has, or it was too long to be kept whole.
+    #[must_use]
+    pub fn of_part(name: &OsStr) -> Option<Self> {
+        let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
+        Self::of(Path::new(OsStr::from_bytes(stem))).ok().filter(|place| place.part.as_os_str() == name)
+    }
+
     /// Whether a name is one that a file has while it is on its way, or its journal.
     #[must_use]
     pub fn is_own(name: &OsStr) -> bool {
         [PART, JOURNAL].iter().any(|ending| name.as_bytes().ends_with(ending.as_bytes()))
+    }
+
+    /// Refuses a destination that is there and is no file: a folder, a pipe, a device, or a link to
+    /// one of these. To rename a file over a device would take the device away.
+    ///
+    /// # Errors
+    /// [`PlaceError::Other`].
+    pub fn check(&self) -> Result<(), PlaceError> {
+        match self.target.metadata().ok().and_then(|meta| irregular(meta.file_type())) {
+            Some(what) => Err(PlaceError::Other { path: self.target.clone(), what }),
+            None => Ok(()),
+        }
     }
 
     /// Begins the part anew, empty, for nobody else: for a file that is written at once.
@@ -98,8 +125,11 @@ impl Place {
     /// # Errors
     /// The filesystem's, and that another transfer writes it.
     pub fn create(&self) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::open(&self.part, flags, Mode::RUSR | Mode::WUSR)?);
+        if let Some(what) = irregular(file.metadata()?.file_type()) {
+            return Err(io::Error::other(format!("is {what}; a file on its way needs that name")));
+        }
         file.try_lock().map_err(io::Error::from)?;
         self.forget()?;
         file.set_len(0)?;

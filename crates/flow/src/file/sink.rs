@@ -264,6 +264,26 @@ impl Sink {
         }
     }
 
+    /// Gives back the space of everything but these groups; the length stays. Where a filesystem
+    /// cannot, it is kept.
+    ///
+    /// # Errors
+    /// A write or a sync failed, now or before.
+    pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
+        self.flush()?;
+        let (Some(disk), Some(length)) = (&self.disk, self.length) else { return Ok(()) };
+        let mut next = 0;
+        for group in groups.chain([length.div_ceil(GROUP_BYTES)]) {
+            let (from, to) = (next * GROUP_BYTES, (group * GROUP_BYTES).min(length));
+            if from < to {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let _ = rustix::fs::fallocate(disk, hole, from, to - from); // as above
+            }
+            next = group + 1;
+        }
+        Ok(())
+    }
+
     /// Makes the file `length` bytes long, gives it its attributes, and makes everything durable. Gives why the attributes could
     /// not be had, where a filesystem has none: the file is right without them.
     ///

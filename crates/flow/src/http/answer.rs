@@ -15,7 +15,8 @@ impl Head {
     #[must_use]
     pub fn new(status: u16) -> Self {
         let text = format!(
-            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: nosniff\r\n",
+            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: nosniff\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n",
             reason(status),
             date::now()
         );
@@ -72,6 +73,7 @@ pub fn reason(status: u16) -> &'static str {
         415 => "Unsupported Media Type",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
+        421 => "Misdirected Request",
         422 => "Unprocessable Content",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",

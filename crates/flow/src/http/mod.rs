@@ -42,6 +42,9 @@ pub const BLAKE3: &str = "Sprat-Blake3";
 /// Groups of a part of an upload that arrived with another value than was told: numbers with spaces between them.
 pub const WRONG: &str = "Sprat-Wrong";
 
+/// The beginning of a group of an upload that came before a connection broke: its number, a space, and how many bytes.
+pub const BEGUN: &str = "Sprat-Begun";
+
 /// How many groups an upload lacks that was to end.
 pub const MISSING: &str = "Sprat-Missing";
 

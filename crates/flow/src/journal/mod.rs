@@ -7,6 +7,7 @@ mod record;
 
 pub use record::{Identity, Parsed, begin, groups, parse};
 
+use crate::file::irregular;
 use crate::group::{Value, count};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
@@ -74,6 +75,10 @@ pub fn boot() -> String {
 
 fn open(path: &Path, more: OFlags) -> io::Result<File> {
     // Not through a link that somebody put there.
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
+    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    match irregular(file.metadata()?.file_type()) {
+        Some(what) => Err(io::Error::other(format!("is {what}; a journal needs that name"))),
+        None => Ok(file),
+    }
 }

@@ -1,17 +1,19 @@
-//! Connections: taken, counted, refused when there are too many.
+//! Connections: taken and counted; when there are too many they wait for their turn, and are
+//! refused when too many wait.
 
 use super::connection::Connection;
 use super::socket::{Channel, Socket};
-use super::{ShareError, Shared};
+use super::{Connections, Limits, ShareError, Shared};
 use crate::http::answer::Head;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
 use sprat_pace::path::{Buffer, enlarge};
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Connections that the kernel holds until they are taken.
 const BACKLOG: i32 = 128;
@@ -22,7 +24,8 @@ const RECEIVE_BUFFER: usize = 256 << 20;
 /// Seconds after which one who was refused may try again.
 const RETRY_AFTER: u64 = 5;
 
-/// How long nothing is accepted after the system had no means to.
+/// How long nothing is accepted after the system had no means to; and between two looks at those
+/// that wait.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Listens at all addresses; gives what they are.
@@ -63,13 +66,15 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
         if !pause {
             waited.extend(listeners.iter().map(|(listener, _)| PollFd::new(listener, PollFlags::IN)));
         }
-        let timeout = if pause { Some(&PAUSE) } else { None };
+        let has_waiting = !shared.connections().waiting.is_empty();
+        let timeout = if pause || has_waiting { Some(&PAUSE) } else { None };
         // An interruption: as if nothing had happened.
         let _ = poll(&mut waited, timeout);
         if !waited[0].revents().is_empty() || shared.is_stopping() {
             return;
         }
         pause = false;
+        expire(shared);
         for (listener, _) in listeners {
             match listener.accept() {
                 Ok((socket, peer)) => begin(shared, socket, peer),
@@ -88,23 +93,46 @@ fn is_want(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| wants.iter().any(|want| want.raw_os_error() == code))
 }
 
-/// Gives a connection a thread, or an apology.
+/// Gives a connection a thread, a place among those that wait for one, or an apology.
 fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let socket = Arc::new(socket);
-    let Some(place) = Place::take(shared, &socket, peer.ip()) else {
-        return apologise(shared, &socket);
-    };
-    let (shared, for_thread) = (shared.clone(), socket.clone());
+    let waiting = Waiting { socket: Arc::new(socket), peer, since: Instant::now() };
+    let mut connections = shared.connections();
+    if let Some(place) = connections.place(shared, &waiting) {
+        drop(connections);
+        return serve(place, peer);
+    }
+    if connections.waiting.len() >= shared.limits.waiting {
+        drop(connections);
+        return apologise(shared, &waiting.socket);
+    }
+    connections.make_room(waiting.from(), &shared.limits);
+    connections.waiting.push_back(waiting);
+}
+
+/// Serves a connection on a thread of its own.
+fn serve(place: Place, peer: SocketAddr) {
     let spawned = std::thread::Builder::new().name("share-connection".to_owned()).spawn(move || {
-        let _place = place;
-        let channel = Socket::new(for_thread, shared.limits.patience)
+        let (shared, held) = (place.shared.clone(), place.held.clone());
+        let channel = Socket::new(held.socket.clone(), shared.limits.patience)
             .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
         if let Ok(channel) = channel {
-            Connection { shared, channel, peer, came: Vec::new(), paced: None, lane: None }.serve();
+            Connection { shared, held, channel, peer, came: Vec::new(), paced: None, lane: None }.serve();
         }
     });
     drop(spawned);
+}
+
+/// Sends away those that have waited for too long.
+fn expire(shared: &Shared) {
+    let now = Instant::now();
+    let mut connections = shared.connections();
+    while let Some(first) = connections.waiting.front()
+        && now.duration_since(first.since) > shared.limits.idle
+    {
+        apologise(shared, &first.socket);
+        connections.waiting.pop_front();
+    }
 }
 
 /// Says that there is no room, as far as the kernel takes it at once.
@@ -117,50 +145,117 @@ fn apologise(shared: &Shared, mut socket: &TcpStream) {
     let head = head.field("Content-Length", text.len()).finish(false);
     let _ = socket.write(&[&head, text.as_bytes()].concat());
     // Its request may have come already: unread bytes would be answered by a reset.
-    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let _ = socket.shutdown(Shutdown::Write);
     let mut rest = [0; 4096];
     let _ = io::Read::read(&mut socket, &mut rest);
 }
 
-/// A connection's place among all, until it is dropped.
-struct Place {
-    shared: Arc<Shared>,
-    id: u64,
+/// A connection that is served.
+pub(super) struct Held {
+    pub(super) socket: Arc<TcpStream>,
     from: IpAddr,
+    /// Since when nothing was asked on it.
+    idle: Mutex<Option<Instant>>,
 }
 
-impl Place {
-    fn take(shared: &Arc<Shared>, socket: &Arc<TcpStream>, peer: IpAddr) -> Option<Self> {
-        let from = network(peer);
-        let mut connections = shared.connections();
-        if connections.sockets.len() >= shared.limits.connections {
+/// A connection that is not served yet.
+pub(super) struct Waiting {
+    socket: Arc<TcpStream>,
+    peer: SocketAddr,
+    since: Instant,
+}
+
+impl Waiting {
+    fn from(&self) -> IpAddr {
+        network(self.peer.ip())
+    }
+}
+
+impl Held {
+    /// Says whether it waits for a request.
+    pub(super) fn set_idle(&self, idle: bool) {
+        *self.idle() = idle.then(Instant::now);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connections {
+    /// A place for a connection, if there is one.
+    fn place(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<Place> {
+        let from = waiting.from();
+        if self.served.len() >= shared.limits.connections {
             return None;
         }
-        let count = connections.from.entry(from).or_default();
+        let count = self.from.entry(from).or_default();
         if *count >= shared.limits.from_one {
             return None;
         }
         *count += 1;
-        let id = connections.next;
-        connections.next += 1;
-        connections.sockets.insert(id, socket.clone());
-        drop(connections);
-        Some(Self { shared: shared.clone(), id, from })
+        let id = self.next;
+        self.next += 1;
+        let held = Arc::new(Held { socket: waiting.socket.clone(), from, idle: Mutex::new(None) });
+        self.served.insert(id, held.clone());
+        Some(Place { shared: shared.clone(), id, held })
     }
+
+    /// Ends the connection that nothing was asked on for longest, if its place is one for somebody
+    /// from there. A request that has come on it already is still answered.
+    fn make_room(&self, from: IpAddr, limits: &Limits) {
+        let all = self.served.len() >= limits.connections;
+        let fits = self.served.values().filter(|held| all || held.from == from);
+        let idle = fits.filter_map(|held| held.idle().map(|since| (since, held)));
+        if let Some((_, held)) = idle.min_by_key(|(since, _)| *since) {
+            held.set_idle(false);
+            let _ = held.socket.shutdown(Shutdown::Read); // it may be gone
+        }
+    }
+
+    /// The first of those that wait for whom there is a place now.
+    fn admit(&mut self, shared: &Arc<Shared>) -> Option<(Place, SocketAddr)> {
+        let at = (0..self.waiting.len()).find(|at| {
+            let of_its = self.from.get(&self.waiting[*at].from()).copied().unwrap_or_default();
+            self.served.len() < shared.limits.connections && of_its < shared.limits.from_one
+        })?;
+        let waiting = self.waiting.remove(at)?;
+        Some((self.place(shared, &waiting)?, waiting.peer))
+    }
+}
+
+impl Shared {
+    /// Whether somebody waits for the place of a connection, so that it is not kept open.
+    pub(super) fn is_wanted(&self, held: &Held) -> bool {
+        let connections = self.connections();
+        let all = connections.served.len() >= self.limits.connections;
+        connections.waiting.iter().any(|waiting| all || waiting.from() == held.from)
+    }
+}
+
+/// A connection's place among all, until it is dropped: then the next one has it.
+struct Place {
+    shared: Arc<Shared>,
+    id: u64,
+    held: Arc<Held>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut connections = self.shared.connections();
-        connections.sockets.remove(&self.id);
-        if let Some(count) = connections.from.get_mut(&self.from) {
+        connections.served.remove(&self.id);
+        if let Some(count) = connections.from.get_mut(&self.held.from) {
             *count -= 1;
             if *count == 0 {
-                connections.from.remove(&self.from);
+                connections.from.remove(&self.held.from);
             }
         }
+        let next = if self.shared.is_stopping() { None } else { connections.admit(&self.shared) };
         drop(connections);
         self.shared.ended.notify_all();
+        if let Some((place, peer)) = next {
+            serve(place, peer);
+        }
     }
 }
 

@@ -21,8 +21,18 @@ pub const COOKIE: &str = "sprat-token";
 /// Tokens, any of which gives access. Without one everybody has it.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    /// Of each only its hash, which is compared in constant time, whatever is sent.
-    hashes: Vec<blake3::Hash>,
+    /// Of each only its hash, which is compared in constant time, whatever is sent; and what it is
+    /// good for.
+    all: Vec<(blake3::Hash, Right)>,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Right {
+    /// To see what is shared.
+    Read,
+    /// To put files there too, where that is possible at all.
+    Write,
 }
 
 /// Why a file of tokens is none.
@@ -37,7 +47,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// A line is no token.
-    #[error("{}, line {line}: a token has {MIN_TOKEN} to {MAX_TOKEN} letters, digits and marks, without spaces", path.display())]
+    #[error("{}, line {line}: a token has {MIN_TOKEN} to {MAX_TOKEN} letters, digits and marks, and after a space `read` or `write`, if anything", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -60,33 +70,44 @@ pub enum Proof {
     /// Nothing had to be.
     None,
     /// A token in a field of its head, or in a cookie.
-    Head(Seal),
+    Head(Seal, Right),
     /// A token that is a part of its address, where others may read it.
-    Address(Seal),
+    Address(Seal, Right),
     /// A ticket: for this file alone.
     Ticket,
 }
 
 impl Tokens {
-    /// Reads a file with a token on each line; empty lines, and those that begin with `#`, are passed over.
+    /// Reads a file with a token on each line; empty lines, and those that begin with `#`, are
+    /// passed over. Behind a token and a space may stand what it is good for: `read`, or `write`,
+    /// which is meant where nothing stands.
     ///
     /// # Errors
     /// [`TokenError`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = std::fs::read_to_string(path).map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
-        let mut hashes = Vec::new();
+        let mut all = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let token = line.trim();
             if token.is_empty() || token.starts_with('#') {
                 continue;
             }
-            if !(MIN_TOKEN..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(TokenError::Line { path: path.to_owned(), line: at + 1 });
+            let (token, right) = match token.split_once(char::is_whitespace) {
+                None => (token, Some(Right::Write)),
+                Some((token, word)) => match word.trim() {
+                    "read" => (token, Some(Right::Read)),
+                    "write" => (token, Some(Right::Write)),
+                    _ => (token, None),
+                },
+            };
+            let fits = (MIN_TOKEN..=MAX_TOKEN).contains(&token.len());
+            match right.filter(|_| fits && token.bytes().all(|byte| byte.is_ascii_graphic())) {
+                Some(right) => all.push((blake3::hash(token.as_bytes()), right)),
+                None => return Err(TokenError::Line { path: path.to_owned(), line: at + 1 }),
             }
-            hashes.push(blake3::hash(token.as_bytes()));
         }
-        match hashes.len() {
-            1..=MAX_TOKENS => Ok(Self { hashes }),
+        match all.len() {
+            1..=MAX_TOKENS => Ok(Self { all }),
             count => Err(TokenError::Count { path: path.to_owned(), count }),
         }
     }
@@ -94,27 +115,34 @@ impl Tokens {
     /// Whether a request may be answered, and by what; `None` when it may not.
     #[must_use]
     pub fn check(&self, request: &Request) -> Option<Proof> {
-        if self.hashes.is_empty() {
+        if !self.are_wanted() {
             return Some(Proof::None);
         }
         if let Some(field) = request.field("authorization") {
             let (scheme, token) = field.split_once(' ')?;
             let token = Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-            return self.seal(token).map(Proof::Head);
+            return self.seal(token).map(|(seal, right)| Proof::Head(seal, right));
         }
         let parameter = |name| request.target.as_ref().and_then(|target| target.parameter(name));
         if let Some(token) = parameter("token") {
-            return self.seal(&token).map(Proof::Address);
+            return self.seal(&token).map(|(seal, right)| Proof::Address(seal, right));
         }
         // Who has a ticket that is over may have a cookie.
         if let (Some(ticket), Some(target)) = (parameter(ticket::PARAMETER), &request.target)
-            && self.hashes.iter().fold(false, |found, one| found | Seal::of(one).opens(&ticket, target))
+            && self.all.iter().fold(false, |found, (one, _)| found | Seal::of(one).opens(&ticket, target))
         {
             return Some(Proof::Ticket);
         }
         let cookies = request.field("cookie")?;
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-        pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?).map(Proof::Head)
+        let found = pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?);
+        found.map(|(seal, right)| Proof::Head(seal, right))
+    }
+
+    /// Whether one is wanted: there is any.
+    #[must_use]
+    pub fn are_wanted(&self) -> bool {
+        !self.all.is_empty()
     }
 
     /// What a cookie holds for a token: something that is of no use as one.
@@ -123,18 +151,25 @@ impl Tokens {
         in_cookie(blake3::hash(token.as_bytes()))
     }
 
-    /// The seal of a token that is one of ours. All are compared, whichever it is.
-    fn seal(&self, token: &str) -> Option<Seal> {
+    /// The seal of a token that is one of ours, and what it is good for. All are compared,
+    /// whichever it is.
+    fn seal(&self, token: &str) -> Option<(Seal, Right)> {
         let hash = blake3::hash(token.as_bytes());
-        let found = self.hashes.iter().fold(false, |found, one| found | (*one == hash));
-        found.then(|| Seal::of(&hash))
+        self.find(|one| *one == hash)
     }
 
     /// The same of what a cookie holds.
-    fn cookie_seal(&self, value: &str) -> Option<Seal> {
+    fn cookie_seal(&self, value: &str) -> Option<(Seal, Right)> {
         let value = blake3::hash(value.as_bytes());
-        let is_it = |one: &blake3::Hash| blake3::hash(in_cookie(*one).as_bytes()) == value;
-        self.hashes.iter().fold(None, |found, one| if is_it(one) { Some(Seal::of(one)) } else { found })
+        self.find(|one| blake3::hash(in_cookie(*one).as_bytes()) == value)
+    }
+
+    fn find(&self, is_it: impl Fn(&blake3::Hash) -> bool) -> Option<(Seal, Right)> {
+        let found = |found, (one, right): &(blake3::Hash, Right)| match is_it(one) {
+            true => Some((Seal::of(one), *right)),
+            false => found,
+        };
+        self.all.iter().fold(None, found)
     }
 }
 
@@ -144,6 +179,6 @@ fn in_cookie(hash: blake3::Hash) -> String {
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tokens", self.hashes.len())
+        write!(f, "{} tokens", self.all.len())
     }
 }

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
-use super::listing::{Entry, list};
+use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
 use super::root::{Found, Lost, RESERVED};
 use super::version::Version;
@@ -61,7 +61,7 @@ enum Form {
 impl Shared {
     /// The answer to a request.
     pub(super) fn find(&self, request: &Request) -> Answer {
-        let Some(proof) = self.tokens.check(request) else {
+        let Some(proof) = self.tokens().check(request) else {
             return stranger(request);
         };
         let Some(target) = &request.target else { return self.options().into() };
@@ -134,7 +134,7 @@ impl Shared {
             None if request.accepts("application/jsonl") => Form::Lines,
             None => Form::Page,
         };
-        if matches!(form, Form::Page) && matches!(proof, Proof::Address(_)) {
+        if matches!(form, Form::Page) && matches!(proof, Proof::Address(..)) {
             return self.token_to_cookie(request, target);
         }
         let head = Head::new(200).field("Vary", "Accept");
@@ -163,7 +163,7 @@ impl Shared {
                 let host = host.unwrap_or_else(|| "localhost".into());
                 // With tickets in it a page is for nobody else.
                 let (head, seal) = match proof {
-                    Proof::Head(seal) => (head.field("Cache-Control", "no-store"), Some(seal)),
+                    Proof::Head(seal, _) => (head.field("Cache-Control", "no-store"), Some(seal)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
                 };
                 (with_policy(head), page(&listing, target, &host, self.tls.is_some(), seal).into_bytes())
@@ -207,16 +207,10 @@ impl Shared {
             serde_json::to_writer(&mut *out, entry)?;
             out.write_all(b"\n")
         };
-        let (entries, left_out) = match lines.recursive {
-            true => super::listing::walk(&self.root, &lines.names, &lines.directory, &mut put)?,
-            false => {
-                let listing = list(&self.root, &lines.names, &lines.directory)?;
-                listing.entries.iter().try_for_each(&mut put)?;
-                let left_out = listing.truncated.then(|| "there are more entries".to_owned());
-                (listing.entries.len() as u64, left_out.into_iter().collect())
-            }
-        };
-        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": left_out }))
+        let Lines { directory, names, recursive } = lines;
+        let (entries, left_out) = walk(&self.root, names, directory, *recursive, &mut put)?;
+        let LeftOut { named, hidden } = left_out;
+        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": named, "hidden": hidden }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection: requests in their order, each answered before the next is looked at.
 
+use super::accept::Held;
 use super::answers::{Answer, Content, Lines};
 use super::body::{Broken, FileContent};
 use super::chunks::Chunks;
@@ -24,6 +25,8 @@ use std::time::Instant;
 /// A connection with one peer.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
+    /// What others see of it.
+    pub(super) held: Arc<Held>,
     pub(super) channel: Channel,
     pub(super) peer: SocketAddr,
     /// Bytes that came and were not used yet: what is pipelined.
@@ -111,7 +114,7 @@ impl Connection {
                 Extent::Unfinished => seen = self.came.len(),
             }
             let idle = self.came.is_empty() && !first;
-            if idle && self.shared.is_stopping() {
+            if idle && (self.shared.is_stopping() || self.shared.is_wanted(&self.held)) {
                 return Err(NoHead::Gone);
             }
             let now = Instant::now();
@@ -122,7 +125,10 @@ impl Connection {
             };
             let mut part = [0; 4096];
             let room = part.len().min(MAX_HEAD - self.came.len());
-            match self.channel.read_until(until, &mut part[..room]) {
+            self.held.set_idle(idle);
+            let read = self.channel.read_until(until, &mut part[..room]);
+            self.held.set_idle(false);
+            match read {
                 Ok(0) => return Err(NoHead::Gone),
                 Ok(count) => self.came.extend(&part[..count]),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && !self.came.is_empty() => {
@@ -147,6 +153,9 @@ impl Connection {
     }
 
     fn answer(&mut self, request: &Request, began: Instant) -> Then {
+        if let Some(refused) = self.misdirected(request) {
+            return self.refuse(&refused);
+        }
         if request.method == Method::Put {
             return self.receive(request, began);
         }
@@ -157,8 +166,29 @@ impl Connection {
         let answer = self.shared.find(request);
         // Without a length, and without chunks, the end of the connection is the end of the answer.
         let unmarked = request.old && answer.decision.body == Body::Lines;
-        let keep = request.keep && !unmarked && !self.shared.is_stopping();
+        let keep = request.keep && !unmarked && self.stays_open();
         self.send(request, answer, keep, began)
+    }
+
+    /// Whether there is a reason to keep it for another request.
+    pub(super) fn stays_open(&self) -> bool {
+        !self.shared.is_stopping() && !self.shared.is_wanted(&self.held)
+    }
+
+    /// Refuses a request by a name that is not this server's, where a page in a browser could have
+    /// led it here.
+    fn misdirected(&mut self, request: &Request) -> Option<Refused> {
+        if self.shared.tokens().are_wanted() {
+            return None;
+        }
+        let at = self.channel.tcp().local_addr().ok()?.ip();
+        let host = request.field("host");
+        if self.shared.names.allow(host.as_deref(), at) {
+            return None;
+        }
+        let host = host.unwrap_or_default();
+        let what = format!("{host:?} is no name of this share; use its address, or sprat share --host-name NAME");
+        Some(Refused { status: 421, what })
     }
 
     fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {

@@ -2,15 +2,18 @@
 
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
+use crate::file::{Place, irregular};
 use crate::http::target::encode;
 use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Most entries of one directory: what is beyond is not listed, and the listing says so.
+/// Most entries of one directory in a listing that is made whole: what is beyond is not in it, and
+/// it says so.
 pub const MAX_ENTRIES: usize = 100_000;
 
 /// Directories within directories that a recursive listing goes down.
@@ -69,19 +72,40 @@ struct Item {
     linked: bool,
 }
 
+/// The names in a directory that may be shown, in order.
+struct Names {
+    shown: Vec<OsString>,
+    /// How many begin with a dot and are not shown; those of files on their way apart.
+    hidden: u64,
+    /// Whether there are more.
+    truncated: bool,
+}
+
 /// Lists the directory at `names`, which is open.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Listing> {
-    let (items, truncated) = items(root, names, directory)?;
+    let Names { shown, truncated, .. } = read(root, names, directory, MAX_ENTRIES)?;
+    let items = shown.into_iter().filter_map(|name| item(root, names, directory, name)?.ok());
+    let entries = items.map(|item| item.entry("", "")).collect();
     let path: String = names.iter().map(|name| format!("/{}", encode(name))).collect();
-    Ok(Listing { path: path + "/", entries: items.iter().map(|item| item.entry("", "")).collect(), truncated })
+    Ok(Listing { path: path + "/", entries, truncated })
 }
 
-/// Hands out an entry of the directory at `names` and of all below it at a time, each directory before what is in it. What
-/// `take` says ends it. Symbolic links to files are files; those to directories are passed over, for they may lead in circles.
-/// Gives the number of entries, and what could not be listed.
+/// What a listing by lines does not have.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LeftOut {
+    /// What is no file or directory, or cannot be looked at: the name, quoted, and why.
+    pub named: Vec<String>,
+    /// How many names begin with a dot and are not shown.
+    pub hidden: u64,
+}
+
+/// Hands out an entry of the directory at `names` at a time, and if `recursive` of all below it,
+/// each directory before what is in it. What `take` returns ends it. Symbolic links to files are
+/// files; those to directories lead nowhere below, for they may lead in circles. Returns the number
+/// of entries, and what was left out.
 ///
 /// # Errors
 /// What `take` gives, and that the directory itself cannot be read.
@@ -89,66 +113,103 @@ pub fn walk(
     root: &Root,
     names: &[OsString],
     directory: &File,
+    recursive: bool,
     take: &mut dyn FnMut(&Entry) -> io::Result<()>,
-) -> io::Result<(u64, Vec<String>)> {
-    let mut walk = Walk { root, take, count: 0, left_out: Vec::new() };
+) -> io::Result<(u64, LeftOut)> {
+    let mut walk = Walk { root, take, recursive, count: 0, left_out: LeftOut::default(), named_bytes: 0, more: 0 };
     let mut names = names.to_vec();
-    let read = items(root, &names, directory)?;
-    walk.directory(&mut names, read, ("", ""), MAX_DEPTH)?;
+    let read = read(root, &names, directory, MAX_LISTED)?;
+    walk.directory(&mut names, directory, read, ("", ""), MAX_DEPTH)?;
+    if walk.more > 0 {
+        walk.left_out.named.push(format!("{} more", walk.more));
+    }
     Ok((walk.count, walk.left_out))
 }
 
-/// Most troubles that a recursive listing tells of.
+/// Most entries of one directory that are listed by lines: of each only its name is kept in memory.
+pub const MAX_LISTED: usize = 1_000_000;
+
+/// Most things that a listing by lines names as left out, and most bytes of that: the line has to
+/// be taken whole.
 const MAX_TROUBLES: usize = 100;
+const MAX_TROUBLE_BYTES: usize = 16 << 10;
 
 struct Walk<'a> {
     root: &'a Root,
     take: &'a mut dyn FnMut(&Entry) -> io::Result<()>,
+    recursive: bool,
     count: u64,
-    left_out: Vec<String>,
+    left_out: LeftOut,
+    named_bytes: usize,
+    /// What was left out and is not named.
+    more: u64,
 }
 
 impl Walk<'_> {
     fn directory(
         &mut self,
         names: &mut Vec<OsString>,
-        (items, truncated): (Vec<Item>, bool),
+        directory: &File,
+        read: Names,
         prefix: (&str, &str),
         depth: usize,
     ) -> io::Result<()> {
-        if truncated {
-            self.leave_out(prefix.0, &format!("has more than {MAX_ENTRIES} entries"));
+        self.left_out.hidden += read.hidden;
+        if read.truncated {
+            self.leave_out(prefix.0, &format!("has more than {MAX_LISTED} entries"));
         }
-        for item in items.iter().filter(|item| !(item.linked && item.kind == Kind::Directory)) {
-            let entry = item.entry(prefix.0, prefix.1);
-            (self.take)(&entry)?;
-            self.count += 1;
-            if item.kind == Kind::Directory {
-                names.push(item.name.clone());
-                match (depth, self.open(names)) {
-                    (0, _) => self.leave_out(&entry.name, "lies too deep"),
-                    (_, None) => self.leave_out(&entry.name, "cannot be read"),
-                    (_, Some(read)) => {
-                        let name = format!("{}/", entry.name);
-                        self.directory(names, read, (&name, &entry.href), depth - 1)?;
-                    }
+        for name in read.shown {
+            let shown = format!("{}{}", prefix.0, name.to_string_lossy());
+            match item(self.root, names, directory, name) {
+                None => {}
+                Some(Err(why)) => self.leave_out(&shown, &why),
+                Some(Ok(item)) if self.recursive && item.linked && item.kind == Kind::Directory => {
+                    self.leave_out(&shown, "is a symbolic link to a folder");
                 }
-                names.pop();
+                Some(Ok(item)) => self.item(names, &item, prefix, depth)?,
             }
         }
         Ok(())
     }
 
-    fn open(&self, names: &[OsString]) -> Option<(Vec<Item>, bool)> {
+    /// Hands out an entry, and what is below it.
+    fn item(&mut self, names: &mut Vec<OsString>, item: &Item, prefix: (&str, &str), depth: usize) -> io::Result<()> {
+        let entry = item.entry(prefix.0, prefix.1);
+        (self.take)(&entry)?;
+        self.count += 1;
+        if item.kind != Kind::Directory || !self.recursive {
+            return Ok(());
+        }
+        names.push(item.name.clone());
+        match (depth, self.open(names)) {
+            (0, _) => self.leave_out(&entry.name, "lies too deep"),
+            (_, None) => self.leave_out(&entry.name, "cannot be read"),
+            (_, Some((directory, read))) => {
+                let name = format!("{}/", entry.name);
+                self.directory(names, &directory, read, (&name, &entry.href), depth - 1)?;
+            }
+        }
+        names.pop();
+        Ok(())
+    }
+
+    fn open(&self, names: &[OsString]) -> Option<(File, Names)> {
         match self.root.find(names) {
-            Ok(Found::Directory(directory, _)) => items(self.root, names, &directory).ok(),
+            Ok(Found::Directory(directory, _)) => {
+                let read = read(self.root, names, &directory, MAX_LISTED).ok()?;
+                Some((directory, read))
+            }
             _ => None,
         }
     }
 
     fn leave_out(&mut self, name: &str, why: &str) {
-        if self.left_out.len() < MAX_TROUBLES {
-            self.left_out.push(format!("{name:?} {why}"));
+        let text = format!("{name:?} {why}");
+        if self.left_out.named.len() < MAX_TROUBLES && self.named_bytes + text.len() <= MAX_TROUBLE_BYTES {
+            self.named_bytes += text.len();
+            self.left_out.named.push(text);
+        } else {
+            self.more += 1;
         }
     }
 }
@@ -170,51 +231,54 @@ impl Item {
     }
 }
 
-/// What is to be seen in the directory at `names`, in order, and whether there is more.
-fn items(root: &Root, names: &[OsString], directory: &File) -> io::Result<(Vec<Item>, bool)> {
-    let mut items = Vec::new();
+/// Reads the names in the directory at `names`, at most so many.
+fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::Result<Names> {
+    let mut read = Names { shown: Vec::new(), hidden: 0, truncated: false };
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let own = names.is_empty() && name == RESERVED;
-        if name == "." || name == ".." || own || !root.shows(name) {
+        let own = (names.is_empty() && name == RESERVED) || Place::is_own(name);
+        if name == "." || name == ".." {
             continue;
         }
-        if items.len() == MAX_ENTRIES {
-            return Ok((sorted(items), true));
+        if !root.shows(name) || (names.is_empty() && name == RESERVED) {
+            read.hidden += u64::from(!own);
+            continue;
         }
-        // What goes away while it is listed is not there, and what leads elsewhere is not either.
-        items.extend(item(root, names, directory, name));
+        if read.shown.len() == most {
+            read.truncated = true;
+            break;
+        }
+        read.shown.push(name.to_owned());
     }
-    Ok((sorted(items), false))
+    read.shown.sort();
+    Ok(read)
 }
 
-fn sorted(mut items: Vec<Item>) -> Vec<Item> {
-    items.sort_by(|a, b| a.name.cmp(&b.name));
-    items
-}
-
-fn item(root: &Root, names: &[OsString], directory: &File, name: &OsStr) -> Option<Item> {
+/// Looks at an entry. None: it is gone again. An error says why it is not listed.
+fn item(root: &Root, names: &[OsString], directory: &File, name: OsString) -> Option<Result<Item, String>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let seen = File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?).metadata().ok()?;
+    let seen = match rustix::fs::openat(directory, &name, flags, Mode::empty()) {
+        Ok(seen) => File::from(seen).metadata().ok()?,
+        Err(Errno::NOENT) => return None,
+        Err(_) => return Some(Err("cannot be looked at".to_owned())),
+    };
     let linked = seen.file_type().is_symlink();
     let metadata = match linked {
         false => seen,
         true => {
             let mut names = names.to_vec();
-            names.push(name.to_owned());
-            match root.find(&names).ok()? {
-                Found::File(_, metadata) | Found::Directory(_, metadata) => metadata,
+            names.push(name.clone());
+            match root.find(&names) {
+                Ok(Found::File(_, metadata) | Found::Directory(_, metadata)) => metadata,
+                Err(_) => return Some(Err("is a symbolic link to nothing that is shared".to_owned())),
             }
         }
     };
-    Some(Item { name: name.to_owned(), kind: kind(&metadata)?, version: Version::of(&metadata), linked })
-}
-
-fn kind(metadata: &Metadata) -> Option<Kind> {
-    match metadata.file_type() {
-        kind if kind.is_dir() => Some(Kind::Directory),
-        kind if kind.is_file() => Some(Kind::File),
-        _ => None,
-    }
+    let kind = match irregular(metadata.file_type()) {
+        _ if metadata.is_dir() => Kind::Directory,
+        None => Kind::File,
+        Some(what) => return Some(Err(format!("is {what}"))),
+    };
+    Some(Ok(Item { name, kind, version: Version::of(&metadata), linked }))
 }

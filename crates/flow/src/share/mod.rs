@@ -10,6 +10,7 @@ mod chunks;
 mod connection;
 pub mod decide;
 pub mod listing;
+mod names;
 pub mod page;
 pub mod put;
 mod receive;
@@ -21,33 +22,39 @@ mod transfers;
 mod values;
 mod version;
 
-pub use access::{TokenError, Tokens};
-pub use receive::{MAX_LANES, MAX_UPLOADS};
+pub use access::{Right, TokenError, Tokens};
+pub use receive::{KEPT_FOR, MAX_LANES, MAX_UPLOADS};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use sprat_pace::Pace;
 pub use transfers::{MAX_PAST, MAX_POINTS, Point, STEP, Snapshot, Transfers};
 pub use version::Version;
 
-use receive::Uploads;
+use names::Names;
+use receive::{Parts, Uploads};
 use sprat_pace::Pacer;
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use thiserror::Error;
 use values::Values;
 
-/// Most connections at a time, unless told; one more is answered 503 and closed.
+/// Most connections at a time, unless told; one more waits.
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// Most connections at a time from one address (of IPv6: one network of 64 bits), unless told.
 pub const MAX_FROM_ONE: usize = 64;
+
+/// Most connections that wait until one that is served ends, unless told; one more is answered 503
+/// and closed.
+pub const MAX_WAITING: usize = 256;
 
 /// What holds a server back from doing too much, or waiting too long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,6 +63,8 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at a time from one address.
     pub from_one: usize,
+    /// Connections that wait for their turn, for as long as one may be idle.
+    pub waiting: usize,
     /// How long a head may take from its first byte, and the first byte of a connection, with its TLS handshake.
     pub head: Duration,
     /// How long a connection may be without a request.
@@ -69,6 +78,7 @@ impl Default for Limits {
         Self {
             connections: MAX_CONNECTIONS,
             from_one: MAX_FROM_ONE,
+            waiting: MAX_WAITING,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             patience: Duration::from_secs(60),
@@ -94,6 +104,13 @@ pub struct Options {
     pub tokens: Tokens,
     /// Files are taken too, of so many bytes at most.
     pub writable: Option<u64>,
+    /// Bytes of the disk that unfinished uploads may hold together; none: half of the filesystem.
+    pub max_unfinished: Option<u64>,
+    /// How long the part of an upload is kept that nobody goes on with.
+    pub keep_unfinished: Duration,
+    /// Names by which it may be asked for at loopback and private addresses, besides this machine's
+    /// own.
+    pub names: Vec<String>,
     /// Whether files are given, and taken, with their extended attributes (`user.*`), where that is asked for.
     pub xattrs: bool,
     /// How fast each connection sends.
@@ -115,6 +132,9 @@ impl Options {
             tls: None,
             tokens: Tokens::default(),
             writable: None,
+            max_unfinished: None,
+            keep_unfinished: KEPT_FOR,
+            names: Vec::new(),
             xattrs: false,
             pace: Pace::Auto,
             limits: Limits::default(),
@@ -193,13 +213,16 @@ pub struct Share {
     /// Ends the thread that accepts by being closed.
     wake: Option<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
+    /// Ends the thread that looks after what uploads left by being dropped.
+    sweeper: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 /// What all threads of a server know.
 struct Shared {
     root: Root,
     tls: Option<Arc<rustls::ServerConfig>>,
-    tokens: Tokens,
+    tokens: RwLock<Tokens>,
+    names: Names,
     /// Longest file that is taken, if any is.
     writable: Option<u64>,
     uploads: Uploads,
@@ -219,8 +242,9 @@ struct Shared {
 #[derive(Default)]
 struct Connections {
     next: u64,
-    sockets: HashMap<u64, Arc<TcpStream>>,
+    served: HashMap<u64, Arc<accept::Held>>,
     from: HashMap<IpAddr, usize>,
+    waiting: VecDeque<accept::Waiting>,
 }
 
 impl Share {
@@ -229,17 +253,19 @@ impl Share {
     /// # Errors
     /// [`ShareError`].
     pub fn start(options: Options) -> Result<Self, ShareError> {
-        let Options { root: path, listen, hidden, tls, tokens, writable, xattrs, pace, limits, observer } = options;
+        let Options { root: path, listen, hidden, tls, tokens, writable, xattrs, pace, limits, observer, .. } = options;
         let root = Root::open(&path, hidden).map_err(|source| ShareError::Root { path, source })?;
         let listeners = accept::listen(&listen, writable.is_some())?;
         let addresses = listeners.iter().map(|(_, address)| *address).collect();
+        let parts = Arc::new(Parts::new(options.max_unfinished));
         let shared = Arc::new(Shared {
             root,
             tls,
-            tokens,
+            tokens: RwLock::new(tokens),
+            names: Names::new(&options.names),
             writable,
             xattrs,
-            uploads: Uploads::default(),
+            uploads: Uploads::new(parts.clone()),
             pace,
             pacer: Pacer::start().map_err(ShareError::Start)?,
             limits,
@@ -257,7 +283,16 @@ impl Share {
             .name("share".to_owned())
             .spawn(move || accept::run(&for_acceptor, &listeners, &woken))
             .map_err(ShareError::Start)?;
-        Ok(Self { shared, addresses, wake: Some(wake), acceptor: Some(acceptor) })
+        let sweeper = match writable {
+            Some(_) => Some(sweep(&shared, parts, options.keep_unfinished).map_err(ShareError::Start)?),
+            None => None,
+        };
+        Ok(Self { shared, addresses, wake: Some(wake), acceptor: Some(acceptor), sweeper })
+    }
+
+    /// Takes other tokens from here on; whoever is being served goes on to the end of the answer.
+    pub fn set_tokens(&self, tokens: Tokens) {
+        *self.shared.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
     /// Where it listens, with the ports that were chosen.
@@ -283,6 +318,11 @@ impl Share {
         drop(self.wake.take());
         // A thread that panicked has told so.
         let _ = acceptor.join();
+        if let Some((stop, sweeper)) = self.sweeper.take() {
+            drop(stop);
+            let _ = sweeper.join();
+        }
+        self.shared.connections().waiting.clear();
         // Those that wait for a request find that none comes.
         self.shared.shut(std::net::Shutdown::Read);
         if !self.shared.wait_for_none(grace) {
@@ -290,6 +330,25 @@ impl Share {
             self.shared.wait_for_none(LAST_GRACE);
         }
     }
+}
+
+/// Longest time between two looks at what uploads left.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// Looks after what uploads left, until the other end of the channel is dropped.
+fn sweep(shared: &Arc<Shared>, parts: Arc<Parts>, kept_for: Duration) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = channel();
+    let shared = shared.clone();
+    let every = (kept_for / 4).clamp(Duration::from_millis(100), SWEEP);
+    let work = move || {
+        let is_stopped = || shared.is_stopping();
+        parts.sweep(&shared.root, kept_for, &is_stopped);
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
+            parts.sweep(&shared.root, kept_for, &is_stopped);
+        }
+    };
+    let thread = std::thread::Builder::new().name("share-parts".to_owned()).spawn(work)?;
+    Ok((stop, thread))
 }
 
 /// How long threads have whose sockets were shut.
@@ -306,13 +365,17 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
+    fn tokens(&self) -> RwLockReadGuard<'_, Tokens> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().expect("no holder panics")
     }
 
     fn shut(&self, how: std::net::Shutdown) {
-        for socket in self.connections().sockets.values() {
-            let _ = socket.shutdown(how);
+        for held in self.connections().served.values() {
+            let _ = held.socket.shutdown(how);
         }
     }
 
@@ -320,7 +383,7 @@ impl Shared {
     fn wait_for_none(&self, longest: Duration) -> bool {
         let until = Instant::now() + longest;
         let mut connections = self.connections();
-        while !connections.sockets.is_empty() {
+        while !connections.served.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;

@@ -43,7 +43,7 @@ pub enum What {
         /// Whether each group's value comes behind it.
         verified: bool,
     },
-    /// A part of an upload, in verified form: it begins a group, and ends one or the file.
+    /// A part of an upload, in verified form: it begins a group, or goes on within one, and ends one or the file.
     Part {
         /// The upload.
         upload: Upload,
@@ -112,10 +112,12 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         let Some((bytes, total)) = parsed else { return bad("the part is none: bytes FIRST-LAST/ALL is wanted") };
         let range = *bytes.start()..bytes.end().saturating_add(1);
         let is_edge = |at: u64| at.is_multiple_of(GROUP_BYTES) || at == total;
-        if !is_edge(range.start) || !is_edge(range.end) || total > MAX_FILE {
-            return bad(&format!("a part begins and ends with a group of {GROUP_BYTES} bytes"));
+        if !is_edge(range.end) || range.is_empty() || total > MAX_FILE {
+            return bad(&format!("a part ends with a group of {GROUP_BYTES} bytes, or with the file"));
         }
-        if group::verified_length(&range) != request.length {
+        // It may go on within a group of which the beginning has come.
+        let skipped = range.start % GROUP_BYTES;
+        if group::verified_length(&(range.start - skipped..range.end)) - skipped != request.length {
             return bad("the body is not as long as the part in verified form");
         }
         What::Part { upload: Upload { length: total, ..upload(request)? }, range }

@@ -161,3 +161,53 @@ fn a_handshake_that_does_not_go_on_is_ended() {
         assert!(!rest.starts_with(b"HTTP"));
     }
 }
+
+#[test]
+fn a_name_that_leads_here_from_elsewhere_is_refused() {
+    let shared = Shared::with(|options| options.names = vec!["nas.example".to_owned()]);
+    shared.write("file", b"x");
+    let ask = |method: &str, host: &str| {
+        let mut client = shared.connect();
+        client.send(&format!("{method} /file HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
+        let answer = client.answer(false).unwrap();
+        assert_eq!(answer.field("Cross-Origin-Resource-Policy"), Some("same-origin"));
+        (answer.status, answer.text().to_owned())
+    };
+    for host in [&shared.address().to_string(), "localhost:8040", "nas.example", "192.168.7.7", "[::1]"] {
+        assert_eq!(ask("GET", host).0, 200, "{host}");
+    }
+    for method in ["GET", "PUT", "OPTIONS"] {
+        let (status, text) = ask(method, "rebound.evil.example:8040");
+        assert!(status == 421 && text.contains("--host-name"), "{method}: {status} {text}");
+    }
+    // No page knows a token.
+    let shared = guarded();
+    let mut client = shared.connect();
+    client.send(&format!("GET /file HTTP/1.1\r\nHost: proxy.example\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
+    assert_eq!(client.answer(false).unwrap().status, 200);
+}
+
+#[test]
+fn tokens_may_be_for_reading_alone_and_change_while_it_runs() {
+    let (reads, writes) = ("a-token-that-reads", "a-token-that-writes");
+    let shared = Shared::with(|options| {
+        let file = options.root.join(".tokens");
+        std::fs::write(&file, format!("{reads} read\n{writes} write\n{TOKEN}\n")).unwrap();
+        (options.tokens, options.writable) = (Tokens::read(&file).unwrap(), Some(1 << 20));
+    });
+    shared.write("file", b"x");
+    let status = |method: &str, path: &str, token: &str| {
+        let fields = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
+        shared.ask(method, path, &fields).status
+    };
+    assert_eq!([reads, writes, TOKEN].map(|token| status("GET", "/file", token)), [200; 3]);
+    assert_eq!((status("PUT", "/new", reads), status("PUT", "/new/", reads)), (403, 403));
+    assert_eq!((status("PUT", "/one", writes), status("PUT", "/two", TOKEN)), (201, 201));
+    let file = shared.path().join(".tokens");
+    std::fs::write(&file, format!("{writes} read\nanother-token-of-ours\n")).unwrap();
+    shared.share.set_tokens(Tokens::read(&file).unwrap());
+    assert_eq!((status("GET", "/file", reads), status("GET", "/file", writes)), (401, 200));
+    assert_eq!((status("PUT", "/three", writes), status("PUT", "/three", "another-token-of-ours")), (403, 201));
+    std::fs::write(&file, format!("{TOKEN} delete\n")).unwrap();
+    assert!(matches!(Tokens::read(&file), Err(TokenError::Line { line: 1, .. })));
+}

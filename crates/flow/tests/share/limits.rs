@@ -56,7 +56,7 @@ fn one_who_takes_nothing_is_dropped() {
 
 #[test]
 fn there_is_room_for_so_many() {
-    let shared = Shared::with(|options| options.limits = Limits { connections: 2, ..Limits::default() });
+    let shared = Shared::with(|options| options.limits = Limits { connections: 2, waiting: 0, ..Limits::default() });
     shared.write("a", b"x");
     let ask = |client: &mut super::support::Client| {
         client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -84,7 +84,7 @@ fn there_is_room_for_so_many() {
 
 #[test]
 fn one_address_has_only_so_many() {
-    let shared = Shared::with(|options| options.limits = Limits { from_one: 1, ..Limits::default() });
+    let shared = Shared::with(|options| options.limits = Limits { from_one: 1, waiting: 0, ..Limits::default() });
     let _first = shared.connect();
     assert_eq!(shared.connect().answer(false).unwrap().status, 503);
 }
@@ -143,7 +143,7 @@ fn stopping_at_once_ends_all() {
 
 #[test]
 fn a_flood_of_connections_is_outlived() {
-    let limits = Limits { connections: 16, from_one: 1000, ..impatient() };
+    let limits = Limits { connections: 16, from_one: 1000, waiting: 64, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
@@ -159,4 +159,51 @@ fn a_flood_of_connections_is_outlived() {
         std::io::Write::write_all(&mut client.tcp, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
             && client.answer(false).is_some_and(|answer| answer.status == 200)
     });
+}
+
+#[test]
+fn those_who_are_too_many_wait_for_their_turn() {
+    let limits = Limits { from_one: 2, waiting: 40, ..Limits::default() };
+    let shared = Shared::with(|options| options.limits = limits);
+    shared.write("a", b"x");
+    // Idle connections do not hold up those that want something.
+    let mut kept: Vec<_> = (0..2).map(|_| shared.connect()).collect();
+    for client in &mut kept {
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.answer(false).unwrap().status, 200);
+    }
+    let mut many: Vec<_> = (0..30).map(|_| shared.connect()).collect();
+    for client in &mut many {
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    for client in &mut many {
+        let answer = client.answer(false).unwrap();
+        assert_eq!((answer.status, answer.text()), (200, "x"));
+    }
+    // When nobody waits any more, connections stay open again.
+    let mut last = shared.connect();
+    for _ in 0..2 {
+        last.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(last.answer(false).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn who_waits_too_long_is_told_so() {
+    let limits = Limits { from_one: 1, ..impatient() };
+    let shared = Shared::with(|options| options.limits = limits);
+    std::fs::File::create(shared.path().join("large")).unwrap().set_len(4 << 30).unwrap();
+    let mut busy = shared.connect();
+    busy.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    busy.tcp.peek(&mut [0]).unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut part = vec![0; 1 << 16];
+        while busy.tcp.read(&mut part).is_ok_and(|count| count > 0) {
+            super::support::wait(1);
+        }
+    });
+    let refused = shared.connect().answer(false).unwrap();
+    assert_eq!(refused.status, 503);
+    drop(shared);
+    reading.join().unwrap();
 }

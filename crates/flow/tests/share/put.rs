@@ -340,6 +340,7 @@ fn within(test: impl FnOnce(&Shared, &Path) + Send) {
             }
             let shared = Shared::with(|options| {
                 (options.root, options.writable) = (directory.path().to_owned(), Some(u64::MAX));
+                options.max_unfinished = Some(u64::MAX);
             });
             test(&shared, directory.path());
         });
@@ -382,4 +383,59 @@ fn punch(path: &Path, from: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_len(from).unwrap();
     file.set_len(2 * from).unwrap();
+}
+
+/// Bytes that a file holds of the disk.
+fn held(path: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    path.metadata().map_or(0, |meta| meta.blocks() * 512)
+}
+
+/// Begins an upload of so many bytes, of which one group comes.
+fn begin_upload(shared: &Shared, name: &str, length: u64) -> u16 {
+    let group = vec![7; 1 << 20];
+    let value = sprat_flow::group::value(length, 0, &group);
+    let mut client = shared.connect();
+    client.send(&format!(
+        "PUT /{name} HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.sprat.verified\r\nSprat-Upload: t\r\n\
+         Content-Range: bytes 0-1048575/{length}\r\nContent-Length: {}\r\n\r\n",
+        group.len() + value.len()
+    ));
+    let _ = std::io::Write::write_all(&mut client.tcp, &[&group[..], &value].concat());
+    client.answer(false).unwrap().status
+}
+
+#[test]
+fn an_upload_that_was_left_holds_what_came_and_not_for_ever() {
+    let shared = Shared::with(|options| {
+        options.writable = Some(u64::MAX);
+        options.keep_unfinished = std::time::Duration::from_secs(8);
+    });
+    let (part, journal) = (shared.path().join(".x.sprat-part"), shared.path().join(".x.sprat-journal"));
+    assert_eq!(begin_upload(&shared, "x", 64 << 20), 202);
+    super::support::until(|| held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists());
+    assert_eq!(part.metadata().unwrap().len(), 64 << 20);
+    // Nobody goes on with it.
+    super::support::until(|| !part.exists() && !journal.exists());
+}
+
+#[test]
+fn unfinished_uploads_hold_so_much_together_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(".old.sprat-part"), vec![1; 8 << 20]).unwrap();
+    let root = directory.path().to_owned();
+    let shared = Shared::with(|options| {
+        (options.root, options.writable, options.max_unfinished) = (root, Some(u64::MAX), Some(20 << 20));
+    });
+    // What another process left is found soon after the start.
+    super::support::until(|| {
+        let status = begin_upload(&shared, "x", 16 << 20);
+        assert!(matches!(status, 202 | 507), "{status}");
+        status == 507
+    });
+    assert_eq!(begin_upload(&shared, "y", 64 << 20), 507);
+    assert_eq!(begin_upload(&shared, "y", 8 << 20), 202);
+    // One that was left holds what came; a small file is none of them.
+    super::support::until(|| begin_upload(&shared, "z", 8 << 20) == 202);
+    assert_eq!(shared.ask("PUT", "/small", "Content-Length: 0\r\n").status, 201);
 }

@@ -25,6 +25,7 @@ impl Shared {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = events.clone();
         options.observer = Some(Arc::new(move |event: &Event| seen.lock().unwrap().push(event.clone())));
+        options.names = (b'a'..=b'z').map(|name| char::from(name).to_string()).chain(["here".to_owned()]).collect();
         change(&mut options);
         let share = Share::start(options).unwrap();
         Self { directory, share, events }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use sprat_flow::copy::{Copy, Error, Event, Options, Outcome};
-use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VERIFIED, count, range, value};
+use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, count, range, value};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     None,
     /// Closes after so many bytes of the answer, its head among them; with a reset, or with a farewell.
     Cut { after: usize, reset: bool },
+    /// Closes after so many bytes of the body.
+    CutBody(usize),
     /// Sends another bit at this byte of the file, if it is in the part.
     Flip(u64),
     /// Sends nothing more after so many bytes of the body.
@@ -164,14 +166,15 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         stream.write_all(bytes).ok()?;
         return None;
     }
-    let verified = verified && request.fields.get("accept").is_some_and(|accept| accept.contains(VERIFIED));
+    let accepts = |form: &str| verified && request.fields.get("accept").is_some_and(|accept| accept.contains(form));
+    let (verified, values) = (accepts(VERIFIED), accepts(VALUES));
     let length = content.len() as u64;
     let asked = request.fields.get("range").filter(|_| !matches!(fault, Fault::Whole)).filter(|_| {
         matches!(fault, Fault::Mix(..)) || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
     });
     let part = asked.map(|text| parse_range(text));
     let (first, end) = part.clone().map_or((0, length), |part| (part.start, part.end));
-    let mut body = body_of(&content, first..end, verified);
+    let mut body = if values { values_of(&content, first..end) } else { body_of(&content, first..end, verified) };
     if let Fault::Flip(at) = fault
         && (first..end).contains(&at)
     {
@@ -182,7 +185,17 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     let status = if part.is_some() { "206 Partial Content" } else { "200 OK" };
     let mut fields = vec![
         ("Content-Length", body.len().to_string()),
-        ("Content-Type", if verified { VERIFIED } else { "application/octet-stream" }.to_owned()),
+        (
+            "Content-Type",
+            if verified {
+                VERIFIED
+            } else if values {
+                VALUES
+            } else {
+                "application/octet-stream"
+            }
+            .to_owned(),
+        ),
         ("ETag", tag),
         ("Accept-Ranges", "bytes".to_owned()),
     ];
@@ -231,6 +244,12 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
             state.lock().unwrap().sent += bytes.len().saturating_sub(head_bytes) as u64;
             None
         }
+        Fault::CutBody(after) => {
+            bytes.truncate(head_bytes + after);
+            let _ = stream.write_all(&bytes);
+            state.lock().unwrap().sent += (bytes.len() - head_bytes) as u64;
+            None
+        }
         Fault::Stall(after) => {
             bytes.truncate(head_bytes + after);
             let _ = stream.write_all(&bytes);
@@ -266,6 +285,14 @@ fn body_of(content: &[u8], part: Range<u64>, verified: bool) -> Vec<u8> {
         body.extend_from_slice(&value(length, index, bytes));
     }
     body
+}
+
+fn values_of(content: &[u8], part: Range<u64>) -> Vec<u8> {
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    let length = content.len() as u64;
+    let groups = (0..count(length)).map(|index| (index, range(length, index)));
+    let groups = groups.filter(|(_, range)| range.start >= part.start && range.end <= part.end);
+    groups.flat_map(|(index, range)| value(length, index, &content[at(range.start)..at(range.end)])).collect()
 }
 
 /// Bytes that are nowhere the same.

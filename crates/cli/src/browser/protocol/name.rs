@@ -45,9 +45,7 @@ pub fn numbered(name: &str, number: u32) -> String {
 
 /// Whether a character means something to a path or to a screen.
 fn is_tricky(char: char) -> bool {
-    let turns =
-        matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    char.is_control() || turns || matches!(char, '/' | '\\')
+    sprat_flow::is_tricky(char) || matches!(char, '/' | '\\')
 }
 
 /// Without what hides a name, or what other systems drop from its end.

@@ -22,11 +22,6 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
     if args.gather {
         return Err(Error::Usage("--gather is for what is fetched; --spread sends it so".to_owned()).into());
     }
-    if args.check {
-        return Err(
-            Error::Usage("--check is for what is fetched; a server checks what it has by itself".to_owned()).into()
-        );
-    }
     Ok(Some(to))
 }
 

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use sprat_bench::units;
 use sprat_cli::recent::Recent;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
+use sprat_flow::plain;
 use sprat_objects::Sent;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Between two tellings of where it is, for programs.
@@ -78,9 +80,10 @@ impl Show {
         if self.quiet {
             return Ok(());
         }
-        let target = outcome.target.display();
+        let target = shown(&outcome.target);
         if outcome.unchanged {
-            eprintln!("{target}: is there already, as long and as old as the source");
+            let sum = if outcome.verified { ", and has the hash that was asked for" } else { "" };
+            eprintln!("{target}: is there already, as long and as old as the source{sum}");
             return Ok(());
         }
         let mut text = format!("{target}: {} in {seconds:.1} s", size(outcome.length));
@@ -92,7 +95,10 @@ impl Show {
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
-            outcome.sources.iter().for_each(|served| eprintln!("{} from {}", size(served.bytes), served.source));
+            outcome
+                .sources
+                .iter()
+                .for_each(|served| eprintln!("{} from {}", size(served.bytes), plain(&served.source)));
         }
         Ok(())
     }
@@ -108,7 +114,7 @@ impl Show {
         }
         if !self.quiet {
             let (size, rate) = (size(sent.length), rate(sent.length, seconds));
-            eprintln!("{target}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}");
+            eprintln!("{}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}", plain(&target));
         }
         Ok(())
     }
@@ -125,12 +131,12 @@ impl Show {
             }));
         }
         for why in &outcome.left_out {
-            eprintln!("left out: {why}");
+            eprintln!("left out: {}", plain(why));
         }
         if !self.quiet {
             eprintln!(
                 "{}: {} files, {} in {seconds:.1} s, {}; {} were there already, {} failed",
-                outcome.target.display(),
+                shown(&outcome.target),
                 outcome.files,
                 size(outcome.bytes),
                 rate(outcome.bytes, seconds),
@@ -157,7 +163,10 @@ impl Show {
         self.tree_done(tree)?;
         if !self.quiet {
             blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
-            outcome.hosts.iter().for_each(|served| eprintln!("{} {word} {}", size(served.bytes), served.source));
+            outcome
+                .hosts
+                .iter()
+                .for_each(|served| eprintln!("{} {word} {}", size(served.bytes), plain(&served.source)));
         }
         Ok(())
     }
@@ -208,7 +217,7 @@ impl Show {
 
     /// A line above the bar.
     fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("sprat: {text}"));
+        self.bar.suspend(|| eprintln!("sprat: {}", plain(text)));
     }
 
     fn print(&mut self, event: &Event) {
@@ -247,6 +256,11 @@ impl Show {
             Event::Note(text) => json!({ "event": "note", "text": text }),
         }
     }
+}
+
+/// A path for people: names may come from a server.
+fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy()).into_owned()
 }
 
 fn size(bytes: u64) -> String {

@@ -31,45 +31,52 @@ pub(crate) struct Body<'a> {
     /// Whether a chunk was read whose end is not.
     in_chunk: bool,
     ended: bool,
+    /// Bytes that the last call brought: all, or those before it failed.
+    came: usize,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(wire: &'a mut Wire, framing: Framing) -> Self {
         let left = if let Framing::Length(length) = framing { length } else { 0 };
-        Self { wire, framing, left, in_chunk: false, ended: false }
+        Self { wire, framing, left, in_chunk: false, ended: false, came: 0 }
     }
 
     /// Fills `group` and `value`, in one call of the system where that can be. For bodies whose length is known, and holds this much.
     pub(crate) fn fill_both(&mut self, group: &mut [u8], value: &mut [u8]) -> Result<(), Fault> {
         let bytes = (group.len() + value.len()) as u64;
         if let Framing::Length(_) = self.framing {
+            self.came = 0;
             self.left = self.left.checked_sub(bytes).ok_or(Fault::Ended)?;
-            return self.wire.fill(group, value);
+            let filled = self.wire.fill(group, value);
+            self.came = self.wire.filled().min(group.len());
+            return filled;
         }
-        for part in [group, value] {
-            if self.fill(part)? < part.len() {
-                return Err(Fault::Ended);
-            }
+        if self.fill(group)? < group.len() {
+            return Err(Fault::Ended);
         }
-        Ok(())
+        let filled = self.fill(value);
+        self.came = group.len();
+        if filled? < value.len() { Err(Fault::Ended) } else { Ok(()) }
+    }
+
+    /// Bytes of the group that the last call brought, also when it failed.
+    pub(crate) fn came(&self) -> usize {
+        self.came
     }
 
     /// Fills `into`; gives fewer bytes only where the body ends.
     pub(crate) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
-        let mut done = 0;
-        while done < into.len() && !self.ended {
-            let rest = &mut into[done..];
+        self.came = 0;
+        while self.came < into.len() && !self.ended {
+            let rest = &mut into[self.came..];
             match self.framing {
                 Framing::Length(_) => {
-                    let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                    self.wire.fill(&mut rest[..count], &mut [])?;
-                    self.left -= count as u64;
-                    done += count;
+                    self.some(rest)?;
                     self.ended = self.left == 0;
                 }
                 Framing::Close => {
                     let count = self.wire.some(rest)?;
-                    done += count;
+                    self.came += count;
                     self.ended = count == 0;
                 }
                 Framing::Chunked => {
@@ -77,14 +84,20 @@ impl<'a> Body<'a> {
                         self.next_chunk()?;
                         continue;
                     }
-                    let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                    self.wire.fill(&mut rest[..count], &mut [])?;
-                    self.left -= count as u64;
-                    done += count;
+                    self.some(rest)?;
                 }
             }
         }
-        Ok(done)
+        Ok(self.came)
+    }
+
+    /// Fills as much as is left of the body, or of the chunk.
+    fn some(&mut self, rest: &mut [u8]) -> Result<(), Fault> {
+        let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let filled = self.wire.fill(&mut rest[..count], &mut []);
+        self.came += self.wire.filled();
+        self.left -= count as u64;
+        filled
     }
 
     /// The socket it comes from.

@@ -59,6 +59,8 @@ pub struct Head {
     pub wrong: Vec<u64>,
     /// How many groups an upload lacks that was to end.
     pub missing: Option<u64>,
+    /// A group of an upload that has begun to come, and how many bytes of it have.
+    pub begun: Option<(u64, u64)>,
     /// Fields of services' own (`x-...`), by names in lower case, as they stand.
     pub own: Vec<(String, String)>,
 }
@@ -90,10 +92,19 @@ impl Head {
         };
         let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
         head.close = response.version == Some(0);
+        let mut until = None;
         for field in response.headers.iter() {
             let text = std::str::from_utf8(field.value).map(str::trim).unwrap_or("\u{fffd}");
+            if field.name.eq_ignore_ascii_case("retry-after") {
+                until = httpdate::parse_http_date(text).ok();
+            }
             head.take(&field.name.to_ascii_lowercase(), text)
                 .map_err(|why| format!("its answer says {}: {text:?}: {why}", field.name))?;
+        }
+        // A moment, by the server's clock where it tells that: ours may be another.
+        if let Some(until) = until {
+            let now = head.date.unwrap_or_else(SystemTime::now);
+            head.pause = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
         }
         if head.chunked && head.length.is_some() {
             return Err("its answer has a length and chunks, so that nobody knows where it ends".to_owned());
@@ -127,6 +138,9 @@ impl Head {
             "sprat-xattrs" => self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?),
             "sprat-note" => self.note = Some(text.to_owned()),
             "sprat-missing" => self.missing = number(text),
+            "sprat-begun" => {
+                self.begun = text.split_once(' ').and_then(|(group, bytes)| number(group).zip(number(bytes)));
+            }
             "sprat-wrong" => {
                 let groups: Option<Vec<u64>> = text.split(' ').map(number).collect();
                 self.wrong = groups.filter(|groups| groups.len() <= MAX_WRONG).ok_or("want a few numbers")?;

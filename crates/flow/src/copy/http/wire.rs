@@ -45,6 +45,8 @@ pub(crate) struct Wire {
     /// What came with a head, and is not of it.
     early: Vec<u8>,
     taken: usize,
+    /// Bytes that the last [`Wire::fill`] brought: all, or those before it failed.
+    filled: usize,
     patience: Duration,
     cancel: Cancel,
 }
@@ -61,7 +63,7 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(patience))?;
-        Ok(Self { stream: Stream::Plain(stream), early: Vec::new(), taken: 0, patience, cancel })
+        Ok(Self { stream: Stream::Plain(stream), early: Vec::new(), taken: 0, filled: 0, patience, cancel })
     }
 
     /// The same after a handshake.
@@ -244,6 +246,7 @@ impl Wire {
             done += self.take_early(second);
         }
         let mut last = Instant::now();
+        self.filled = done;
         while done < first.len() + second.len() {
             self.stop()?;
             let split = done.min(first.len());
@@ -252,6 +255,7 @@ impl Wire {
                 Ok(0) => return Err(Fault::Ended),
                 Ok(count) => {
                     done += count;
+                    self.filled = done;
                     last = Instant::now();
                 }
                 Err(error) if waits(&error) => check(last, self.patience, &self.cancel)?,
@@ -259,6 +263,11 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the last [`Wire::fill`] brought, also when it failed.
+    pub(super) fn filled(&self) -> usize {
+        self.filled
     }
 
     /// Some bytes; none at the end of the connection.

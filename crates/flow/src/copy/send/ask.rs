@@ -7,6 +7,7 @@ use crate::copy::{Address, Error};
 use crate::group::{Value, count};
 use crate::http::{LENGTH, UPLOAD, UPLOADED};
 use crate::journal;
+use crate::partial::bytes_of;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -15,6 +16,8 @@ use std::time::SystemTime;
 pub(super) struct Told {
     /// Groups of this upload.
     pub(super) groups: BTreeMap<u64, Value>,
+    /// A group of which a beginning is there, and how many bytes.
+    pub(super) begun: Option<(u64, u64)>,
     /// The file that has the name.
     pub(super) there: Option<There>,
 }
@@ -104,7 +107,9 @@ fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<Told, Strin
         return Err("it tells of another upload".to_owned());
     }
     let there = head.tag.clone().map(|tag| There { tag, length: head.there, modified: head.changed });
-    Ok(Told { groups: parsed.groups, there })
+    let fits = |(group, bytes): &(u64, u64)| *group < count(length) && *bytes < bytes_of(length, *group);
+    let begun = head.begun.filter(|begun| fits(begun) && !parsed.groups.contains_key(&begun.0));
+    Ok(Told { groups: parsed.groups, begun, there })
 }
 
 /// Most bytes that a server tells of an upload.

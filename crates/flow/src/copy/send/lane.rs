@@ -42,6 +42,8 @@ pub(super) struct Sending<'a> {
     pub(super) condition: &'a Condition,
     pub(super) retries: u32,
     pub(super) plan: Mutex<Plan>,
+    /// A group of which a beginning has come, and how many bytes.
+    pub(super) begun: Mutex<Option<(u64, u64)>>,
     pub(super) values: Mutex<BTreeMap<u64, Value>>,
     pub(super) counters: Counters,
     pub(super) limit: Option<Mutex<Limit>>,
@@ -121,8 +123,10 @@ impl Sending<'_> {
     fn run(&self, line: &mut Line<'_>, held: &mut VecDeque<Held>, heard: &mut u32) -> Result<(), Trouble> {
         let groups = held.back().expect("just held").run.clone();
         let bytes = groups.start * GROUP_BYTES..self.length.min(groups.end * GROUP_BYTES);
-        let range = format!("bytes {}-{}/{}", bytes.start, bytes.end - 1, self.length);
-        let body = group::verified_length(&bytes).to_string();
+        let begun = *lock(&self.begun);
+        let have = begun.filter(|(group, _)| *group == groups.start).map_or(0, |(_, bytes)| bytes);
+        let range = format!("bytes {}-{}/{}", bytes.start + have, bytes.end - 1, self.length);
+        let body = (group::verified_length(&bytes) - have).to_string();
         let (name, value) = self.condition.field();
         let head = request(
             "PUT",
@@ -139,8 +143,9 @@ impl Sending<'_> {
         let mut source = Source::new(again, self.path, self.begin + bytes.start..self.begin + bytes.end);
         line.open(self.to)?;
         self.send(line, &[head.as_bytes()], held, heard)?;
+        let mut have = usize::try_from(have).expect("within a group");
         for index in groups {
-            self.hold_back(bytes_of(self.length, index));
+            self.hold_back(bytes_of(self.length, index) - have as u64);
             let block = source.next_block().map_err(|error| match error {
                 SourceError::Short { .. } => Trouble::Changed(error.to_string()),
                 SourceError::Io { path, source, .. } => Error::file(path, source).into(),
@@ -148,7 +153,7 @@ impl Sending<'_> {
             let block = block.expect("a block for each group");
             let value = group::value(self.length, index, block);
             lock(&self.values).insert(index, value);
-            self.send(line, &[block, &value], held, heard)?;
+            self.send(line, &[&block[std::mem::take(&mut have)..], &value], held, heard)?;
             held.back_mut().expect("being sent").next = index + 1;
             self.counters.done.fetch_add(block.len() as u64, Relaxed);
             self.counters.received.fetch_add(block.len() as u64, Relaxed);
@@ -198,6 +203,7 @@ impl Sending<'_> {
             let (offset, bytes) = (group * GROUP_BYTES, bytes_of(self.length, group));
             self.counters.wrong.fetch_add(1, Relaxed);
             self.counters.done.fetch_sub(bytes, Relaxed);
+            lock(&self.begun).take_if(|(begun, _)| *begun == group);
             let times = self.plan().wrong(group);
             let _ = self.events.try_send(Event::Wrong { offset, bytes, times });
             if times >= GROUP_ATTEMPTS {
@@ -210,7 +216,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Asks what has arrived; gives how many groups have of which that was not known.
+    /// Asks what has arrived; gives how many groups have of which that was not known, the beginning of one counted too.
     fn there(&self, line: &mut Line<'_>) -> Result<usize, Trouble> {
         let told = ask(line, self.to, self.tag, self.length)?;
         let gone = self.plan().without(&told.groups);
@@ -220,7 +226,9 @@ impl Sending<'_> {
         for (group, value) in told.groups {
             values.entry(group).or_insert(value);
         }
-        Ok(gone.len())
+        let had = std::mem::replace(&mut *lock(&self.begun), told.begun);
+        let more = told.begun.is_some() && told.begun != had;
+        Ok(gone.len() + usize::from(more))
     }
 
     /// Waits before the next attempt, or gives up.

@@ -17,8 +17,9 @@ use super::http::Trust;
 use super::job::{MAX_EVENTS, MAX_RESTARTS, same_time};
 use super::lane::backoff;
 use super::shared::{Counters, Limit};
-use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, TELL};
-use crate::file::{PlaceError, Xattrs};
+use super::vouch::values;
+use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, Summed, TELL};
+use crate::file::{PlaceError, Xattrs, open_regular};
 use crate::group::{self, Value};
 use crate::http::target::encode;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
@@ -157,16 +158,7 @@ impl Upload {
         line: &mut Line<'_>,
         tell: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Trouble> {
-        let at = |error| Error::file(&self.from, error);
-        let file = File::open(&self.from).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::Usage(format!("{}: there is no such file", self.from.display())),
-            _ => at(error),
-        })?;
-        let meta = file.metadata().map_err(at)?;
-        if !meta.is_file() {
-            let why = format!("{}: is no regular file; cp sends what it is, and folders with -r", self.from.display());
-            return Err(Error::Usage(why).into());
-        }
+        let (file, meta) = open_regular(&self.from).map_err(Error::from)?;
         let version = Version::of(&meta);
         let bytes = self.part.clone().unwrap_or(0..version.size);
         if bytes.end > version.size {
@@ -185,7 +177,7 @@ impl Upload {
                 let same_time = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
                 if !self.options.force {
                     if there.length == Some(length) && same_time {
-                        return Ok(unchanged(&to, length));
+                        return self.unchanged(client, &to, length, tell);
                     }
                     return Err(Error::from(PlaceError::Exists(to.to_string().into())).into());
                 }
@@ -193,6 +185,36 @@ impl Upload {
             }
         };
         Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }.run(line, told, tell)
+    }
+
+    /// What comes of a file that is at the server already, as long and as old. Of a hash that is
+    /// asked for, the server computes the values from what it has on its disk.
+    fn unchanged(
+        &self,
+        client: &Client,
+        to: &Address,
+        length: u64,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, Trouble> {
+        let sums = &self.options.sums;
+        let blake3 = if sums.any() {
+            tell(&Event::Checking { bytes: length });
+            let blake3 = group::root(&values(client, to, length, None, &mut None, &self.cancel)?);
+            sums.hold(&to.to_string(), &Summed { blake3, sha256: None })?;
+            Some(blake3)
+        } else {
+            None
+        };
+        Ok(Outcome {
+            target: to.to_string().into(),
+            length,
+            blake3,
+            verified: blake3.is_some(),
+            unchanged: true,
+            progress: Progress { length: Some(length), ..Progress::default() },
+            sources: Vec::new(),
+            time: Duration::ZERO,
+        })
     }
 
     /// The first question, with patience, once somebody has answered.
@@ -242,16 +264,17 @@ impl Attempt<'_> {
         });
         let mut before = Progress { done: resumed, length: Some(length), ..Progress::default() };
         let mut values = told.groups;
-        let mut there = values.clone();
+        let (mut there, mut begun) = (values.clone(), told.begun);
         for _ in 0..MAX_ROUNDS {
-            self.send(line, &there, &mut values, &mut before, tell)?;
+            self.send(line, (&there, begun), &mut values, &mut before, tell)?;
             let now = self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
             if Version::of(&now) != self.version {
                 return Err(Trouble::Changed("it was written to while it was read".to_owned()));
             }
             let all: Vec<Value> = values.values().copied().collect();
             let blake3 = group::root(&all);
-            options.sums.hold(&self.upload.from.display().to_string(), &blake3, None)?;
+            let has = Summed { blake3, sha256: None };
+            options.sums.hold(&self.upload.from.display().to_string(), &has)?;
             if self.end(line, &blake3, tell)? {
                 return Ok(Outcome {
                     target: self.to.to_string().into(),
@@ -264,7 +287,7 @@ impl Attempt<'_> {
                     time: Duration::ZERO,
                 });
             }
-            there = ask::ask(line, &self.to, &self.tag, length)?.groups;
+            Told { groups: there, begun, .. } = ask::ask(line, &self.to, &self.tag, length)?;
             before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         }
         let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
@@ -275,7 +298,7 @@ impl Attempt<'_> {
     fn send(
         &self,
         line: &mut Line<'_>,
-        there: &BTreeMap<u64, Value>,
+        (there, begun): (&BTreeMap<u64, Value>, Option<(u64, u64)>),
         values: &mut BTreeMap<u64, Value>,
         before: &mut Progress,
         tell: &mut dyn FnMut(&Event),
@@ -298,6 +321,7 @@ impl Attempt<'_> {
             condition: &self.condition,
             retries: options.retries,
             plan: Mutex::new(plan),
+            begun: Mutex::new(begun),
             values: Mutex::new(std::mem::take(values)),
             counters: Counters::from(*before),
             limit: options.limit.map(|rate| Mutex::new(Limit::new(rate))),
@@ -409,19 +433,5 @@ impl Attempt<'_> {
             let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
             there.length == Some(self.length()) && same
         }))
-    }
-}
-
-/// What comes of a file that is there already.
-fn unchanged(to: &Address, length: u64) -> Outcome {
-    Outcome {
-        target: to.to_string().into(),
-        length,
-        blake3: None,
-        verified: false,
-        unchanged: true,
-        progress: Progress { length: Some(length), ..Progress::default() },
-        sources: Vec::new(),
-        time: Duration::ZERO,
     }
 }

@@ -6,12 +6,11 @@ use super::talk::{Line, request, taken};
 use super::walk::Entry;
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Error};
-use crate::file::Xattrs;
+use crate::file::{Xattrs, open_regular};
 use crate::group::{self, VERIFIED};
 use crate::http::{MODE, MTIME, XATTRS};
 use crate::share::Version;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -134,7 +133,7 @@ impl Worker<'_> {
     /// The verified form of a file that is as it was, and its extended attributes where they go along.
     fn body(&self, task: &Task) -> Option<(Vec<u8>, String)> {
         let Entry { path, version } = &task.entry;
-        let mut file = File::open(self.root.join(path)).ok()?;
+        let (mut file, _) = open_regular(&self.root.join(path)).ok()?;
         let mut content = Vec::new();
         std::io::Read::by_ref(&mut file).take(SMALL + 1).read_to_end(&mut content).ok()?;
         let same = content.len() as u64 == version.size && Version::of(&file.metadata().ok()?) == *version;

@@ -5,6 +5,7 @@ use crate::copy::error::Trouble;
 use crate::copy::http::head::Head;
 use crate::copy::http::{Body, Fault, Framing, Wire, fault};
 use crate::copy::{Address, Cancel, Error};
+use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
@@ -21,9 +22,11 @@ pub(in crate::copy) struct Reply {
 }
 
 impl Reply {
-    /// What a server says in words.
+    /// What a server says in words, as one line that does nothing to a terminal.
     pub(super) fn words(&self) -> String {
-        String::from_utf8_lossy(&self.body[..self.body.len().min(MAX_WORDS)]).trim().to_owned()
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MAX_WORDS)]);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        plain(&words.join(" ")).into_owned()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a folder here has, for a server that is to have it too.
 
 use crate::copy::Error;
+use crate::file::irregular;
 use crate::share::Version;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,6 +32,8 @@ pub(in crate::copy) struct Walk {
     pub(in crate::copy) folders: Vec<Entry>,
     /// What is not sent, and why.
     pub(in crate::copy) left_out: Vec<String>,
+    /// How many things are not sent and not named either.
+    pub(in crate::copy) unnamed: u64,
 }
 
 impl Walk {
@@ -41,6 +44,9 @@ impl Walk {
     pub(in crate::copy) fn of(folder: &Path) -> Result<Self, Error> {
         let mut walk = Self::default();
         walk.folder(folder, Path::new(""), MAX_DEPTH)?;
+        if walk.unnamed > 0 {
+            walk.left_out.push(format!("{} more", walk.unnamed));
+        }
         Ok(walk)
     }
 
@@ -74,8 +80,10 @@ impl Walk {
                         self.leave_out(&path, &error.to_string());
                     }
                 }
-                Ok(meta) if meta.is_symlink() => self.leave_out(&path, "symbolic links are not sent"),
-                Ok(_) => self.leave_out(&path, "is no regular file"),
+                Ok(meta) => {
+                    let what = irregular(meta.file_type()).unwrap_or("no regular file");
+                    self.leave_out(&path, &format!("is {what}, and only files are sent"));
+                }
                 Err(error) => self.leave_out(&path, &error.to_string()),
             }
         }
@@ -85,6 +93,8 @@ impl Walk {
     fn leave_out(&mut self, path: &Path, why: &str) {
         if self.left_out.len() < MAX_LEFT_OUT {
             self.left_out.push(format!("{}: {why}", path.display()));
+        } else {
+            self.unnamed += 1;
         }
     }
 }

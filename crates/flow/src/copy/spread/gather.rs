@@ -93,6 +93,9 @@ impl Gather {
         let receive_buffer = self.options.receive_buffer / MAX_STREAMS;
         let client = Client { trust, receive_buffer, patience: self.options.patience };
         let manifest = self.list(&client, tell)?;
+        if manifest.is_folder && self.options.sums.any() {
+            return Err(Error::Usage("a sum is for one file, and the set is a folder".to_owned()));
+        }
         let known = |folder: &Address| self.hosts.iter().any(|host| host.is_at_host_of(folder));
         let folders = manifest.hosts.iter().cloned().map(|folder| match known(&folder) {
             true => folder.with_token(self.options.token.as_deref()),
@@ -132,7 +135,7 @@ impl Gather {
                     before = sum(&before, &fetched.progress);
                     blake3 = fetched.blake3.filter(|_| !manifest.is_folder);
                 }
-                Err(error @ Error::Place(PlaceError::Exists(_))) if manifest.is_folder => {
+                Err(error @ Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. })) if manifest.is_folder => {
                     outcome.failed += 1;
                     tell(&Event::Failed { name: file.local().display().to_string(), why: error.to_string() });
                 }
@@ -237,8 +240,11 @@ impl Gather {
             cancel: self.cancel.clone(),
         };
         let modified = time(&file.mtime);
+        if !copy.is_for_nowhere() {
+            copy.place.check()?;
+        }
         if !copy.is_for_nowhere() && !self.options.force && target.symlink_metadata().is_ok() {
-            return unchanged(&copy.place, Some(length), modified, true);
+            return unchanged(&copy, Some(length), modified, true, tell);
         }
         let streams = self.streams(manifest);
         let lanes = streams * hosts.folders.len();

@@ -1,14 +1,15 @@
 //! One stream that fetches pieces from one host, and puts their groups where they belong in the file.
 
 use super::manifest::Listed;
-use super::talk;
 use crate::copy::client::{Client, Reply};
 use crate::copy::error::Trouble;
+use crate::copy::host::Source;
 use crate::copy::http::answer::{Asked, Form};
 use crate::copy::http::{Body, Wire, fault};
-use crate::copy::lane::{PIECE as SUMMED, backoff};
+use crate::copy::lane::{PIECE as SUMMED, backoff, fetch_rest};
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::Shared;
+use crate::copy::vouch::values;
 use crate::copy::{Address, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
@@ -60,6 +61,12 @@ impl Fetching {
     fn length(&self) -> u64 {
         self.range.end - self.range.start
     }
+
+    /// Whether group number `within` must have this value.
+    fn has(&self, within: u64, value: &Value) -> bool {
+        let right = |values: &Vec<Value>| usize::try_from(within).is_ok_and(|at| values.get(at) == Some(value));
+        self.values.as_ref().is_some_and(right)
+    }
 }
 
 impl Lane<'_> {
@@ -88,10 +95,11 @@ impl Lane<'_> {
             let mut failures = 0;
             while !fetching.runs.is_empty() {
                 let left: u64 = fetching.runs.iter().map(|run| run.end - run.start).sum();
+                let had = self.begun(&fetching);
                 let Err(trouble) = self.fetch(&mut fetching, &mut kept) else { continue };
                 kept = None;
                 let now: u64 = fetching.runs.iter().map(|run| run.end - run.start).sum();
-                failures = if now < left { 1 } else { failures + 1 };
+                failures = if now < left || self.begun(&fetching) > had { 1 } else { failures + 1 };
                 self.pause(failures, trouble, &fetching.at)?;
             }
         }
@@ -102,10 +110,14 @@ impl Lane<'_> {
         let (length, stop) = (fetching.length(), &self.shared.stop);
         if fetching.values.is_none() {
             let wanted = Some(&fetching.wanted);
-            fetching.values = Some(talk::values(self.client, &fetching.at, length, wanted, kept, stop)?);
+            fetching.values = Some(values(self.client, &fetching.at, length, wanted, kept, stop)?);
         }
         let Some(run) = fetching.runs.front().cloned() else { return Ok(()) };
         let first = fetching.range.start / GROUP_BYTES;
+        if let Some(begun) = self.shared.take_begun(run.start) {
+            let right = self.rest(fetching, run.start - first, run.start, &begun, kept)?;
+            return self.took(fetching, run.start, right);
+        }
         let asked = Asked {
             range: Some((run.start - first) * GROUP_BYTES..length.min((run.end - first) * GROUP_BYTES)),
             length: Some(length),
@@ -118,16 +130,7 @@ impl Lane<'_> {
         for index in run.clone() {
             self.shared.hold_back(bytes_of(self.shared.length, index));
             let right = self.group(&mut body, fetching, index - first, index)?;
-            let rest = fetching.runs.front_mut().expect("the run under way");
-            rest.start = index + 1;
-            if rest.is_empty() {
-                fetching.runs.pop_front();
-            }
-            if !right {
-                // Again, when all else is here.
-                fetching.runs.push_back(index..index + 1);
-                self.wrong(fetching, index)?;
-            }
+            self.took(fetching, index, right)?;
             if index % LOOK == 1
                 && let Ok(path) = Path::of(body.socket())
             {
@@ -138,6 +141,58 @@ impl Lane<'_> {
         let is_over = body.is_over();
         *kept = (is_over && !head.close).then_some(wire);
         Ok(())
+    }
+
+    /// Bytes that are kept of the group that comes next.
+    fn begun(&self, fetching: &Fetching) -> usize {
+        fetching.runs.front().map_or(0, |run| self.shared.begun(run.start))
+    }
+
+    /// The next group has come. One that is wrong is fetched again when everything else is here.
+    fn took(&self, fetching: &mut Fetching, index: u64, right: bool) -> Result<(), Trouble> {
+        let rest = fetching.runs.front_mut().expect("the run under way");
+        rest.start = index + 1;
+        if rest.is_empty() {
+            fetching.runs.pop_front();
+        }
+        if right {
+            return Ok(());
+        }
+        fetching.runs.push_back(index..index + 1);
+        self.wrong(fetching, index)
+    }
+
+    /// Fetches what did not come of a group before a connection broke; gives whether the whole is
+    /// right.
+    fn rest(
+        &self,
+        fetching: &Fetching,
+        within: u64,
+        index: u64,
+        begun: &[u8],
+        kept: &mut Option<Wire>,
+    ) -> Result<bool, Trouble> {
+        let (length, piece) = (self.shared.length, fetching.length());
+        let mut buffer = self.shared.buffer()?;
+        let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
+        let mut have = begun.len();
+        buffer[..have].copy_from_slice(begun);
+        let source = Source { address: fetching.at.clone(), verified: true, validator: None };
+        let part = (&group::range(piece, within), piece);
+        let stop = &self.shared.stop;
+        if let Err(trouble) = fetch_rest(self.client, &source, part, &mut buffer[..len], &mut have, kept, stop) {
+            self.shared.keep_begun(index, &buffer[..have]);
+            self.shared.recycle(buffer);
+            return Err(trouble);
+        }
+        let value = group::value(piece, within, &buffer[..len]);
+        if !fetching.has(within, &value) {
+            self.shared.recycle(buffer);
+            return Ok(false);
+        }
+        let in_file = if piece == length { value } else { group::value(length, index, &buffer[..len]) };
+        self.received.fetch_add(self.shared.arrived(index, buffer, in_file)?, Relaxed);
+        Ok(true)
     }
 
     /// Receives a group, number `within` of the piece and `index` of the file; gives whether it is right. It is summed twice: as part of the piece,
@@ -153,6 +208,7 @@ impl Lane<'_> {
             let part = &mut buffer[at..len.min(at + SUMMED)];
             let told = if at + part.len() == len { &mut told[..] } else { &mut [] };
             if let Err(error) = body.fill_both(part, told) {
+                self.shared.keep_begun(index, &buffer[..at + body.came()]);
                 self.shared.recycle(buffer);
                 return Err(fault(&fetching.at.to_string(), error));
             }
@@ -160,10 +216,7 @@ impl Lane<'_> {
             in_file.iter_mut().for_each(|summing| summing.add(part));
         }
         let value = in_piece.value();
-        let right = fetching.values.as_ref().is_some_and(|values| {
-            usize::try_from(within).ok().and_then(|within| values.get(within)).is_some_and(|right| *right == value)
-        });
-        if !right {
+        if !fetching.has(within, &value) {
             self.shared.recycle(buffer);
             return Ok(false);
         }

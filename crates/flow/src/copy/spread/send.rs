@@ -15,8 +15,9 @@ use crate::copy::send::talk::{Line, request, taken};
 use crate::copy::send::walk::{Entry, Walk};
 use crate::copy::shared::Counters;
 use crate::copy::tree::listing;
-use crate::copy::{Address, Cancel, Error, Event, Options, Served, TELL, TreeOutcome};
-use crate::file::PlaceError;
+use crate::copy::vouch::values;
+use crate::copy::{Address, Cancel, Error, Event, Options, Served, Sums, TELL, TreeOutcome};
+use crate::file::{PlaceError, RegularError, irregular};
 use crate::group::Value;
 use crate::http::target::encode;
 use crate::share::Version;
@@ -204,8 +205,11 @@ impl Spread {
         if meta.is_dir() {
             return Ok((Walk::of(&self.from)?, true));
         }
-        let name = self.from.file_name().filter(|_| meta.is_file()).map(PathBuf::from);
-        let path = name.ok_or_else(|| Error::Usage(format!("{}: is neither file nor folder", self.from.display())))?;
+        if let Some(what) = irregular(meta.file_type()) {
+            return Err(RegularError::Other { path: self.from.clone(), what }.into());
+        }
+        let name = self.from.file_name().map(PathBuf::from);
+        let path = name.ok_or_else(|| Error::Usage(format!("{}: has no name at its end", self.from.display())))?;
         let file = Entry { path, version: Version::of(&meta) };
         Ok((Walk { files: vec![file], ..Walk::default() }, false))
     }
@@ -318,9 +322,18 @@ impl Sending<'_> {
                 }
                 Turn::Send(piece) => (piece, self.send(&mut line, host, piece)),
                 Turn::Ask(piece) => {
-                    let (file, length) = (self.address(host, piece), self.bytes(piece));
-                    let values = talk::values(self.client, &file, length, None, &mut kept, &self.stop);
-                    (piece, values.map(|values| crate::group::root(&values)))
+                    let (at, length) = (self.address(host, piece), self.bytes(piece));
+                    let has = values(self.client, &at, length, None, &mut kept, &self.stop);
+                    let has = has.map(|values| crate::group::root(&values));
+                    match has.and_then(|has| Ok((has, self.local(piece)?))) {
+                        // Damaged there since it was sent: it is sent again.
+                        Ok((has, wanted)) if has != wanted => {
+                            self.counters.done.fetch_sub(length, Relaxed);
+                            self.lock().give_back(piece);
+                            continue;
+                        }
+                        checked => (piece, checked.map(|(has, _)| has)),
+                    }
                 }
             };
             match done {
@@ -384,9 +397,8 @@ impl Sending<'_> {
                     Some(blake3) => Ok(blake3),
                     // It was there already: somebody sent it meanwhile.
                     None => {
-                        let values =
-                            talk::values(self.client, &self.address(host, piece), all, None, &mut None, &self.stop)?;
-                        Ok(crate::group::root(&values))
+                        let at = self.address(host, piece);
+                        Ok(crate::group::root(&values(self.client, &at, all, None, &mut None, &self.stop)?))
                     }
                 }
             }
@@ -396,6 +408,13 @@ impl Sending<'_> {
                 Err(trouble)
             }
         }
+    }
+
+    /// The hash of a piece as it is here.
+    fn local(&self, piece: usize) -> Result<Value, Error> {
+        let (file, number) = self.index[piece];
+        let range = self.shapes[file].range(number);
+        Ok(Sums::default().of_file(&self.paths[file], Some(range), &self.stop)?.blake3)
     }
 
     /// Whether a file is in the state that its pieces are called by.

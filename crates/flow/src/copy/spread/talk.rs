@@ -3,14 +3,12 @@
 use super::manifest::{MAX_LIST, Manifest};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
-use crate::copy::host::Source;
 use crate::copy::http::answer::{Asked, Form};
-use crate::copy::http::{Body, Wire, fault};
+use crate::copy::http::{Body, fault};
 use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
-use crate::copy::vouch::values_of;
 use crate::copy::{Address, Cancel, Error};
-use crate::group::{self, VERIFIED, Value, count};
+use crate::group::{self, VERIFIED, count};
 
 /// Fetches a list. None: there is none.
 pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {
@@ -61,32 +59,4 @@ pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(
         }
     }
     Err(refused.expect("both were refused").into())
-}
-
-/// The values of a file by itself, from who has it; perhaps on a connection that is there. They must make the hash that is wanted, if one is.
-pub(super) fn values(
-    client: &Client,
-    file: &Address,
-    length: u64,
-    wanted: Option<&Value>,
-    kept: &mut Option<Wire>,
-    cancel: &Cancel,
-) -> Result<Vec<Value>, Trouble> {
-    let source = Source { address: file.clone(), verified: true, validator: None };
-    let asked = values_of(&source, &(0..count(length)), length);
-    let Reply { mut wire, head, start } = client.ask(file, &asked, kept.take(), cancel)?;
-    let mut body = Body::new(&mut wire, start.framing);
-    let mut values = Vec::new();
-    for _ in 0..count(length) {
-        let mut value = [0; 32];
-        body.fill_both(&mut value, &mut []).map_err(|error| fault(&file.to_string(), error))?;
-        values.push(value);
-    }
-    let is_over = body.is_over();
-    *kept = (is_over && !head.close).then_some(wire);
-    if wanted.is_some_and(|wanted| group::root(&values) != *wanted) {
-        let why = "is not the piece that the list tells of".to_owned();
-        return Err(Error::Corrupt { source_name: file.to_string(), why }.into());
-    }
-    Ok(values)
 }

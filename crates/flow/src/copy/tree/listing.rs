@@ -34,6 +34,8 @@ struct Line {
     end: bool,
     #[serde(default)]
     left_out: Vec<String>,
+    #[serde(default)]
+    hidden: u64,
 }
 
 /// An entry.
@@ -53,8 +55,10 @@ pub(in crate::copy) struct Entry {
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Listing {
     pub(in crate::copy) entries: Vec<Entry>,
-    /// What the server could not list.
+    /// What the server does not give: names, quoted, and why.
     pub(in crate::copy) left_out: Vec<String>,
+    /// How many names it does not show, because they begin with a dot.
+    pub(in crate::copy) hidden: u64,
 }
 
 /// Asks for what the folder at an address has; gives the address as it is after redirects.
@@ -107,6 +111,7 @@ impl Listing {
             serde_json::from_slice(line).map_err(|error| format!("its listing is not what it should be: {error}"))?;
         if line.end {
             self.left_out.extend(line.left_out);
+            self.hidden = line.hidden;
             return Ok(true);
         }
         if self.entries.len() == MAX_ENTRIES {
@@ -123,6 +128,17 @@ impl Listing {
         self.entries.push(Entry { href, path, is_folder, bytes: line.size, attributes, tag: line.etag });
         Ok(false)
     }
+}
+
+/// The name that begins what is said of something left out: `"dir/name" why`.
+pub(in crate::copy) fn left_out_name(text: &str) -> Option<String> {
+    let mut escaped = false;
+    let end = text.strip_prefix('"')?.find(|char| {
+        let is_end = char == '"' && !escaped;
+        escaped = char == '\\' && !escaped;
+        is_end
+    })?;
+    serde_json::from_str(&text[..end + 2]).ok()
 }
 
 /// A path in an address as one here: parts that are names, and nothing that leads out.

@@ -53,7 +53,8 @@ pub struct TreeOutcome {
     pub directories: u64,
     /// Files that could not be copied; each was told.
     pub failed: u64,
-    /// What the server could not list, or a pattern does not stand for because it is no file.
+    /// What the server does not give (symbolic links, pipes, names that begin with a dot), or what
+    /// is not sent, and why.
     pub left_out: Vec<String>,
     /// Whether every group of every file was verified on the way.
     pub verified: bool,
@@ -136,8 +137,12 @@ impl Tree {
         let client = Client { trust, receive_buffer, patience: self.options.patience };
         let (folder, mut listing) = self.list(&client, tell)?;
         let mut outcome = TreeOutcome { target: self.target.clone(), verified: true, ..TreeOutcome::default() };
-        outcome.left_out = std::mem::take(&mut listing.left_out);
         self.choose(&mut listing, &mut outcome);
+        outcome.left_out.append(&mut listing.left_out);
+        if listing.hidden > 0 {
+            let hidden = listing.hidden;
+            outcome.left_out.push(format!("{hidden} names that begin with a dot; `sprat share --hidden` gives them"));
+        }
         let folders: Vec<_> = listing.entries.iter().filter(|entry| entry.is_folder).collect();
         std::fs::create_dir_all(&self.target).map_err(|error| Error::file(&self.target, error))?;
         for folder in &folders {
@@ -221,6 +226,13 @@ impl Tree {
             first.is_some_and(|name| pattern::matches(pattern, &name))
         };
         listing.entries.retain(named);
+        listing.left_out.retain(|text| {
+            let first = listing::left_out_name(text);
+            first.is_none_or(|name| pattern::matches(pattern, name.split('/').next().unwrap_or_default()))
+        });
+        if !pattern.starts_with('.') {
+            listing.hidden = 0;
+        }
         if !self.recursive {
             let folders = listing.entries.extract_if(.., |entry| entry.is_folder);
             outcome
@@ -240,6 +252,12 @@ impl Tree {
         let mut tasks = Vec::new();
         for entry in listing.entries.iter().filter(|entry| !entry.is_folder) {
             let target = self.target.join(&entry.path);
+            let place = Place::of(&target)?;
+            if let Err(error) = place.check() {
+                outcome.failed += 1;
+                tell(&Event::Failed { name: entry.path.display().to_string(), why: error.to_string() });
+                continue;
+            }
             match target.symlink_metadata() {
                 Ok(_) if self.options.force => {}
                 Ok(meta) => {
@@ -257,7 +275,7 @@ impl Tree {
                 Err(_) => {}
             }
             let address = folder.with_path(&format!("{}{}", folder.path(), entry.href), None);
-            tasks.push(Task { entry: entry.clone(), address, place: Place::of(&target)? });
+            tasks.push(Task { entry: entry.clone(), address, place });
         }
         Ok(tasks)
     }

@@ -18,12 +18,14 @@ pub(super) struct Intake<'a> {
     came: &'a mut Vec<u8>,
     /// Bytes that have not been read.
     left: u64,
+    /// Bytes that are here of the group that was begun last.
+    here: usize,
     patience: Duration,
 }
 
 impl<'a> Intake<'a> {
     pub(super) fn new(channel: &'a mut Channel, came: &'a mut Vec<u8>, length: u64, patience: Duration) -> Self {
-        Self { channel, came, left: length, patience }
+        Self { channel, came, left: length, here: 0, patience }
     }
 
     /// Bytes that have not been read.
@@ -36,15 +38,22 @@ impl<'a> Intake<'a> {
         self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
     }
 
-    /// Reads a group's bytes into `into`, and gives its value.
-    pub(super) fn group(&mut self, file: u64, index: u64, into: &mut [u8]) -> io::Result<Value> {
+    /// Reads a group's bytes into `into`, behind the `have` bytes of it that are there, and gives its value.
+    pub(super) fn group(&mut self, file: u64, index: u64, into: &mut [u8], have: usize) -> io::Result<Value> {
         let until = Instant::now() + GROUP_TIME;
         let mut summing = Summing::begin(file, index);
-        for piece in into.chunks_mut(PIECE) {
+        summing.add(&into[..have]);
+        self.here = have;
+        for piece in into[have..].chunks_mut(PIECE) {
             self.fill(piece, until)?;
             summing.add(piece);
         }
         Ok(summing.value())
+    }
+
+    /// Bytes that are here of the group that was begun last, whether or not the rest came.
+    pub(super) fn here(&self) -> usize {
+        self.here
     }
 
     /// Reads a value that was told.
@@ -72,11 +81,15 @@ impl<'a> Intake<'a> {
         let early = into.len().min(self.came.len());
         into[..early].copy_from_slice(&self.came[..early]);
         self.came.drain(..early);
+        self.here += early;
         let mut done = early;
         while done < into.len() {
             match self.channel.read_until(until.min(Instant::now() + self.patience), &mut into[done..])? {
                 0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended in the middle")),
-                count => done += count,
+                count => {
+                    done += count;
+                    self.here += count;
+                }
             }
         }
         self.left -= into.len() as u64;

@@ -4,13 +4,16 @@
 //! short; else the connection ends, so that nobody waits for what nobody wants.
 
 mod intake;
+mod parts;
 mod uploads;
 
+pub use parts::KEPT_FOR;
+pub(super) use parts::Parts;
 pub(super) use uploads::{Lane, Uploads};
 pub use uploads::{MAX_LANES, MAX_UPLOADS};
 
 use super::Shared;
-use super::access::Proof;
+use super::access::{Proof, Right};
 use super::connection::{Connection, Sent, Then};
 use super::decide::{Body, Decision, finish, text};
 use super::put::{self, What};
@@ -20,7 +23,7 @@ use crate::group::{self, GROUP_BYTES};
 use crate::http::answer::Head;
 use crate::http::request::{Refused, Request};
 use crate::http::target::Target;
-use crate::http::{LENGTH, MISSING, MTIME, NOTE, UPLOADED, WRONG};
+use crate::http::{BEGUN, LENGTH, MISSING, MTIME, NOTE, UPLOADED, WRONG};
 use intake::Intake;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -119,7 +122,7 @@ impl Connection {
         };
         going.end(error.as_deref().unwrap_or("done"));
         drop(going);
-        let keep = request.keep && skipped && !shared.is_stopping();
+        let keep = request.keep && skipped && self.stays_open();
         let body = format!("{}\n", put.text).into_bytes();
         let head = put.head.field("Content-Type", "text/plain; charset=utf-8").field("Content-Length", body.len());
         let status = head.status();
@@ -139,8 +142,11 @@ impl Shared {
     /// Who may put something here, if anything may be.
     fn may_put(&self, request: &Request) -> Result<(), Refused> {
         let refused = |status, what: &str| Err(Refused { status, what: what.to_owned() });
-        match self.tokens.check(request) {
+        match self.tokens().check(request) {
             None | Some(Proof::Ticket) => return refused(401, "a token is wanted"),
+            Some(Proof::Head(_, Right::Read) | Proof::Address(_, Right::Read)) => {
+                return refused(403, "this token is for reading alone");
+            }
             // A page that some browser shows may be anybody's, whatever name it came by.
             Some(Proof::None) if request.field("origin").is_some() => {
                 return refused(403, "pages in browsers put nothing here where no token is asked for");
@@ -251,6 +257,10 @@ impl Shared {
             }
             None => head,
         };
+        let head = match self.uploads.begun(&spot, &asked.tag) {
+            Some((group, bytes)) => head.field(BEGUN, format_args!("{group} {bytes}")),
+            None => head,
+        };
         Ok(finish(request, head, Body::Text(self.uploads.tell(&spot, asked)?)))
     }
 
@@ -316,7 +326,7 @@ impl Whole<'_> {
         for index in 0..group::count(self.length) {
             let bytes = group::range(self.length, index);
             let content = &mut room[..usize::try_from(bytes.end - bytes.start).expect("a group is in memory")];
-            let value = intake.group(self.length, index, content).map_err(Stop::Gone)?;
+            let value = intake.group(self.length, index, content, 0).map_err(Stop::Gone)?;
             if self.verified && intake.value().map_err(Stop::Gone)? != value {
                 return Err(wrong().into());
             }
@@ -357,17 +367,25 @@ fn groups(
         let bytes = group::range(length, index);
         let len = usize::try_from(bytes.end - bytes.start).expect("a group is in memory");
         let mut buffer = lane.buffer()?;
+        // The first may go on within a group; if its beginning is not here any more, it comes out wrong.
+        let have = usize::try_from(range.start.saturating_sub(bytes.start)).expect("within a group");
+        let begun = if have > 0 { lane.upload().take_begun(index, have) } else { Some(Vec::new()) };
+        let is_whole = begun.is_some();
+        begun.iter().for_each(|begun| buffer[..have].copy_from_slice(begun));
         let mut take = || -> io::Result<_> {
-            let value = intake.group(length, index, &mut buffer[..len])?;
+            let value = intake.group(length, index, &mut buffer[..len], have)?;
             Ok((value, if verified { intake.value()? } else { value }))
         };
         match take() {
-            Ok((value, told)) if value == told => lane.arrived(index, buffer, len, value)?,
+            Ok((value, told)) if value == told && is_whole => lane.arrived(index, buffer, len, value)?,
             Ok(_) => {
                 lane.recycle(buffer);
                 wrong.push(index);
             }
             Err(error) => {
+                if verified && is_whole {
+                    lane.upload().keep_begun(index, &buffer[..intake.here().min(len)]);
+                }
                 lane.recycle(buffer);
                 return Err(Stop::Gone(error));
             }

@@ -1,6 +1,7 @@
 //! Uploads: files that come in parts, over one connection after the other or several at a time. What has come lies under a hidden name beside the
 //! file, with a journal, until all of it is there.
 
+use super::parts::{self, Parts, Reserved, Stamp};
 use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
 use crate::group::{self, Value};
 use crate::http::condition::Version as Condition;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,9 +42,19 @@ pub(super) struct Spot {
 /// Which file: whatever path leads to it.
 type Key = (u64, u64, OsString);
 
-/// What is being received.
-#[derive(Default)]
-pub(in crate::share) struct Uploads(Mutex<HashMap<Key, Arc<Slot>>>);
+/// What is being received, and what was.
+pub(in crate::share) struct Uploads {
+    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    parts: Arc<Parts>,
+    begun: Arc<Mutex<HashMap<Key, Begun>>>,
+}
+
+/// The beginning of a group whose rest did not come before a connection broke: one of each upload, 1 MiB at most.
+struct Begun {
+    tag: String,
+    group: u64,
+    bytes: Vec<u8>,
+}
 
 /// An upload's place among all. Whoever opens it waits here for who closes it, for it is written down then what there is.
 type Slot = Mutex<Option<Arc<Upload>>>;
@@ -55,6 +67,9 @@ pub(super) struct Upload {
     tag: Option<String>,
     lanes: AtomicUsize,
     state: Mutex<State>,
+    parts: Arc<Parts>,
+    begun: Arc<Mutex<HashMap<Key, Begun>>>,
+    _reserved: Reserved,
 }
 
 struct State {
@@ -75,6 +90,19 @@ impl Spot {
 
     pub(super) fn place(&self) -> Place {
         Place::hidden(&self.path()).expect("a name")
+    }
+
+    /// What the part is known again by; none: there is none.
+    fn stamp(&self) -> Option<Stamp> {
+        let meta = self.place().part().symlink_metadata().ok()?;
+        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+        Some((meta.ino(), meta.len(), modified, changed))
+    }
+
+    /// The part among all.
+    fn part_key(&self) -> Option<parts::Key> {
+        let (device, inode, _) = self.key().ok()?;
+        Some((device, inode, self.place().part().file_name()?.to_owned()))
     }
 
     fn key(&self) -> io::Result<Key> {
@@ -106,6 +134,7 @@ impl Spot {
         self.place().publish(replaced).map_err(|error| match error {
             PlaceError::Exists(_) => Refused { status: 412, what: "there is such a file by now".to_owned() },
             PlaceError::NoName(_) => Refused::bad("a file has a name"),
+            PlaceError::Other { what, .. } => conflict(format!("there is {what} of that name")),
             PlaceError::Io { source, .. } => failed(&source),
         })?;
         let meta = self.path().symlink_metadata().map_err(|error| failed(&error))?;
@@ -133,11 +162,15 @@ impl Spot {
 }
 
 impl Uploads {
+    pub(in crate::share) fn new(parts: Arc<Parts>) -> Self {
+        Self { slots: Mutex::default(), parts, begun: Arc::default() }
+    }
+
     /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on with it.
     pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
         let slot = {
-            let mut slots = lock(&self.0);
+            let mut slots = lock(&self.slots);
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).is_some());
             if slots.len() >= MAX_UPLOADS && !slots.contains_key(&key) {
                 let what = format!("{MAX_UPLOADS} files are being received; come again soon");
@@ -154,7 +187,7 @@ impl Uploads {
                 }
                 live.clone()
             }
-            None => held.insert(Arc::new(Upload::open(spot, tag, length)?)).clone(),
+            None => held.insert(Arc::new(Upload::open(spot, tag, length, self)?)).clone(),
         };
         if upload.lanes.fetch_add(1, Ordering::AcqRel) >= MAX_LANES {
             upload.lanes.fetch_sub(1, Ordering::AcqRel);
@@ -164,10 +197,17 @@ impl Uploads {
         Ok(Lane { upload: Some(upload), slot: slot.clone() })
     }
 
+    /// The group of an upload of which a beginning is here, and how many bytes.
+    pub(super) fn begun(&self, spot: &Spot, tag: &str) -> Option<(u64, usize)> {
+        let begun = lock(&self.begun);
+        let begun = begun.get(&spot.key().ok()?).filter(|begun| begun.tag == tag)?;
+        Some((begun.group, begun.bytes.len()))
+    }
+
     /// What there is of an upload, as a journal says it.
     pub(super) fn tell(&self, spot: &Spot, asked: &put::Upload) -> Result<Vec<u8>, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
-        let slot = lock(&self.0).get(&key).cloned().unwrap_or_default();
+        let slot = lock(&self.slots).get(&key).cloned().unwrap_or_default();
         let held = lock(&slot);
         let values = match &*held {
             Some(live) if live.tag.as_ref() == Some(&asked.tag) => lock(&live.state).partial.values.clone(),
@@ -181,8 +221,12 @@ impl Uploads {
 }
 
 impl Upload {
-    fn open(spot: Spot, tag: Option<&str>, length: u64) -> Result<Self, Refused> {
+    fn open(spot: Spot, tag: Option<&str>, length: u64, uploads: &Uploads) -> Result<Self, Refused> {
+        let parts = &uploads.parts;
         let place = spot.place();
+        // Before it is opened, which gives it its space and so another time.
+        let (reserved, known) = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
+        let is_known = known.is_some() && known == spot.stamp();
         if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict("something else has the name that it would have on its way".to_owned()));
         }
@@ -201,10 +245,9 @@ impl Upload {
         match (had, tag) {
             (Some((journal, values)), Some(tag)) => {
                 (partial.journal, partial.values) = (Some(journal), values);
-                if let Some(journal) =
-                    reread(&mut partial, &place, &identity(tag), length).map_err(|error| spot.refuse(&error, true))?
-                {
-                    partial.journal = Some(journal);
+                if !is_known {
+                    let journal = reread(&mut partial, &place, &identity(tag), length);
+                    partial.journal = Some(journal.map_err(|error| spot.refuse(&error, true))?);
                 }
             }
             (_, Some(tag)) => {
@@ -215,7 +258,41 @@ impl Upload {
             (_, None) => place.forget().map_err(|error| failed(&error))?,
         }
         let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false }));
-        Ok(Self { spot, place, length, tag, lanes: AtomicUsize::new(0), state })
+        Ok(Self {
+            spot,
+            place,
+            length,
+            tag,
+            lanes: AtomicUsize::new(0),
+            state,
+            parts: parts.clone(),
+            begun: uploads.begun.clone(),
+            _reserved: reserved,
+        })
+    }
+
+    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one all the same.
+    pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
+        let (Some(tag), Ok(key)) = (self.tag.clone(), self.spot.key()) else { return };
+        let mut all = lock(&self.begun);
+        if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
+            all.clear(); // they are sent again, no worse
+        }
+        let is_less = |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
+        if !bytes.is_empty() && !all.get(&key).is_some_and(is_less) {
+            all.insert(key, Begun { tag, group, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// The first `have` bytes of a group, if they are here.
+    pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
+        let key = self.spot.key().ok()?;
+        let mut all = lock(&self.begun);
+        let is_it = |had: &&Begun| self.tag.as_ref() == Some(&had.tag) && had.group == group && had.bytes.len() >= have;
+        all.get(&key).filter(is_it)?;
+        let mut bytes = all.remove(&key)?.bytes;
+        bytes.truncate(have);
+        Some(bytes)
     }
 
     /// Whether it is this one, and goes on.
@@ -275,11 +352,14 @@ impl Drop for Upload {
         if state.over {
             return;
         }
-        // What is durable is kept; a failure was told to who sent it.
-        let _ = state.partial.sink.flush();
+        // What is durable is kept, and holds no more space than that; a failure was told to who
+        // sent it.
+        let _ = state.partial.sink.release_all_but(state.partial.values.keys().copied());
         state.partial.write_down();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
             let _ = self.place.discard();
+        } else if let (Some(key), Some(stamp)) = (self.spot.part_key(), self.spot.stamp()) {
+            self.parts.keep(key, state.partial.bytes(self.length), stamp);
         }
     }
 }
@@ -354,22 +434,14 @@ fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, V
     same.then_some((journal, parsed.groups))
 }
 
-/// After the machine has started anew: reads what there is, and begins another journal, so that this is done once.
-fn reread(
-    partial: &mut Partial,
-    place: &Place,
-    identity: &Identity,
-    length: u64,
-) -> Result<Option<Journal>, SinkError> {
+/// Reads what there is of an upload that this process did not write, or that somebody wrote to
+/// since; keeps what is right, and begins a journal of that.
+fn reread(partial: &mut Partial, place: &Place, identity: &Identity, length: u64) -> Result<Journal, SinkError> {
     let at = |source| SinkError::Io { path: place.journal().to_owned(), source };
-    let had = Journal::resume(place.journal(), length).map_err(at)?.map(|(_, parsed)| parsed.identity.boot);
-    if had.as_ref() == Some(&identity.boot) && !identity.boot.is_empty() {
-        return Ok(None);
-    }
     partial.check(length, &|| false)?;
     let mut journal = Journal::begin(place.journal(), identity).map_err(at)?;
     journal.append(&partial.values).map_err(at)?;
-    Ok(Some(journal))
+    Ok(journal)
 }
 
 fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
