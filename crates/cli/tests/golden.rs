@@ -316,6 +316,8 @@ fn racks_are_told() {
         "rack plan mms-3 --json",
         "rack simulate mms-cube --requests 1000",
         "rack simulate mms-5 --pattern incast --requests 219 --answer 20kB --forwarding store-and-forward",
+        "rack plan tests/golden/fat.toml",
+        "rack plan tests/golden/trunk.toml",
         "rack simulate mms-5 --requests 100 --answer 1MB --json",
         "rack plan nothing",
         "rack plan Cargo.toml",

@@ -140,12 +140,12 @@ impl<'a> Layout<'a> {
         Ok(Self { spec, fabric, per_server, on_server, prefix })
     }
 
-    /// Where a chassis stands: racks are filled from the floor. Switches without servers stand where there is room.
+    /// Where a chassis stands: racks are filled from the floor, with chassis first and switches without servers after them.
     #[must_use]
     pub fn place(&self, switch: usize) -> Option<Place> {
         let height = self.spec.chassis.height;
         let in_rack = RACK_UNITS / height;
-        (switch < self.fabric.stations && in_rack > 0)
+        (switch < self.fabric.switches && in_rack > 0)
             .then(|| Place { rack: switch / in_rack + 1, unit: switch % in_rack * height + 1 })
     }
 

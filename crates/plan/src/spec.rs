@@ -131,10 +131,10 @@ pub struct Chassis {
     /// How the switch passes frames on.
     #[serde(default)]
     pub switch: Switch,
-    /// What it takes at most besides its servers.
+    /// What it takes at most besides its servers. A switch without servers takes as much.
     #[serde(default)]
     pub power: Watts,
-    /// What it weighs besides its servers.
+    /// What it weighs besides its servers. A switch without servers weighs as much.
     #[serde(default)]
     pub weight: Kilograms,
 }
