@@ -117,7 +117,9 @@ fn the_published_servers_cost_what_the_sums_say() {
     let cost = Cost { options: published(), carbon: Some(400.0), ..Cost::default() };
     let all = totals(&cost);
     let each: Vec<f64> = all.iter().map(|total| total.watts_per_instance.0).collect();
-    assert_eq!(each, [36.0, 75.0, 93.75], "published: 36 W an instance; four on 300 to 375 W");
+    assert_eq!(each, [36.0, 300.0, 375.0], "published, each of them for an instance");
+    let servers: Vec<f64> = all.iter().map(|total| total.option.power.0).collect();
+    assert_eq!(servers, [72.0, 1_200.0, 1_500.0], "published, each of them for a server");
     let mini = &all[0];
     assert_eq!(mini.servers, 6);
     assert!(close(mini.kwh_per_year, 0.432 * 1.4 * HOURS), "{mini:?}");

@@ -55,11 +55,16 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
         {
-            // A chassis' own part, its switch's say, is shared by its servers.
-            let share = plan.spec.chassis.power.times(1.0 / plan.spec.chassis.servers as f64);
+            // All servers share what chassis and switches without servers take besides them.
+            let has = &plan.summary.capacity;
+            let boxes = (has.chassis + has.switches) as f64;
+            let share = plan.spec.chassis.power.times(boxes / has.servers as f64);
             let instances = u32::try_from(each).unwrap_or(1);
             cost.options.push(CostOption { name: plan.spec.name.clone(), power: power + share, instances, price: 0.0 });
-            sources.push(format!("{}: `server.power` of the plan, with its part of `chassis.power`", plan.spec.name));
+            sources.push(format!(
+                "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis and switches",
+                plan.spec.name
+            ));
         }
     }
     if !args.options.is_empty() {
