@@ -292,6 +292,7 @@ fn power_and_what_it_costs_is_told() {
         "rack cost tests/golden/fat.toml --json",
         "rack cost --option mini",
         "rack cost --pue 0.5",
+        "rack cost --measured tests/golden/measured.json --option x86:1350:4",
         "rack cost --measured /no/such/file",
         "rack power",
         "rack power cassandra-6",
