@@ -60,7 +60,7 @@ fn published_figures_follow_or_are_flagged() {
         ("height", "follows"),
     ];
     assert_eq!(verdicts("mms-3"), told(&three));
-    for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6"] {
+    for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6", "ipu-6"] {
         assert!(verdicts(name).iter().all(|(_, word)| *word == "follows"), "{name}: {:?}", verdicts(name));
     }
 }

@@ -21,7 +21,7 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
     assert_eq!(rack.ask(1, "hostname"), "c0-n2");
     assert_eq!(rack.ask(0, "cat /proc/1/comm"), "systemd");
     let disks = rack.ask(1, "lsblk --noheadings --raw --nodeps --bytes --output SERIAL,SIZE | grep -- -d");
-    assert_eq!(disks, "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864");
+    assert_eq!(disks, "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864\nc0-n2-d4 67108864");
     assert!(rack.ask(0, "ping -c 1 -W 10 10.0.0.3").contains("1 received"), "they are neighbours");
 
     // Each has its own time.
@@ -97,6 +97,29 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
 
 #[test]
 #[ignore = "starts two guests: make test-rack"]
+fn each_instance_has_an_array_of_its_own() {
+    let storage = "[cassandra]\ninstances = 2\nreplication = 2\n[storage]\ndisks = [\"ubdb\", \"ubdc\", \"ubdd\", \"ubde\"]\n\
+                   mounts = [\"/mnt/nvme0\", \"/mnt/nvme1\"]\n";
+    let Some(rack) = Rack::up(storage) else { return };
+    let hosts = |more: &[&str]| {
+        let (told, recaps) = rack.only("hosts.yml", more);
+        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
+        recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>()
+    };
+    assert!(hosts(&[]).iter().all(|changed| *changed > 0));
+    let state = "grep -c raid0 /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
+                 mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt --noheadings /srv/sprat";
+    let found = rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K", "and none at /srv/sprat");
+    rack.ask(1, "echo ours >/mnt/nvme1/note");
+    assert_eq!(hosts(&[]), [0, 0], "what is right is left alone");
+    rack.restart(1);
+    assert_eq!(rack.ask(1, "cat /mnt/nvme1/note; findmnt --noheadings --output TARGET /mnt/nvme0"), "ours\n/mnt/nvme0");
+    assert_eq!(hosts(&[]), [0, 0], "also after it started again");
+}
+
+#[test]
+#[ignore = "starts two guests: make test-rack"]
 fn clocks_come_together() {
     let Some(mut rack) = Rack::up("") else { return };
     let off = |rack: &Rack| {
@@ -127,6 +150,12 @@ fn clocks_come_together() {
     let again = again.unwrap_or_else(|error| panic!("{error}\n{told}"));
     assert!(again.iter().all(|recap| recap.changed == 0), "{told}");
     assert!(told.contains("c0-n2 is ") && told.contains(" ms off its source"), "{told}");
+
+    // Named, the first server is whom the second follows already.
+    rack.describe("[clock]\nservers = [\"10.0.0.2\"]\n");
+    let (told, named) = rack.only("hosts.yml", &["--limit", "c0-n2"]);
+    let named = named.unwrap_or_else(|error| panic!("{error}\n{told}"));
+    assert!(named.iter().all(|recap| recap.changed == 0), "{told}");
 }
 
 #[test]
@@ -170,7 +199,7 @@ fn what_a_server_lacks_has_a_name() {
     let _ = [0, 1].map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
     let said = told("no Java");
     for word in
-        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless)"]
+        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless; Rocky"]
     {
         assert!(said.contains(word), "{word} in {said}");
     }

@@ -73,7 +73,7 @@ impl Rack {
         }
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let toml = format!(
-            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"{memory}\"\ndisks = [\"256MiB\", \"256MiB\", \"64MiB\"]\n\
+            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"{memory}\"\ndisks = [\"256MiB\", \"256MiB\", \"64MiB\", \"64MiB\"]\n\
              port-rate = \"1Gb/s\"\n[chassis]\nservers = {servers}\n",
             std::process::id()
         );
