@@ -303,8 +303,11 @@ fn controller(more: &[(&str, &str)], refuses: impl Fn(&str, usize) -> bool + Sen
     Asked::Redfish { url, login: None, chassis: None, authorities: None, pin: None, insecure: false }
 }
 
-const ONE: (&str, &str) = ("", "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'}]}");
-const POWER: (&str, &str) = ("/1", "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}");
+/// A resource of a controller: its path below the list of chassis, and what is there.
+type Resource = (&'static str, &'static str);
+
+const ONE: Resource = ("", "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'}]}");
+const POWER: Resource = ("/1", "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}");
 
 #[test]
 fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
@@ -316,7 +319,7 @@ fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
     let watts_123 = "{'PowerControl':[{'PowerConsumedWatts':123}]}";
     let off = "{'PowerState':'Off','Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}";
     let none = "{'PowerControl':[{'PowerConsumedWatts':0}]}";
-    let cases: [(&str, Vec<(&str, &str)>, f64); 7] = [
+    let cases: [(&str, Vec<Resource>, f64); 7] = [
         ("missing", vec![ONE, POWER, ("/1/Power", supplies)], 120.0),
         ("two404", vec![("", two), POWER, ("/1/Power", watts_123), ("/NVMeSSD", drives)], 123.0),
         ("abs", vec![("", absolute), POWER, ("/1/Power", watts_123)], 123.0),
@@ -348,7 +351,7 @@ fn redfish_without_the_power_of_the_whole_is_named_and_no_part_is_taken_for_it()
     let fans = "{'Power':{'@odata.id':'/redfish/v1/Chassis/Fans/Power'}}";
     let watts_12 = "{'PowerControl':[{'PowerConsumedWatts':12}]}";
     let elsewhere = "{'Members':[{'@odata.id':'http://203.0.113.1/redfish/v1/Chassis/1'}]}";
-    let cases: [(&str, Vec<(&str, &str)>, &str); 6] = [
+    let cases: [(&str, Vec<Resource>, &str); 6] = [
         ("null", vec![ONE, POWER, ("/1/Power", null)], "the power of the whole has no value"),
         (
             "zero",

@@ -4,6 +4,10 @@
 mod guest;
 
 use guest::Rack;
+use sprat_lab::hosts::missing_privileges;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 
 const STORAGE: &str =
     "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\nread-ahead = \"16KiB\"\n";
@@ -229,4 +233,43 @@ fn what_a_server_lacks_has_a_name() {
     rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
     let said = told("another key");
     assert!(said.contains("c0-n2: ssh: its key is not the one that is known: if the host was made anew"), "{said}");
+}
+
+/// Where NetworkManager cares for the interface, its profile keeps the addresses. It is played here, in a network of
+/// its own: no guest has it.
+#[test]
+fn network_managers_profile_keeps_addresses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository");
+    let tools = root.join("target/tools/ansible");
+    let missing = missing_privileges();
+    if !missing.is_empty() || !tools.join("bin/ansible").exists() {
+        return guest::skip(
+            "addresses in NetworkManager's profile: it needs root, and ansible (scripts/setup fetches it)",
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let nmcli = folder.path().join("nmcli");
+    std::fs::write(&nmcli, "#!/bin/sh\n[ \"$1\" = -g ] && echo lan || echo \"$@\" >>\"${0%/*}/log\"\n")
+        .expect("a program");
+    std::fs::set_permissions(&nmcli, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let script = "set -e\nmount -t tmpfs tmpfs /var/lib\nip link set lo up\nip link add vp0 type veth peer name vp1\n\
+        ip address add 10.9.9.2/24 dev vp0\nip link set vp0 up\n\
+        go() { python3 $TOOLS/bin/ansible localhost -c local -e ansible_python_interpreter=/usr/bin/python3 -m rack_addresses \
+        -a \"{\\\"own\\\":\\\"10.9.9.2\\\",\\\"addresses\\\":$1}\" | grep -o '\"changed\": [a-z]*'; }\n\
+        go '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.102\"]'\n\
+        ip -brief -4 address show vp0 | grep -o '10.9.9.10.'\n";
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--net", "--mount", "--propagation", "private", "sh", "-c", script]);
+    unshare.env("PATH", path).env("TOOLS", &tools).env("PYTHONPATH", &tools).env("PYTHONDONTWRITEBYTECODE", "1");
+    unshare.env("ANSIBLE_LIBRARY", root.join("deploy/ansible/roles/network/library"));
+    let done = unshare.output().expect("unshare");
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    let (yes, no) = ("\"changed\": true", "\"changed\": false");
+    let failed = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(told, format!("{yes}\n{no}\n{yes}\n10.9.9.102\n"), "{failed}");
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("it was asked");
+    let modify = "connection modify lan";
+    let expected = ["+ipv4.addresses 10.9.9.101/24", "+ipv4.addresses 10.9.9.102/24", "-ipv4.addresses 10.9.9.101/24"];
+    assert_eq!(log, expected.map(|what| format!("{modify} {what}\n")).concat());
 }
