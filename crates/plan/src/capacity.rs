@@ -35,12 +35,15 @@ pub struct Capacity {
     pub power: Option<Watts>,
     /// Weight.
     pub weight: Option<Kilograms>,
-    /// Rack units of the chassis.
+    /// Rack units of chassis, and of switches without servers.
     pub height: usize,
+    /// Racks that they fill.
+    pub racks: usize,
 }
 
 impl Capacity {
-    /// Of `chassis` with servers and `switches` without.
+    /// Of `chassis` with servers and `switches` without. A switch without servers is a chassis whose places for servers are
+    /// empty: it weighs, takes and is as high as a chassis besides its servers.
     #[must_use]
     pub fn of(spec: &Spec, chassis: usize, switches: usize) -> Self {
         let server = &spec.server;
@@ -49,7 +52,8 @@ impl Capacity {
         let cores = servers * server.cores;
         let cycles = server.clock.map(|clock| clock.times(cores as f64));
         let each = |per_cycle: Option<f64>| Some(cycles?.times(per_cycle?));
-        let boxes = chassis as f64;
+        let boxes = (chassis + switches) as f64;
+        let height = spec.chassis.height;
         Self {
             chassis,
             switches,
@@ -63,13 +67,11 @@ impl Capacity {
             disk_rate: server.disk_rate.map(|rate| rate.times(many * server.disks.len() as f64)),
             power: server.power.map(|power| power.times(many) + spec.chassis.power.times(boxes)),
             weight: server.weight.map(|weight| weight.times(many) + spec.chassis.weight.times(boxes)),
-            height: chassis * spec.chassis.height,
+            height: (chassis + switches) * height,
+            racks: match RACK_UNITS / height {
+                0 => (chassis + switches) * height.div_ceil(RACK_UNITS),
+                in_rack => (chassis + switches).div_ceil(in_rack),
+            },
         }
-    }
-
-    /// Racks that it fills.
-    #[must_use]
-    pub fn racks(&self) -> usize {
-        self.height.div_ceil(RACK_UNITS)
     }
 }

@@ -1,8 +1,9 @@
 //! What a server is to be before anything runs on it: its disks and its clock, in words.
 
 use crate::quantity::{Bytes, Seconds};
-use crate::spec::{MAX_PARTS, SpecError, value, within};
-use serde::Deserialize;
+use crate::spec::{MAX_INSTANCES, MAX_PARTS, SpecError, plain_path, value, within};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 
 /// Most servers that tell the time.
 const MAX_CLOCKS: usize = 8;
@@ -10,12 +11,19 @@ const MAX_CLOCKS: usize = 8;
 /// The largest read-ahead.
 const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
 
-/// Disks that become one filesystem, below which all data is.
+/// Name of the array and the filesystem of a server that has one of them.
+const ARRAY: &str = "sprat";
+
+/// Disks that become one filesystem, below which all data is; or one for each instance of Cassandra.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Storage {
     /// Their names in `/dev` or `/dev/disk/by-id`, the same on all servers; several are joined as RAID-0.
     pub disks: Vec<String>,
+    /// Where the filesystem of each instance on a server is mounted: `disks` are dealt out to them evenly, in their order. None:
+    /// there is one filesystem, at `provision.base`.
+    #[serde(default)]
+    pub mounts: Vec<String>,
     /// What is made on them.
     #[serde(default)]
     pub filesystem: Filesystem,
@@ -49,6 +57,28 @@ impl Filesystem {
     }
 }
 
+/// Disks that become one filesystem.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Array {
+    /// What the array is called, and its filesystem's label.
+    pub name: String,
+    /// Where it is mounted.
+    pub base: String,
+    /// Its disks; one is taken as it is.
+    pub disks: Vec<String>,
+}
+
+/// The host that controls a rack and is none of its servers: they reach the outside through it, and
+/// follow its clock where `[clock]` names no other.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Control {
+    /// Its address, in the rack's network.
+    pub address: Ipv4Addr,
+    /// The port of its HTTP proxy; none: servers reach the outside by themselves.
+    pub proxy: Option<u16>,
+}
+
 /// Who tells servers the time.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -66,8 +96,33 @@ impl Default for Clock {
 }
 
 impl Storage {
+    /// The filesystems of a server, where `base` is where one for all would be.
+    #[must_use]
+    pub fn arrays(&self, base: &str) -> Vec<Array> {
+        let array =
+            |name: String, base: &str, disks: &[String]| Array { name, base: base.to_owned(), disks: disks.to_vec() };
+        if self.mounts.is_empty() {
+            return vec![array(ARRAY.to_owned(), base, &self.disks)];
+        }
+        let parts = self.disks.chunks(self.disks.len() / self.mounts.len());
+        let each = self.mounts.iter().zip(parts).enumerate();
+        each.map(|(number, (mount, disks))| array(format!("{ARRAY}{number}"), mount, disks)).collect()
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("storage.disks", self.disks.len(), 1, MAX_PARTS)?;
+        within("storage.mounts", self.mounts.len(), 0, MAX_INSTANCES)?;
+        for (at, mount) in self.mounts.iter().enumerate() {
+            plain_path("storage.mounts", mount)?;
+            let inside = |other: &String| format!("{mount}/").starts_with(&format!("{other}/"));
+            if mount == "/" || self.mounts.iter().enumerate().any(|(other, path)| other != at && inside(path)) {
+                return Err(value("storage.mounts", format!("{mount:?}"), "folders of which none is in another"));
+            }
+        }
+        if !self.mounts.is_empty() && !self.disks.len().is_multiple_of(self.mounts.len()) {
+            let want = format!("as many for each of the {} filesystems", self.mounts.len());
+            return Err(value("storage.disks", format!("{} disks", self.disks.len()), want));
+        }
         within("storage.erase", self.erase.len(), 0, 1 << 16)?;
         for disk in &self.disks {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+/".contains(c);
@@ -141,6 +196,11 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         for (more, word) in [
+            ("[storage]\ndisks = [\"sda\"]\nmounts = [\"data\"]", "an absolute path"),
+            ("[storage]\ndisks = [\"sda\", \"sdb\"]\nmounts = [\"/a\", \"/a/b\"]", "none is in another"),
+            ("[storage]\ndisks = [\"sda\", \"sdb\", \"sdc\"]\nmounts = [\"/a\", \"/b\"]", "as many for each"),
+            ("[storage]\ndisks = [\"sda\"]\nmounts = [\"/a\"]", "one for each of the 0 instances"),
+            ("[control]\naddress = \"here\"", "address"),
             ("[storage]\ndisks = []", "storage.disks"),
             ("[storage]\ndisks = [\"a b\"]", "storage.disks"),
             ("[storage]\ndisks = [\"../etc/passwd\"]", "storage.disks"),

@@ -3,6 +3,8 @@
 use crate::capacity::RACK_UNITS;
 use crate::fabric::Fabric;
 use crate::spec::Spec;
+use ipnet::Ipv4Net;
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses of a chassis that are no server's: the network's own, the switch's, and the last, which means all.
@@ -19,6 +21,8 @@ pub struct Layout<'a> {
     on_server: usize,
     /// Length of the IPv4 prefix of a chassis.
     prefix: u8,
+    /// Addresses of instances, server by server; none: each has the one after its server's.
+    listed: &'a [Ipv4Addr],
 }
 
 /// A place in a rack.
@@ -99,6 +103,22 @@ pub enum LayoutError {
         /// What each needs.
         prefix: u8,
     },
+    /// A list of instances' addresses is too short.
+    #[error("cassandra.addresses: {has} are listed, and there are {needed} instances")]
+    Few {
+        /// Listed.
+        has: usize,
+        /// Instances.
+        needed: usize,
+    },
+    /// An address in that list cannot be an instance's.
+    #[error("cassandra.addresses: {address} {why}")]
+    Listed {
+        /// It.
+        address: Ipv4Addr,
+        /// Why.
+        why: String,
+    },
     /// There are too few networks.
     #[error("addresses.v6 = {v6}: {needed} chassis with a /64 each do not fit into it")]
     Networks {
@@ -125,10 +145,15 @@ impl<'a> Layout<'a> {
             }
         }
         let on_server = spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        let listed = spec.cassandra.as_ref().map_or(&[][..], |cassandra| &cassandra.addresses.0);
         let per_server = 1 + spec.addresses.instances.unwrap_or(on_server);
         let servers = spec.addresses.servers.unwrap_or(chassis.servers);
-        let addresses = (servers * per_server + RESERVED).next_power_of_two();
-        let prefix = 32 - u8::try_from(addresses.trailing_zeros()).unwrap_or(32);
+        let each = if listed.is_empty() { per_server } else { 1 };
+        let addresses = (servers * each + RESERVED).next_power_of_two();
+        let mut prefix = 32 - u8::try_from(addresses.trailing_zeros()).unwrap_or(32);
+        if !listed.is_empty() && fabric.stations == 1 {
+            prefix = prefix.min(spec.addresses.v4.prefix_len()); // all of it is one network
+        }
         let (v4, v6, needed) = (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
         let room = |networks: u32| 1_u64.checked_shl(networks).unwrap_or(u64::MAX);
         if prefix < v4.prefix_len() || room(u32::from(prefix - v4.prefix_len())) < needed as u64 {
@@ -137,15 +162,50 @@ impl<'a> Layout<'a> {
         if v6.prefix_len() > 64 || room(u32::from(64 - v6.prefix_len())) < needed as u64 {
             return Err(LayoutError::Networks { v6, needed });
         }
-        Ok(Self { spec, fabric, per_server, on_server, prefix })
+        let layout = Self { spec, fabric, per_server, on_server, prefix, listed };
+        layout.check_listed()?;
+        Ok(layout)
     }
 
-    /// Where a chassis stands: racks are filled from the floor. Switches without servers stand where there is room.
+    /// Sees that each instance has an address of its own in the list, in its chassis's network.
+    fn check_listed(&self) -> Result<(), LayoutError> {
+        let needed = self.fabric.stations * self.spec.chassis.servers * self.on_server;
+        if self.listed.is_empty() || needed == 0 {
+            return Ok(());
+        }
+        if self.listed.len() < needed {
+            return Err(LayoutError::Few { has: self.listed.len(), needed });
+        }
+        let mut seen = HashSet::new();
+        for host in self.hosts() {
+            let (address, prefix) = host.v4;
+            let wrong = |why: String| Err(LayoutError::Listed { address, why });
+            let network = Ipv4Net::new_assert(self.network(host.chassis), prefix);
+            if !network.contains(&address) || [network.network(), network.broadcast()].contains(&address) {
+                return wrong(format!("is {}'s, and not in its network, {network}", host.name));
+            }
+            if IpAddr::V4(address) == host.gateway || !seen.insert(address) {
+                return wrong(format!(
+                    "is {}'s, and another's too: a server's, the switch's or an instance's",
+                    host.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first address of a chassis's network.
+    fn network(&self, chassis: usize) -> Ipv4Addr {
+        let base = u32::from(self.spec.addresses.v4.trunc().addr());
+        Ipv4Addr::from(base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix)))
+    }
+
+    /// Where a chassis stands: racks are filled from the floor, with chassis first and switches without servers after them.
     #[must_use]
     pub fn place(&self, switch: usize) -> Option<Place> {
         let height = self.spec.chassis.height;
         let in_rack = RACK_UNITS / height;
-        (switch < self.fabric.stations && in_rack > 0)
+        (switch < self.fabric.switches && in_rack > 0)
             .then(|| Place { rack: switch / in_rack + 1, unit: switch % in_rack * height + 1 })
     }
 
@@ -168,16 +228,20 @@ impl<'a> Layout<'a> {
             0 => format!("c{chassis}-n{}", slot + 1),
             part => format!("c{chassis}-n{}-i{part}", slot + 1),
         };
-        let base = u32::from(self.spec.addresses.v4.trunc().addr());
-        let network = base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix));
-        let offset = u32::try_from(2 + slot * self.per_server + part).unwrap_or(u32::MAX);
+        let network = u32::from(self.network(chassis));
+        let offset = |per_server: usize| u32::try_from(2 + slot * per_server + part).unwrap_or(u32::MAX);
+        let number = (chassis * self.spec.chassis.servers + slot) * self.on_server;
+        let v4 = match part.checked_sub(1) {
+            Some(instance) if !self.listed.is_empty() => self.listed[number + instance],
+            _ => Ipv4Addr::from(network + offset(if self.listed.is_empty() { self.per_server } else { 1 })),
+        };
         let wide = u128::from(self.spec.addresses.v6.trunc().addr()) + ((chassis as u128) << 64);
         Host {
             name,
             chassis,
             slot: slot + 1,
-            v4: (Ipv4Addr::from(network + offset), self.prefix),
-            v6: Ipv6Addr::from(wide + u128::from(offset)),
+            v4: (v4, self.prefix),
+            v6: Ipv6Addr::from(wide + u128::from(offset(self.per_server))),
             gateway: IpAddr::V4(Ipv4Addr::from(network + 1)),
         }
     }

@@ -31,6 +31,7 @@
 //! [`Plan::from_toml`] gives all that follows, or names the first thing that cannot be. Nothing here reads a file, knows the
 //! time or leaves anything to chance.
 
+mod addresses;
 pub mod capacity;
 pub mod cassandra;
 pub mod claims;
@@ -50,5 +51,6 @@ pub mod spec;
 pub mod store;
 pub mod topology;
 
+pub use addresses::AddressList;
 pub use plan::{Network, Plan, PlanError, Summary, Told};
 pub use spec::Spec;

@@ -16,6 +16,10 @@ const GAP: f64 = 30.0;
 const TOP: f64 = 70.0;
 const CIRCLE: f64 = 240.0;
 
+/// Colours of what has servers, and of switches without.
+const SERVERS: &str = "#dbe9f6";
+const NO_SERVERS: &str = "#fff3d6";
+
 /// Colours of links, class by class: Okabe and Ito's, which all eyes can tell apart.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
 
@@ -25,7 +29,7 @@ pub fn picture(plan: &Plan) -> Option<String> {
     if plan.fabric.switches > MAX_DRAWN {
         return None;
     }
-    let racks = plan.summary.capacity.racks();
+    let racks = plan.summary.capacity.racks;
     let left = racks as f64 * (RACK_WIDTH + GAP) + GAP;
     let (width, height) = (left + 2.0 * CIRCLE + 2.0 * GAP, TOP + RACK_UNITS as f64 * UNIT + GAP);
     let mut svg = Svg(format!(
@@ -62,11 +66,15 @@ fn draw_rack(svg: &mut Svg, plan: &Plan, rack: usize) {
     svg.rectangle(left, TOP, RACK_WIDTH, RACK_UNITS as f64 * UNIT, "#f4f4f4", "#888888");
     let layout = plan.layout();
     let here = |chassis: usize| Some((chassis, layout.place(chassis).filter(|place| place.rack == rack + 1)?));
-    for (chassis, Place { unit, .. }) in (0..plan.fabric.stations).filter_map(here) {
+    for (chassis, Place { unit, .. }) in (0..plan.fabric.switches).filter_map(here) {
         let height = plan.spec.chassis.height as f64 * UNIT;
         let y = floor - (unit - 1) as f64 * UNIT - height;
-        svg.rectangle(left + 4.0, y + 1.0, RACK_WIDTH - 8.0, height - 2.0, "#dbe9f6", "#0072b2");
-        let label = format!("{}: {} servers", plan.fabric.name(chassis), plan.spec.chassis.servers);
+        let (fill, stroke, has) = match chassis < plan.fabric.stations {
+            true => (SERVERS, "#0072b2", format!("{} servers", plan.spec.chassis.servers)),
+            false => (NO_SERVERS, "#e69f00", "a switch".to_owned()),
+        };
+        svg.rectangle(left + 4.0, y + 1.0, RACK_WIDTH - 8.0, height - 2.0, fill, stroke);
+        let label = format!("{}: {has}", plan.fabric.name(chassis));
         svg.text(left + RACK_WIDTH / 2.0, y + height / 2.0 + 3.5, 9, "middle", &label);
     }
 }
@@ -84,7 +92,7 @@ fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     let radius = (220.0 / fabric.switches as f64).clamp(3.0, 14.0);
     for switch in 0..fabric.switches {
         let (x, y) = at(switch);
-        let fill = if switch < fabric.stations { "#dbe9f6" } else { "#fff3d6" };
+        let fill = if switch < fabric.stations { SERVERS } else { NO_SERVERS };
         svg.circle(x, y, radius, fill);
         if radius > 7.0 {
             svg.text(x, y + 3.0, 8, "middle", &fabric.name(switch));

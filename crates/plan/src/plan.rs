@@ -61,7 +61,8 @@ pub struct Network {
     pub mean_hops: f64,
     /// Of all pairs of chassis how many are 0, 1, 2 links apart.
     pub hops: Vec<u64>,
-    /// What a chassis's servers can send, against what its uplinks carry.
+    /// What a chassis's servers can send, against what its cables to others carry: of the chassis with the fewest cables.
+    /// An uplink without a cable carries nothing.
     pub oversubscription: Option<f64>,
     /// What crosses the smallest cut found between halves, one way; none where the fabric is too large to look.
     pub bisection: Option<BitRate>,
@@ -190,7 +191,8 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
     let all_to_all = port.min(per_flow(found.all_to_all, servers * servers) * others);
     let examined = fabric.switches <= MAX_EXAMINED;
     let [link, switch] = failures(fabric, routes);
-    let uplinks = fabric.cables(0) as f64 * rate;
+    let fewest = (0..fabric.stations).map(|station| fabric.cables(station)).min();
+    let uplinks = fewest.unwrap_or(0) as f64 * rate;
     let direction = |directed: usize| {
         let (from, to) = fabric.directed(directed);
         format!("{} to {}", fabric.name(from), fabric.name(to))

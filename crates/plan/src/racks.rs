@@ -10,8 +10,9 @@ pub struct Ready {
 }
 
 /// All of them.
-pub const READY: [Ready; 6] = [
+pub const READY: [Ready; 7] = [
     Ready { name: "cassandra-6", toml: include_str!("../racks/cassandra-6.toml") },
+    Ready { name: "ipu-6", toml: include_str!("../racks/ipu-6.toml") },
     Ready { name: "mms-3", toml: include_str!("../racks/mms-3.toml") },
     Ready { name: "mms-5", toml: include_str!("../racks/mms-5.toml") },
     Ready { name: "mms-16", toml: include_str!("../racks/mms-16.toml") },

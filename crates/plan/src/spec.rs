@@ -1,7 +1,8 @@
 //! What a rack is to be, in words: `rack.toml`.
 
+use crate::addresses::AddressList;
 use crate::cassandra::Member;
-use crate::host::{Clock, Storage};
+use crate::host::{Clock, Control, Storage};
 use crate::jobs::Jobs;
 use crate::power::Power;
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
@@ -25,6 +26,9 @@ pub const MAX_INSTANCES: usize = 16;
 
 /// Most tokens of an instance, as Cassandra has it.
 pub const MAX_TOKENS: usize = 256;
+
+/// Most seeds: each of them is asked by all others.
+pub const MAX_SEEDS: usize = 16;
 
 /// Most replicas of data.
 pub const MAX_REPLICATION: usize = 9;
@@ -67,6 +71,8 @@ pub struct Spec {
     pub storage: Option<Storage>,
     /// Who tells them the time, if they are to follow.
     pub clock: Option<Clock>,
+    /// The host through which they reach the outside, if there is one.
+    pub control: Option<Control>,
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
@@ -131,10 +137,10 @@ pub struct Chassis {
     /// How the switch passes frames on.
     #[serde(default)]
     pub switch: Switch,
-    /// What it takes at most besides its servers.
+    /// What it takes at most besides its servers. A switch without servers takes as much.
     #[serde(default)]
     pub power: Watts,
-    /// What it weighs besides its servers.
+    /// What it weighs besides its servers. A switch without servers weighs as much.
     #[serde(default)]
     pub weight: Kilograms,
 }
@@ -245,6 +251,12 @@ pub struct Cassandra {
     pub heap: Option<Bytes>,
     /// Who collects what is left on it; by its size unless told.
     pub collector: Option<Collector>,
+    /// Addresses of all instances, server by server; unless listed they are taken from `[addresses]`, each after its server's.
+    #[serde(default)]
+    pub addresses: AddressList,
+    /// Instances that others ask who is there: on as many different servers, where there are.
+    #[serde(default = "three")]
+    pub seeds: usize,
     /// Settings of `cassandra.yaml` that are to be otherwise.
     #[serde(default)]
     pub yaml: BTreeMap<String, serde_json::Value>,
@@ -363,12 +375,7 @@ impl Spec {
             return Err(value("provision.user", format!("{:?}", provision.user), PLAIN));
         }
         for (key, path) in [("provision.base", &provision.base), ("provision.library", &provision.library)] {
-            // It goes into files that shells and Java read.
-            let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
-            if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {
-                let want = "an absolute path of letters, digits, dashes, dots and underscores";
-                return Err(value(key, format!("{path:?}"), want));
-            }
+            plain_path(key, path)?;
         }
         let counts = [
             ("server.cores", self.server.cores, 1, 4_096),
@@ -407,6 +414,7 @@ impl Spec {
         self.power.check()?;
         self.storage.iter().try_for_each(Storage::check)?;
         self.clock.iter().try_for_each(Clock::check)?;
+        self.check_mounts()?;
         self.etcd.iter().try_for_each(Etcd::check)?;
         self.store.iter().try_for_each(|store| store.check(&self.server))?;
         match &self.cassandra {
@@ -416,11 +424,33 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Sees that filesystems of instances are as many as instances on a server.
+    fn check_mounts(&self) -> Result<(), SpecError> {
+        let Some(mounts) = self.storage.as_ref().map(|storage| &storage.mounts).filter(|mounts| !mounts.is_empty())
+        else {
+            return Ok(());
+        };
+        let instances = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        if mounts.len() != instances {
+            let want = format!("one for each of the {instances} instances of Cassandra on a server");
+            return Err(value("storage.mounts", format!("{mounts:?}"), want));
+        }
+        if self.store.is_some() || self.etcd.is_some() {
+            let want =
+                "no [store] and no [etcd] beside them: their data is below provision.base, on none of these disks";
+            return Err(value("storage.mounts", format!("{mounts:?}"), want));
+        }
+        Ok(())
+    }
+}
+
 impl Cassandra {
     fn check(&self, spec: &Spec) -> Result<(), SpecError> {
         within("cassandra.instances", self.instances, 1, MAX_INSTANCES)?;
         within("cassandra.replication", self.replication, 1, MAX_REPLICATION)?;
         within("cassandra.tokens", self.tokens, 1, MAX_TOKENS)?;
+        within("cassandra.seeds", self.seeds, 1, MAX_SEEDS)?;
         if !is_plain(&self.datacenter) {
             return Err(value("cassandra.datacenter", format!("{:?}", self.datacenter), PLAIN));
         }
@@ -447,6 +477,16 @@ impl Cassandra {
         }
         Ok(())
     }
+}
+
+/// Sees that a path can go into files that shells and Java read.
+pub(crate) fn plain_path(key: &'static str, path: &str) -> Result<(), SpecError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+    if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {
+        let want = "an absolute path of letters, digits, dashes, dots and underscores";
+        return Err(value(key, format!("{path:?}"), want));
+    }
+    Ok(())
 }
 
 const PLAIN: &str = "1 to 32 letters, digits and dashes";

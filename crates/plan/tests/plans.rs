@@ -47,6 +47,7 @@ fn published_figures_follow_or_are_flagged() {
         ("flops", "follows"),
         ("memory-rate", "off"),
         ("disk-rate", "off"),
+        ("power", "follows"),
         ("hops", "follows"),
     ];
     assert_eq!(verdicts("mms-16"), told(&rack));
@@ -59,9 +60,57 @@ fn published_figures_follow_or_are_flagged() {
         ("height", "follows"),
     ];
     assert_eq!(verdicts("mms-3"), told(&three));
-    for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6"] {
+    for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6", "ipu-6"] {
         assert!(verdicts(name).iter().all(|(_, word)| *word == "follows"), "{name}: {:?}", verdicts(name));
     }
+}
+
+#[test]
+fn published_power_follows_from_chassis_or_is_flagged() {
+    let power = |name: &str| published(name).summary.capacity.power.expect("it is described").to_string();
+    assert_eq!(power("mms-16"), "32 kW");
+    assert_eq!(power("mms-3"), "5.93 kW", "4.8 kW is what was taken in normal operation: docs/rack.md");
+    assert_eq!(power("cassandra-6"), "432 W");
+    let one = ready("mms-16").expect("it is there").toml;
+    let one = one[..one.find("[fabric]").expect("a fabric")].to_owned() + "[claims]\npower = \"2kW\"\n";
+    assert_eq!(plan(&one).summary.claims[0].verdict, Verdict::Follows);
+}
+
+/// Four pods of ports 8: 32 chassis, and 48 switches without servers above them.
+#[test]
+fn switches_without_servers_weigh_take_power_and_stand_somewhere() {
+    let plan = plan(
+        "name = \"fat\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\npower = \"10W\"\nweight = \"1kg\"\n\
+         [chassis]\nservers = 1\nuplinks = 4\nuplink-rate = \"10Gb/s\"\npower = \"100W\"\nweight = \"5kg\"\n\
+         [fabric]\ntopology = { kind = \"fat-tree\", ports = 8 }\n[claims]\nheight = \"80U\"\npower = \"8.3kW\"\nweight = \"432kg\"\n",
+    );
+    let has = &plan.summary.capacity;
+    assert_eq!((has.chassis, has.switches, has.height, has.racks), (32, 48, 80, 2));
+    assert_eq!(has.power.map(|power| power.0.round()), Some(32.0 * 10.0 + 80.0 * 100.0));
+    assert!(plan.summary.claims.iter().all(|claim| claim.verdict == Verdict::Follows), "{:?}", plan.summary.claims);
+    let layout = plan.layout();
+    let places: HashSet<_> = (0..80).map(|switch| layout.place(switch).map(|place| (place.rack, place.unit))).collect();
+    assert_eq!(places.len(), 80, "each has a place of its own");
+    assert!(layout.cables().iter().all(|cable| cable.to.place.is_some()), "cables say where switches stand");
+    let svg = sprat_plan::picture::picture(&plan).expect("few enough");
+    assert_eq!(svg.matches(": a switch</text>").count(), 48);
+}
+
+/// What does not fit into the rest of a rack stands in the next one, and is counted there.
+#[test]
+fn racks_are_counted_as_chassis_stand() {
+    let text = six("height = 22\n").replace("servers = 6", "servers = 6\nuplinks = 2\nuplink-rate = \"10Gb/s\"");
+    let plan = plan(&format!("{text}[fabric]\ntopology = {{ kind = \"mesh\", chassis = 3 }}\n"));
+    assert_eq!((plan.summary.capacity.racks, plan.layout().place(2).map(|place| place.rack)), (3, Some(3)));
+}
+
+#[test]
+fn uplinks_without_a_cable_carry_nothing() {
+    let text =
+        six("uplinks = 4\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"tree\", leaves = 2 }\nlinks = 2\n");
+    let plan = plan(&text.replace("1Gb/s", "10Gb/s").replace("servers = 6", "servers = 8"));
+    assert_eq!(plan.summary.network.oversubscription, Some(1.0), "80 Gb/s over a leaf's two cables of 40 Gb/s");
+    assert_eq!(published("mms-3").summary.network.oversubscription, Some(2.75), "220 Gb/s over two cables of 40 Gb/s");
 }
 
 #[test]

@@ -7,13 +7,15 @@ use sprat_plan::power::{Cost, CostOption};
 /// Hours of a year: 365.25 days.
 pub const HOURS: f64 = 8_766.0;
 
-/// Servers that were published side by side ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024): a board of 40 W with four
-/// disks of 8 W carries two instances of Cassandra; an x86 server of 300 to 375 W carries four. Prices were not published.
+/// Servers that were published side by side ("IPU-based Cassandra cluster", SNIA Storage Developer
+/// Conference, 2024), each at what the whole server takes: a board of 40 W with four disks of 8 W
+/// carries two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W carries four, 300
+/// to 375 W each. Prices were not published.
 #[must_use]
 pub fn published() -> Vec<CostOption> {
     let option =
         |name: &str, power, instances| CostOption { name: name.to_owned(), power: Watts(power), instances, price: 0.0 };
-    vec![option("mini server", 72.0, 2), option("x86, least", 300.0, 4), option("x86, most", 375.0, 4)]
+    vec![option("mini server", 72.0, 2), option("x86, least", 1_200.0, 4), option("x86, most", 1_500.0, 4)]
 }
 
 /// What one kind of server comes to.

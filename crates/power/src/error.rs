@@ -50,6 +50,9 @@ pub enum Trouble {
     /// It tells what makes no sense.
     #[error("it tells what makes no sense: {0}")]
     Nonsense(String),
+    /// A counter of energy stands where it cannot have come since the reading before.
+    #[error("{0}: what was used since the reading before is not known, and is not in the energy")]
+    Restarted(String),
     /// It tells several, and nobody said which are meant.
     #[error("it tells of several, {}: choose, with `{key}`", all.join(", "))]
     Several {

@@ -80,7 +80,7 @@ impl Ipmi {
         let begun = Instant::now();
         if self.way != Some(Way::Sensors) {
             match self.tool(&["dcmi", "power", "reading"], time).and_then(|text| dcmi(&text)) {
-                Ok(Some(watts)) => {
+                Ok(Some(watts)) if watts.0 > 0.0 || self.is_off(time.saturating_sub(begun.elapsed())) => {
                     self.way = Some(Way::Dcmi);
                     return Ok(Reading::Watts(watts));
                 }
@@ -88,10 +88,10 @@ impl Ipmi {
                 Err(trouble) if self.way.is_some() || !matches!(trouble, Trouble::Failed { .. }) => {
                     return Err(trouble);
                 }
-                Ok(None) if self.way.is_some() => {
+                Ok(_) if self.way.is_some() => {
                     return Err(Trouble::Absent("it does not measure just now".to_owned()));
                 }
-                Ok(None) | Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         let text = self.tool(&["sensor"], time.saturating_sub(begun.elapsed()))?;
@@ -99,6 +99,11 @@ impl Ipmi {
         let watts = sum(&channels(&text)?, &self.chosen, none)?;
         self.way = Some(Way::Sensors);
         Ok(Reading::Watts(watts))
+    }
+
+    /// Whether the server is switched off: then it takes nothing, and elsewhere 0 W is no reading.
+    fn is_off(&self, time: Duration) -> bool {
+        self.tool(&["chassis", "power", "status"], time).is_ok_and(|text| text.trim() == "Chassis Power is off")
     }
 
     fn tool(&self, what: &[&str], time: Duration) -> Result<String, Trouble> {

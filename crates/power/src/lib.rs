@@ -35,6 +35,10 @@ pub use sysfs::{Files, Place, parse as listed};
 /// Most watts that a sensor is believed: no rack takes more.
 pub const MAX_WATTS: f64 = 1e6;
 
+/// Most watts that a sensor of one server is believed: about twice what the largest take. Controllers
+/// that have no reading give the largest number that fits, such as 65,535 W.
+pub const MAX_SERVER_WATTS: f64 = 30e3;
+
 /// Watts, where a number can be that.
 pub(crate) fn believed(watts: f64) -> Result<Watts, Trouble> {
     if (0.0..=MAX_WATTS).contains(&watts) { Ok(Watts(watts)) } else { Err(Trouble::Nonsense(format!("{watts} W"))) }

@@ -1,6 +1,6 @@
 //! From readings to energy. Time is told by whoever reads, seconds from the beginning.
 
-use crate::{Error, Reading, Watts};
+use crate::{Error, Reading, Trouble, Watts};
 
 /// Most points that are kept; when they are more, two become one.
 pub const MAX_POINTS: usize = 2_048;
@@ -47,6 +47,10 @@ impl Meter {
             Ok(reading) => reading,
             Err(error) => {
                 self.failed += 1;
+                if matches!(error.trouble, Trouble::Restarted(_)) {
+                    // It counts from here; what was before is in no later reading.
+                    self.last = Some((at, Reading::Joules(0.0)));
+                }
                 (self.now, self.error) = (None, Some(error.clone()));
                 self.first_error.get_or_insert(error);
                 return;

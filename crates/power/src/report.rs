@@ -57,6 +57,8 @@ pub struct Target {
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: Option<f64>,
+    /// The time that is not in that, seconds: by the sensor that counts and has most of it.
+    pub unread: f64,
     /// Whether that is an even part of what its chassis takes.
     pub shared: bool,
     /// Its sensors.
@@ -83,6 +85,8 @@ pub struct Sensor {
     pub joules: f64,
     /// The time in which that was used, seconds.
     pub covered: f64,
+    /// The rest of the time, in which it was not read, seconds. What is less than half an interval is none.
+    pub unread: f64,
     /// Readings.
     pub reads: u64,
     /// Of these, those that failed.
@@ -111,13 +115,15 @@ pub struct Total {
     pub there_are: usize,
     /// Instances on those that are in it.
     pub instances: usize,
+    /// Of the time of all that there are, the share that was not read and is not in the energy.
+    pub unread: f64,
 }
 
 impl Report {
     /// Of what was read by now.
     #[must_use]
     pub fn of(measured: &[Measured], seconds: f64, every: f64, stopped: bool) -> Self {
-        let mut targets: Vec<Target> = measured.iter().map(target).collect();
+        let mut targets: Vec<Target> = measured.iter().map(|one| target(one, seconds, every)).collect();
         // A server without a sensor of its own has an even part of its chassis's.
         for at in 0..measured.len() {
             let one = &measured[at];
@@ -132,11 +138,12 @@ impl Report {
                 of.now = whole.now.map(|watts| watts.times(part));
                 of.watts = whole.watts.map(|watts| watts.times(part));
                 of.joules = whole.joules.map(|joules| joules * part);
+                of.unread = whole.unread;
                 of.watts_per_instance = each(of.watts, of.instances);
                 of.shared = true;
             }
         }
-        let total = [Of::Chassis, Of::Server].into_iter().find_map(|of| total(&targets, of));
+        let total = [Of::Chassis, Of::Server].into_iter().find_map(|of| total(&targets, of, seconds));
         Self { seconds, every, stopped, targets, total }
     }
 
@@ -155,16 +162,20 @@ impl Report {
         self.targets.iter().all(well)
     }
 
-    /// Joules for a million of operations, where so many were done in the time that was measured.
+    /// Joules for a million of operations, where so many were done in the time that was measured. None where more of the power
+    /// was not read than [`COVERED`] allows: the operations of all servers would count, and the energy of some.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
-        self.total.filter(|_| operations > 0).map(|total| total.joules / (operations as f64 / 1e6))
+        self.total
+            .filter(|total| operations > 0 && total.unread <= 1.0 - COVERED)
+            .map(|total| total.joules / (operations as f64 / 1e6))
     }
 
     /// The same for a load of another length: at the power that was measured.
     #[must_use]
     pub fn joules_per_million_over(&self, operations: u64, seconds: f64) -> Option<f64> {
-        self.total.filter(|_| operations > 0).map(|total| total.watts.0 * seconds / (operations as f64 / 1e6))
+        let total = self.total.filter(|total| operations > 0 && total.unread <= 1.0 - COVERED);
+        total.map(|total| total.watts.0 * seconds / (operations as f64 / 1e6))
     }
 }
 
@@ -172,15 +183,16 @@ fn each(watts: Option<Watts>, instances: usize) -> Option<Watts> {
     watts.filter(|_| instances > 0).map(|watts| watts.times(1.0 / instances as f64))
 }
 
-fn target(measured: &Measured) -> Target {
-    // A kind that tells nothing at all leaves its place to the next: this machine's own sensors are tried so.
-    let told = |(_, _, meter): &&(&'static str, String, Meter)| meter.reads > meter.failed;
-    let first = measured.meters.iter().find(told).or(measured.meters.first()).map(|(kind, ..)| *kind);
+fn target(measured: &Measured, seconds: f64, every: f64) -> Target {
+    // The first kind counts, also when it does not answer: what another one reads may be a part of it.
+    let first = measured.meters.first().map(|(kind, ..)| *kind);
     let counting = || measured.meters.iter().filter(|(kind, ..)| Some(*kind) == first).map(|(_, _, meter)| meter);
     let sum = |of: &dyn Fn(&Meter) -> Option<Watts>| -> Option<Watts> {
         if measured.meters.is_empty() { None } else { counting().map(of).sum() }
     };
     let watts = sum(&|meter| meter.mean());
+    let sensors: Vec<Sensor> = measured.meters.iter().map(|one| sensor(one, first, seconds, every)).collect();
+    let unread = sensors.iter().filter(|sensor| sensor.counts).map(|sensor| sensor.unread).reduce(f64::max);
     Target {
         name: measured.name.clone(),
         of: measured.of,
@@ -189,12 +201,19 @@ fn target(measured: &Measured) -> Target {
         watts,
         watts_per_instance: each(watts, measured.instances),
         joules: watts.map(|_| counting().map(|meter| meter.joules).sum()),
+        unread: unread.unwrap_or(seconds),
         shared: false,
-        sensors: measured.meters.iter().map(|one| sensor(one, first)).collect(),
+        sensors,
     }
 }
 
-fn sensor((kind, place, meter): &(&'static str, String, Meter), first: Option<&str>) -> Sensor {
+fn sensor(
+    (kind, place, meter): &(&'static str, String, Meter),
+    first: Option<&str>,
+    seconds: f64,
+    every: f64,
+) -> Sensor {
+    let unread = (seconds - meter.covered).max(0.0);
     Sensor {
         kind,
         place: place.clone(),
@@ -204,6 +223,7 @@ fn sensor((kind, place, meter): &(&'static str, String, Meter), first: Option<&s
         peak: meter.peak,
         joules: meter.joules,
         covered: meter.covered,
+        unread: if unread < every / 2.0 { 0.0 } else { unread },
         reads: meter.reads,
         failed: meter.failed,
         error: meter.first_error.as_ref().map(ToString::to_string),
@@ -212,13 +232,15 @@ fn sensor((kind, place, meter): &(&'static str, String, Meter), first: Option<&s
 }
 
 /// Chassis count where all of them tell; servers where any does.
-fn total(targets: &[Target], of: Of) -> Option<Total> {
+fn total(targets: &[Target], of: Of, seconds: f64) -> Option<Total> {
     let all: Vec<&Target> = targets.iter().filter(|target| target.of == of).collect();
     let told: Vec<&&Target> = all.iter().filter(|target| target.watts.is_some()).collect();
     if told.is_empty() || (of == Of::Chassis && told.len() < all.len()) {
         return None;
     }
     let watts: Watts = told.iter().filter_map(|target| target.watts).sum();
+    let lost = |target: &&Target| if target.watts.is_some() { target.unread } else { seconds };
+    let unread = if seconds > 0.0 { all.iter().map(lost).sum::<f64>() / (seconds * all.len() as f64) } else { 0.0 };
     let instances = told.iter().map(|target| target.instances).sum();
     Some(Total {
         of,
@@ -228,5 +250,6 @@ fn total(targets: &[Target], of: Of) -> Option<Total> {
         measured: told.len(),
         there_are: all.len(),
         instances,
+        unread,
     })
 }

@@ -1,16 +1,24 @@
-//! Threads that read sensors, each its share, at times fixed beforehand. One that is slow holds back those that share its thread, and misses
-//! its times; nothing piles up.
+//! Threads that read sensors at times fixed beforehand. Each sensor has a thread of its own, so that one that hangs until its
+//! patience ends misses its own times and takes no other's; nothing piles up. How many begin to read at once is bounded, as each
+//! may start a program.
 
 use crate::meter::Meter;
 use crate::report::{Measured, Report};
 use crate::targets::Target;
 use crate::{Error, Reading};
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Most threads.
-pub const MAX_THREADS: usize = 64;
+/// Most threads: of more sensors than that some share one, and hold each other back.
+pub const MAX_THREADS: usize = 1_024;
+
+/// Most readings that are in progress at once, of those that take no longer than [`USUAL`]. Others take nobody's place.
+const AT_ONCE: usize = 64;
+
+/// What a reading usually takes at most.
+const USUAL: Duration = Duration::from_millis(500);
 
 /// Shortest time between two readings.
 pub const LEAST_EVERY: Duration = Duration::from_millis(50);
@@ -40,6 +48,8 @@ struct State {
     stop: bool,
     /// Threads that still read.
     open: usize,
+    /// When the readings that are in progress began, each by its thread.
+    reading: HashMap<usize, Instant>,
 }
 
 impl Sampling {
@@ -61,7 +71,7 @@ impl Sampling {
         let count = all.len().min(MAX_THREADS);
         let mut shares: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         all.into_iter().enumerate().for_each(|(at, one)| shares[at % count].push(one));
-        let state = Mutex::new(State { measured, stop: false, open: count });
+        let state = Mutex::new(State { measured, stop: false, open: count, reading: HashMap::new() });
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             every,
@@ -69,21 +79,22 @@ impl Sampling {
             state,
             wake: Condvar::new(),
         });
-        let thread = |mut share: Vec<(usize, usize, crate::Sensor)>| {
+        let thread = |(number, mut share): (usize, Vec<(usize, usize, crate::Sensor)>)| {
             let shared = shared.clone();
             thread::spawn(move || {
                 let mut next = Some(Duration::ZERO);
                 while let Some(at) = next.filter(|at| shared.wait(*at)) {
                     for (target, sensor, device) in &mut share {
+                        shared.begin(number);
                         let told = device.read();
-                        shared.take(*target, *sensor, told);
+                        shared.take(number, (*target, *sensor), told);
                     }
                     next = shared.next(at);
                 }
                 shared.lock().open -= 1;
             })
         };
-        let threads = shares.into_iter().map(thread).collect();
+        let threads = shares.into_iter().enumerate().map(thread).collect();
         Self { shared, threads }
     }
 
@@ -137,9 +148,23 @@ impl Shared {
         }
     }
 
-    fn take(&self, target: usize, sensor: usize, told: Result<Reading, Error>) {
+    /// Waits until few enough readings are in progress that have not taken long yet.
+    fn begin(&self, thread: usize) {
+        let mut state = self.lock();
+        while state.reading.values().filter(|begun| begun.elapsed() < USUAL).count() >= AT_ONCE {
+            state = self.wake.wait_timeout(state, USUAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.reading.insert(thread, Instant::now());
+    }
+
+    fn take(&self, thread: usize, (target, sensor): (usize, usize), told: Result<Reading, Error>) {
         let at = self.begun.elapsed().as_secs_f64();
-        self.lock().measured[target].meters[sensor].2.take(at, told);
+        let mut state = self.lock();
+        state.reading.remove(&thread);
+        state.measured[target].meters[sensor].2.take(at, told);
+        if state.reading.len() >= AT_ONCE - 1 {
+            self.wake.notify_all();
+        }
     }
 
     /// The time after this one that is not over yet; none after the end.

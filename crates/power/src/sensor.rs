@@ -8,7 +8,7 @@ use crate::rapl::Rapl;
 use crate::redfish::Redfish;
 use crate::sysfs::Place;
 use crate::web::Trusted;
-use crate::{Error, Trouble, Watts};
+use crate::{Error, MAX_SERVER_WATTS, MAX_WATTS, Trouble, Watts};
 use sprat_plan::power::Sensor as Asked;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Reading {
     /// What is taken now.
     Watts(Watts),
-    /// What was used since the sensor was first read.
+    /// What was used since the sensor was first read, or since it failed with [`Trouble::Restarted`].
     Joules(f64),
 }
 
@@ -34,6 +34,8 @@ pub struct Sensor {
     pub place: String,
     device: Device,
     patience: Duration,
+    /// Most power that it is believed.
+    most: Watts,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,8 @@ impl Sensor {
             }
             Asked::Command { command } => Device::Command(Command::new(command.clone())),
         };
-        Self::of(asked.kind(), device, patience)
+        let most = if server.is_some() { MAX_SERVER_WATTS } else { MAX_WATTS };
+        Self { most: Watts(most), ..Self::of(asked.kind(), device, patience) }
     }
 
     /// This machine's own: what there may be, with its sysfs at a folder of choice.
@@ -98,7 +101,7 @@ impl Sensor {
             Device::Plug(plug) => plug.told(),
             Device::Command(command) => command.told(),
         };
-        Self { kind, place, device, patience }
+        Self { kind, place, device, patience, most: Watts(MAX_SERVER_WATTS) }
     }
 
     /// Asks it. Takes as long as it may and hardly more.
@@ -115,6 +118,12 @@ impl Sensor {
             Device::Plug(plug) => plug.read(time),
             Device::Command(command) => command.read(time),
         };
+        let told = told.and_then(|reading| match reading {
+            Reading::Watts(watts) if watts > self.most => {
+                Err(Trouble::Nonsense(format!("{watts}, where {} is the most", self.most)))
+            }
+            reading => Ok(reading),
+        });
         told.map_err(|trouble| Error { kind: self.kind, place: self.place.clone(), trouble })
     }
 }

@@ -15,6 +15,10 @@ const MAX_FILES: usize = 4_096;
 /// Most bytes of a file.
 const MAX_BYTES: u64 = 256;
 
+/// What the kernel of a server calls its present run: another after each start. It is read with a server's files
+/// over ssh; this machine's own does not change while this program runs.
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// Texts by their paths below a folder: `intel-rapl:0/energy_uj`.
 pub type Files = BTreeMap<String, String>;
 
@@ -43,8 +47,9 @@ impl Place {
                 let patterns: Vec<String> = names.iter().map(|name| format!("*/{name}*")).collect();
                 // What is not there is not listed; a folder that is not there lists nothing.
                 let folder = folder.display();
+                let patterns = patterns.join(" ");
                 let script =
-                    format!("cd {folder} 2>/dev/null && grep -H -m 1 '' {} 2>/dev/null; true", patterns.join(" "));
+                    format!("cd {folder} 2>/dev/null && grep -H -m 1 '' {patterns} {BOOT_ID} 2>/dev/null; true");
                 let mut ssh = Command::new("ssh");
                 ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", server, &script]);
                 Ok(parse(&run("ssh", &mut ssh, time)?))

@@ -100,6 +100,12 @@ fn a_controller_tells_its_power_by_dcmi() {
     for _ in 0..2 {
         assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(212.0))));
     }
+    // 0 W is believed of a server that is switched off, and of no other.
+    for (state, believed) in [("on", None), ("off", Some(Reading::Watts(Watts(0.0))))] {
+        let Some(idle) = peer("ipmi.py", "pyghmi", &["0", state]) else { return };
+        let read = read(&ipmi(idle.port, &login(folder.path(), "admin:secret\n"), &[]));
+        assert_eq!(read.clone().ok(), believed, "{state}: {read:?}");
+    }
     let wrong = ipmi(controller.port, &login(folder.path(), "admin:wrong"), &[]);
     let told = Sensor::new(&wrong, None, PATIENCE).read().expect_err("another password");
     assert!(!told.to_string().contains("wrong"), "{told}");
@@ -275,6 +281,98 @@ fn json(body: &str) -> String {
     )
 }
 
+/// A controller of one chassis, `/redfish/v1/Chassis/1`, with these resources besides, by their paths below it.
+/// `ADDRESS` in them is its own; `calls` are the requests so far, for whoever answers by that.
+fn controller(more: &[(&str, &str)], refuses: impl Fn(&str, usize) -> bool + Send + 'static) -> Asked {
+    let chassis = "/redfish/v1/Chassis";
+    let resources: Vec<(String, String)> =
+        more.iter().map(|(path, body)| (format!("{chassis}{path}"), body.replace('\'', "\""))).collect();
+    let (sender, own) = std::sync::mpsc::channel::<String>();
+    let (calls, address) = (std::cell::Cell::new(0), std::cell::OnceCell::new());
+    let told = plug(move |request| {
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        calls.set(calls.get() + 1);
+        let own = address.get_or_init(|| own.recv().unwrap_or_default());
+        match resources.iter().find(|(known, _)| known == path).filter(|_| !refuses(path, calls.get())) {
+            Some((_, body)) => json(&body.replace("ADDRESS", own)),
+            None => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
+        }
+    });
+    sender.send(told.clone()).expect("it waits for that");
+    let url = format!("http://{told}");
+    Asked::Redfish { url, login: None, chassis: None, authorities: None, pin: None, insecure: false }
+}
+
+/// A resource of a controller: its path below the list of chassis, and what is there.
+type Resource = (&'static str, &'static str);
+
+const ONE: Resource = ("", "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'}]}");
+const POWER: Resource = ("/1", "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}");
+
+#[test]
+fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
+    let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/NVMeSSD'}]}";
+    let drives = "{'PowerSubsystem':{'@odata.id':'/redfish/v1/Chassis/NVMeSSD/PowerSubsystem'}}";
+    let absolute = "{'Members':[{'@odata.id':'http://ADDRESS/redfish/v1/Chassis/1'}]}";
+    let slash = "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power/'}}";
+    let supplies = "{'PowerControl':[{'Name':'x'}],'PowerSupplies':[{'PowerInputWatts':80.0,'LastPowerOutputWatts':72},{'PowerInputWatts':40}]}";
+    let watts_123 = "{'PowerControl':[{'PowerConsumedWatts':123}]}";
+    let off = "{'PowerState':'Off','Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}";
+    let none = "{'PowerControl':[{'PowerConsumedWatts':0}]}";
+    let cases: [(&str, Vec<Resource>, f64); 7] = [
+        ("missing", vec![ONE, POWER, ("/1/Power", supplies)], 120.0),
+        ("two404", vec![("", two), POWER, ("/1/Power", watts_123), ("/NVMeSSD", drives)], 123.0),
+        ("abs", vec![("", absolute), POWER, ("/1/Power", watts_123)], 123.0),
+        ("str", vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':'123'}]}")], 123.0),
+        ("slash", vec![ONE, ("/1", slash), ("/1/Power/", "{'PowerControl':[{'PowerConsumedWatts':77}]}")], 77.0),
+        (
+            "part",
+            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':90},{'PowerConsumedWatts':12}]}")],
+            90.0,
+        ),
+        ("off", vec![ONE, ("/1", off), ("/1/Power", none)], 0.0),
+    ];
+    for (mode, resources, expected) in cases {
+        let mut sensor = Sensor::new(&controller(&resources, |_, _| false), None, PATIENCE);
+        for _ in 0..2 {
+            assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{mode}");
+        }
+    }
+    // Each second request is refused: what is there is found all the same.
+    let flaps =
+        controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| calls % 2 == 1 && !path.ends_with("/Power"));
+    assert!((watts(&flaps) - 123.0).abs() < 1e-9);
+}
+
+#[test]
+fn redfish_without_the_power_of_the_whole_is_named_and_no_part_is_taken_for_it() {
+    let null = "{'PowerControl':[{'PowerConsumedWatts':null},{'PowerConsumedWatts':12.0,'Name':'CPU sub-system'}]}";
+    let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/Fans'}]}";
+    let fans = "{'Power':{'@odata.id':'/redfish/v1/Chassis/Fans/Power'}}";
+    let watts_12 = "{'PowerControl':[{'PowerConsumedWatts':12}]}";
+    let elsewhere = "{'Members':[{'@odata.id':'http://203.0.113.1/redfish/v1/Chassis/1'}]}";
+    let cases: [(&str, Vec<Resource>, &str); 6] = [
+        ("null", vec![ONE, POWER, ("/1/Power", null)], "the power of the whole has no value"),
+        (
+            "zero",
+            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':0}]}")],
+            "0 W of a server that is not off",
+        ),
+        ("flap", vec![ONE], "no power is told of its chassis (1)"),
+        ("nothing", vec![], "/redfish/v1/Chassis is not there"),
+        (
+            "a part",
+            vec![("", two), POWER, ("/1/Power", null), ("/Fans", fans), ("/Fans/Power", watts_12)],
+            "1, Fans: choose, with `chassis`",
+        ),
+        ("elsewhere", vec![("", elsewhere)], "it leads to no resource of the address in `url`"),
+    ];
+    for (mode, resources, why) in cases {
+        let told = read(&controller(&resources, |_, _| false)).expect_err(mode).to_string();
+        assert!(told.contains(why), "{mode}: {told}");
+    }
+}
+
 #[test]
 fn plugs_are_asked_in_their_own_words() {
     let shelly = plug(|request| match request {
@@ -323,6 +421,15 @@ fn an_answer_that_trickles_takes_no_longer_than_silence() {
 }
 
 #[test]
+fn a_server_is_not_believed_what_no_server_takes() {
+    let asked = Asked::Command { command: vec!["echo".to_owned(), "65535".to_owned()] };
+    let told =
+        Sensor::new(&asked, Some("root@server"), PATIENCE).read().expect_err("the largest of 16 bits").to_string();
+    assert!(told.contains("65.5 kW, where 30 kW is the most"), "{told}");
+    assert_eq!(read(&asked), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
+}
+
+#[test]
 fn programs_and_folders_are_read() {
     let shell = |script: &str| Asked::Command { command: ["sh", "-c", script].map(str::to_owned).to_vec() };
     assert!((watts(&shell("echo; echo 36.25 W")) - 36.25).abs() < 1e-9);
@@ -344,6 +451,15 @@ fn programs_and_folders_are_read() {
     assert_eq!(rapl.read(), Ok(Reading::Joules(0.0)));
     put("powercap/intel-rapl:0/energy_uj", "2000000");
     assert_eq!(rapl.read(), Ok(Reading::Joules(3.0)), "it went round");
+    // It cannot have gone round when that would be hundreds of kilowatts: its server started again, or slept.
+    put("powercap/intel-rapl:0/max_energy_range_uj", "262143328850");
+    put("powercap/intel-rapl:0/energy_uj", "100000000000");
+    let told = rapl.read().expect_err("from 2 J to 100 kJ in no time");
+    assert!(matches!(told.trouble, Trouble::Restarted(_)), "{told}");
+    put("powercap/intel-rapl:0/energy_uj", "5000");
+    assert!(matches!(rapl.read().expect_err("162 kJ in no time").trouble, Trouble::Restarted(_)));
+    put("powercap/intel-rapl:0/energy_uj", "1005000");
+    assert_eq!(rapl.read(), Ok(Reading::Joules(1.0)), "it counts from there");
     put("hwmon/hwmon3/name", "power_meter");
     put("hwmon/hwmon3/power1_average", "91000000");
     assert!((watts(&Asked::Hwmon { root: root(), channels: Vec::new() }) - 91.0).abs() < 1e-9);

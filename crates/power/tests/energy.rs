@@ -98,6 +98,44 @@ fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
     );
 }
 
+/// What hangs, or begins again, takes nothing from others, and is missing by name and by how much.
+#[test]
+fn what_was_not_read_is_reported() {
+    let read = |name: &str, until: i32| {
+        let mut one = measured(name, Of::Server, &[("shelly", None)]);
+        let mut meter = Meter::every(1.0);
+        (0..=10).for_each(|at| {
+            meter.take(f64::from(at), if at <= until { Ok(Reading::Watts(Watts(40.0))) } else { Err(failed()) });
+        });
+        one.meters[0].2 = meter;
+        one
+    };
+    let report = Report::of(&[read("a", 10), read("b", 2), read("c", -1)], 10.0, 1.0, false);
+    let unread: Vec<_> = report.targets.iter().map(|target| (target.joules, target.unread)).collect();
+    assert_eq!(unread, [(Some(400.0), 0.0), (Some(80.0), 8.0), (None, 10.0)]);
+    let total = report.total.expect("two told");
+    assert_eq!((total.joules, total.measured, total.there_are), (480.0, 2, 3));
+    assert!(close(total.unread, 18.0 / 30.0), "{total:?}");
+    assert_eq!((report.joules_per_million(1_000), report.joules_per_million_over(1_000, 5.0)), (None, None));
+    assert!(!report.is_whole());
+
+    // The first kind counts, also while it is silent: RAPL is a part of what a server takes.
+    let silent = measured("a", Of::Server, &[("redfish", None), ("rapl", Some(25.0))]);
+    let report = Report::of(&[silent], 1.0, 1.0, false);
+    assert_eq!((report.targets[0].watts, report.total), (None, None));
+    assert!(report.targets[0].sensors[0].counts && !report.targets[0].sensors[1].counts);
+
+    // A counter that began again: one interval is lost, and no other.
+    let mut meter = Meter::every(1.0);
+    meter.take(0.0, Ok(Reading::Joules(0.0)));
+    meter.take(1.0, Ok(Reading::Joules(50.0)));
+    let restarted = Error { trouble: Trouble::Restarted("it began again".to_owned()), ..failed() };
+    meter.take(2.0, Err(restarted));
+    meter.take(3.0, Ok(Reading::Joules(60.0)));
+    assert!(close(meter.joules, 110.0) && close(meter.covered, 2.0) && meter.failed == 1, "{meter:?}");
+    assert!(close(meter.peak.0, 60.0));
+}
+
 #[test]
 fn servers_without_sensors_have_their_part_of_the_chassis() {
     let servers = || [measured("a", Of::Server, &[]), measured("b", Of::Server, &[])];
@@ -117,7 +155,9 @@ fn the_published_servers_cost_what_the_sums_say() {
     let cost = Cost { options: published(), carbon: Some(400.0), ..Cost::default() };
     let all = totals(&cost);
     let each: Vec<f64> = all.iter().map(|total| total.watts_per_instance.0).collect();
-    assert_eq!(each, [36.0, 75.0, 93.75], "published: 36 W an instance; four on 300 to 375 W");
+    assert_eq!(each, [36.0, 300.0, 375.0], "published, each of them for an instance");
+    let servers: Vec<f64> = all.iter().map(|total| total.option.power.0).collect();
+    assert_eq!(servers, [72.0, 1_200.0, 1_500.0], "published, each of them for a server");
     let mini = &all[0];
     assert_eq!(mini.servers, 6);
     assert!(close(mini.kwh_per_year, 0.432 * 1.4 * HOURS), "{mini:?}");

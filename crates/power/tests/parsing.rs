@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use sprat_power::{Channel, Files, Trouble, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum};
+use std::time::{Duration, Instant};
 
 fn files(list: &[(&str, &str)]) -> Files {
     list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
@@ -38,6 +39,33 @@ fn counters_that_would_count_twice_are_left_out() {
     assert_eq!(hidden.map(|zones| zones.len()), Ok(0), "what only root may read");
 }
 
+/// One look at a server with one package, which goes round at 262 kJ, some seconds after `from`.
+fn look(from: Instant, seconds: u64, energy_uj: u64, boot: &str) -> rapl::Look {
+    let zone = rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: 262_143_328_850 };
+    let zones = [("intel-rapl:0".to_owned(), zone)].into_iter().collect();
+    rapl::Look { at: from + Duration::from_secs(seconds), boot: Some(boot.to_owned()), zones }
+}
+
+#[test]
+fn a_counter_that_begins_again_is_not_one_that_goes_round() {
+    let from = Instant::now();
+    let first = look(from, 0, 100_000_000_000, "a");
+    let used = |now: &rapl::Look| rapl::used_by_all(&first, now);
+    assert_eq!(used(&look(from, 1, 100_200_000_000, "a")), Ok(200_000_000));
+    let told = used(&look(from, 1, 5_000, "a")).expect_err("162 kJ in a second");
+    assert!(matches!(told, Trouble::Restarted(_)) && told.to_string().contains("intel-rapl:0 (package-0)"), "{told}");
+    assert!(used(&look(from, 1, 200_000_000_000, "a")).is_err(), "100 kJ in a second, upwards");
+    // After a pause as long as a server takes to start, the power would be plausible: its kernel says what it was.
+    assert!(used(&look(from, 300, 5_000, "a")).is_ok(), "540 W for five minutes");
+    let told = used(&look(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();
+    assert!(told.contains("the server has started again"), "{told}");
+    let mut less = look(from, 1, 100_200_000_000, "a");
+    less.zones.clear();
+    assert!(
+        used(&less).expect_err("a counter is gone").to_string().contains("its counters were intel-rapl:0, and are ")
+    );
+}
+
 proptest! {
     #[test]
     fn a_counter_that_goes_round_has_counted_all(range in 1_u64..1 << 40, start in 0_u64..1 << 40, steps in prop::collection::vec(0.0..1.0_f64, 1..20)) {
@@ -47,7 +75,7 @@ proptest! {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the range")]
             let step = (step * range as f64) as u64 % range;
             let next = (at + step) % range;
-            seen += rapl::used(&zone(at), &zone(next));
+            seen += rapl::used(&zone(at), &zone(next), Duration::from_secs(600)).expect("less than 2 kW");
             total += step;
             at = next;
         }
@@ -61,7 +89,7 @@ proptest! {
         let _ = ipmi::channels(&text);
         let _ = ipmi::channels(&lines);
         let value = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "Members": text }));
-        let _ = (plug::shelly(&value), plug::tasmota(&value), redfish::members(&value), redfish::power(&value));
+        let _ = (plug::shelly(&value), plug::tasmota(&value), redfish::members(&value, "https://bmc"), redfish::power(&value));
     }
 }
 
@@ -111,20 +139,30 @@ fn controllers_tell_watts_by_dcmi_or_by_sensors() {
 #[test]
 fn redfish_is_read_as_its_schemas_have_it() {
     let old = json!({ "PowerControl": [{ "Name": "Chassis", "PowerConsumedWatts": null }, { "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
-    assert_eq!(redfish::power(&old), Ok(Some(Watts(344.5))), "the others are parts of it");
+    assert_eq!(redfish::power(&old), Ok(None), "those after the first are parts of it");
+    let whole = json!({ "PowerControl": [{ "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
+    assert_eq!(redfish::power(&whole), Ok(Some(Watts(344.5))));
+    assert_eq!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": "123" }] })), Ok(Some(Watts(123.0))));
+    let supplies = |second| json!({ "PowerControl": [{}], "PowerSupplies": [{ "PowerInputWatts": 80.0 }, second] });
+    assert_eq!(redfish::power(&supplies(json!({ "PowerInputWatts": 40 }))), Ok(Some(Watts(120.0))));
+    let absent = json!({ "PowerInputWatts": null, "Status": { "State": "Absent" } });
+    assert_eq!(redfish::power(&supplies(absent)), Ok(Some(Watts(80.0))));
+    let told = redfish::power(&supplies(json!({ "Name": "PSU2" }))).expect_err("a part is not the whole").to_string();
+    assert!(told.contains("\"PSU2\" does not say what it takes"), "{told}");
     assert_eq!(redfish::power(&json!({ "PowerControl": [] })), Ok(None));
     assert!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": -4 }] })).is_err());
     assert_eq!(redfish::environment(&json!({ "PowerWatts": { "Reading": 36 } })), Ok(Some(Watts(36.0))));
     assert_eq!(redfish::supply(&json!({ "InputPowerWatts": { "Reading": null } })), Ok(None));
     let list = json!({ "Members": [{ "@odata.id": "/redfish/v1/Chassis/1U" }] });
-    assert_eq!(redfish::members(&list), Ok(vec!["/redfish/v1/Chassis/1U".to_owned()]));
-    for path in ["http://elsewhere/redfish/v1", "/redfish/v1/a b", "/etc/passwd"] {
-        assert!(redfish::members(&json!({ "Members": [{ "@odata.id": path }] })).is_err(), "{path}");
+    let at = "https://bmc";
+    assert_eq!(redfish::members(&list, at), Ok(vec!["/redfish/v1/Chassis/1U".to_owned()]));
+    for path in ["http://elsewhere/redfish/v1", "/redfish/v1/a b", "/etc/passwd", "https://bmc.evil/redfish/v1"] {
+        assert!(redfish::members(&json!({ "Members": [{ "@odata.id": path }] }), at).is_err(), "{path}");
     }
-    assert_eq!(
-        redfish::link(&json!({ "Power": { "@odata.id": "/redfish/v1/p" } }), "Power").as_deref(),
-        Some("/redfish/v1/p")
-    );
+    for link in ["/redfish/v1/p", "https://bmc/redfish/v1/p"] {
+        let value = json!({ "Power": { "@odata.id": link } });
+        assert_eq!(redfish::link(&value, "Power", at).as_deref(), Some("/redfish/v1/p"));
+    }
 }
 
 #[test]

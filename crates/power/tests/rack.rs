@@ -1,15 +1,17 @@
 //! A rack's sensors as its plan names them, read side by side.
+#![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_plan::{Plan, Spec};
 use sprat_power::Watts;
 use sprat_power::sampling::Sampling;
 use sprat_power::targets::{Of, of};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+const RACK: &str = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"1GB\"]\nport-rate = \"1Gb/s\"\n\
+                    [chassis]\nservers = 3\n[cassandra]\nreplication = 1\n";
 
 fn plan(power: &str) -> Plan {
-    let rack = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"1GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n\
-                [cassandra]\nreplication = 1\n";
-    Plan::new(Spec::from_toml(&format!("{rack}{power}")).expect("a rack")).expect("a plan")
+    Plan::new(Spec::from_toml(&format!("{RACK}{power}")).expect("a rack")).expect("a plan")
 }
 
 #[test]
@@ -30,6 +32,30 @@ fn each_server_is_read_by_its_own_sensor() {
         report.targets.iter().all(|target| target.sensors[0].reads >= 2 && target.sensors[0].failed == 0),
         "{report:?}"
     );
+}
+
+/// One sensor hangs until the test lets it go: all others are read meanwhile, again and again.
+#[test]
+fn a_sensor_that_hangs_takes_no_others_readings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let hangs = format!("test {{slot}} = 1 && while ! test -e {}; do sleep 0.05; done; echo {{slot}}", go.display());
+    let sensors = format!(
+        "[power]\ntimeout = \"60s\"\nsensors = [{{ kind = \"command\", command = [\"sh\", \"-c\", \"{hangs}\"] }}]\n"
+    );
+    let text = RACK.replace("servers = 3", "servers = 70");
+    let plan = Plan::new(Spec::from_toml(&format!("{text}{sensors}")).expect("a rack")).expect("a plan");
+    let sampling = Sampling::start(of(&plan), Duration::from_secs(1), Duration::from_secs(3_600));
+    let begun = Instant::now();
+    while !sampling.report().targets[1..].iter().all(|target| target.sensors[0].reads >= 2) {
+        assert!(begun.elapsed() < Duration::from_secs(50), "some wait for the one that hangs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(sampling.report().targets[0].sensors[0].reads, 0);
+    std::fs::write(go, "").expect("a file");
+    sampling.stop();
+    let report = sampling.finish();
+    assert_eq!(report.targets[69].watts, Some(Watts(70.0)));
 }
 
 #[test]

@@ -107,11 +107,21 @@ impl Folder {
             crate::keys::make(self)?;
         }
         let units = self.file("units");
+        if units.exists() {
+            fs::remove_dir_all(&units).map_err(Error::file(&units))?;
+        }
         fs::create_dir_all(&units).map_err(Error::file(&units))?;
         for kind in service::KINDS.into_iter().chain([CASSANDRA]) {
             let path = units.join(unit::name(kind));
             let text = unit::text(kind, &Path::new(&plan.spec.provision.base).join(kind));
             fs::write(&path, text).map_err(Error::file(&path))?;
+        }
+        let elsewhere = |instance: &&Instance| !instance.home.starts_with(&plan.spec.provision.base);
+        for instance in hosts.iter().flat_map(|host| &host.instances).filter(elsewhere) {
+            let folder = units.join(unit::name(CASSANDRA).replace('@', &format!("@{}", instance.name)) + ".d");
+            fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+            let path = folder.join("home.conf");
+            fs::write(&path, unit::own_home(&instance.home)).map_err(Error::file(&path))?;
         }
         let mut inventory = inventory(&plan.spec, hosts);
         let vars = &mut inventory["rack"]["vars"];

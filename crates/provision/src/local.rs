@@ -68,10 +68,12 @@ impl Local {
         let mut spec = spec;
         let path = |name: &str| self.folder.file(name).display().to_string();
         spec.provision.user = "root".to_owned();
+        spec.control = None; // this machine is that
         if self.guests.is_some() {
             return spec;
         }
         spec.provision.shared = true;
+        spec.storage.iter_mut().for_each(|storage| storage.mounts.clear()); // its disks are left as they are
         spec.provision.base = path("srv");
         spec.provision.library = path("opt/lib");
         spec

@@ -7,6 +7,10 @@ use std::path::Path;
 /// Paths, and texts.
 const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../deploy/ansible/site.yml")),
+    ("family.yml", include_str!("../../../deploy/ansible/family.yml")),
+    ("control.yml", include_str!("../../../deploy/ansible/control.yml")),
+    ("roles/control/tasks/main.yml", include_str!("../../../deploy/ansible/roles/control/tasks/main.yml")),
+    ("roles/outside/tasks/main.yml", include_str!("../../../deploy/ansible/roles/outside/tasks/main.yml")),
     ("hosts.yml", include_str!("../../../deploy/ansible/hosts.yml")),
     ("roles/clock/tasks/look.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/look.yml")),
     ("roles/clock/tasks/main.yml", include_str!("../../../deploy/ansible/roles/clock/tasks/main.yml")),

@@ -4,6 +4,10 @@
 mod guest;
 
 use guest::Rack;
+use sprat_lab::hosts::missing_privileges;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 
 const STORAGE: &str =
     "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\nread-ahead = \"16KiB\"\n";
@@ -21,7 +25,7 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
     assert_eq!(rack.ask(1, "hostname"), "c0-n2");
     assert_eq!(rack.ask(0, "cat /proc/1/comm"), "systemd");
     let disks = rack.ask(1, "lsblk --noheadings --raw --nodeps --bytes --output SERIAL,SIZE | grep -- -d");
-    assert_eq!(disks, "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864");
+    assert_eq!(disks, "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864\nc0-n2-d4 67108864");
     assert!(rack.ask(0, "ping -c 1 -W 10 10.0.0.3").contains("1 received"), "they are neighbours");
 
     // Each has its own time.
@@ -97,6 +101,29 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
 
 #[test]
 #[ignore = "starts two guests: make test-rack"]
+fn each_instance_has_an_array_of_its_own() {
+    let storage = "[cassandra]\ninstances = 2\nreplication = 2\n[storage]\ndisks = [\"ubdb\", \"ubdc\", \"ubdd\", \"ubde\"]\n\
+                   mounts = [\"/mnt/nvme0\", \"/mnt/nvme1\"]\n";
+    let Some(rack) = Rack::up(storage) else { return };
+    let hosts = |more: &[&str]| {
+        let (told, recaps) = rack.only("hosts.yml", more);
+        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
+        recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>()
+    };
+    assert!(hosts(&[]).iter().all(|changed| *changed > 0));
+    let state = "grep -c raid0 /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
+                 mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt --noheadings /srv/sprat";
+    let found = rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K", "and none at /srv/sprat");
+    rack.ask(1, "echo ours >/mnt/nvme1/note");
+    assert_eq!(hosts(&[]), [0, 0], "what is right is left alone");
+    rack.restart(1);
+    assert_eq!(rack.ask(1, "cat /mnt/nvme1/note; findmnt --noheadings --output TARGET /mnt/nvme0"), "ours\n/mnt/nvme0");
+    assert_eq!(hosts(&[]), [0, 0], "also after it started again");
+}
+
+#[test]
+#[ignore = "starts two guests: make test-rack"]
 fn clocks_come_together() {
     let Some(mut rack) = Rack::up("") else { return };
     let off = |rack: &Rack| {
@@ -127,6 +154,12 @@ fn clocks_come_together() {
     let again = again.unwrap_or_else(|error| panic!("{error}\n{told}"));
     assert!(again.iter().all(|recap| recap.changed == 0), "{told}");
     assert!(told.contains("c0-n2 is ") && told.contains(" ms off its source"), "{told}");
+
+    // Named, the first server is whom the second follows already.
+    rack.describe("[clock]\nservers = [\"10.0.0.2\"]\n");
+    let (told, named) = rack.only("hosts.yml", &["--limit", "c0-n2"]);
+    let named = named.unwrap_or_else(|error| panic!("{error}\n{told}"));
+    assert!(named.iter().all(|recap| recap.changed == 0), "{told}");
 }
 
 #[test]
@@ -170,7 +203,7 @@ fn what_a_server_lacks_has_a_name() {
     let _ = [0, 1].map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
     let said = told("no Java");
     for word in
-        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless)"]
+        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless; Rocky"]
     {
         assert!(said.contains(word), "{word} in {said}");
     }
@@ -200,4 +233,43 @@ fn what_a_server_lacks_has_a_name() {
     rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
     let said = told("another key");
     assert!(said.contains("c0-n2: ssh: its key is not the one that is known: if the host was made anew"), "{said}");
+}
+
+/// Where NetworkManager cares for the interface, its profile keeps the addresses. It is played here, in a network of
+/// its own: no guest has it.
+#[test]
+fn network_managers_profile_keeps_addresses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository");
+    let tools = root.join("target/tools/ansible");
+    let missing = missing_privileges();
+    if !missing.is_empty() || !tools.join("bin/ansible").exists() {
+        return guest::skip(
+            "addresses in NetworkManager's profile: it needs root, and ansible (scripts/setup fetches it)",
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let nmcli = folder.path().join("nmcli");
+    std::fs::write(&nmcli, "#!/bin/sh\n[ \"$1\" = -g ] && echo lan || echo \"$@\" >>\"${0%/*}/log\"\n")
+        .expect("a program");
+    std::fs::set_permissions(&nmcli, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let script = "set -e\nmount -t tmpfs tmpfs /var/lib\nip link set lo up\nip link add vp0 type veth peer name vp1\n\
+        ip address add 10.9.9.2/24 dev vp0\nip link set vp0 up\n\
+        go() { python3 $TOOLS/bin/ansible localhost -c local -e ansible_python_interpreter=/usr/bin/python3 -m rack_addresses \
+        -a \"{\\\"own\\\":\\\"10.9.9.2\\\",\\\"addresses\\\":$1}\" | grep -o '\"changed\": [a-z]*'; }\n\
+        go '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.102\"]'\n\
+        ip -brief -4 address show vp0 | grep -o '10.9.9.10.'\n";
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--net", "--mount", "--propagation", "private", "sh", "-c", script]);
+    unshare.env("PATH", path).env("TOOLS", &tools).env("PYTHONPATH", &tools).env("PYTHONDONTWRITEBYTECODE", "1");
+    unshare.env("ANSIBLE_LIBRARY", root.join("deploy/ansible/roles/network/library"));
+    let done = unshare.output().expect("unshare");
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    let (yes, no) = ("\"changed\": true", "\"changed\": false");
+    let failed = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(told, format!("{yes}\n{no}\n{yes}\n10.9.9.102\n"), "{failed}");
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("it was asked");
+    let modify = "connection modify lan";
+    let expected = ["+ipv4.addresses 10.9.9.101/24", "+ipv4.addresses 10.9.9.102/24", "-ipv4.addresses 10.9.9.101/24"];
+    assert_eq!(log, expected.map(|what| format!("{modify} {what}\n")).concat());
 }

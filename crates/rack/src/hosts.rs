@@ -10,9 +10,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Instances that others ask who is there: on as many different servers, where there are.
-const SEEDS: usize = 3;
-
 /// A server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
@@ -46,7 +43,8 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
     let first = |(server, has): (&usize, &Vec<(usize, Vec<i64>)>)| {
         layout.instance(server / servers, server % servers, has[0].0).v4.0.into()
     };
-    let seeds: Vec<IpAddr> = on_ring.iter().take(SEEDS).map(first).collect();
+    let seeds = plan.spec.cassandra.as_ref().map_or(0, |asked| asked.seeds);
+    let seeds: Vec<IpAddr> = on_ring.iter().take(seeds).map(first).collect();
     let host = |number: usize| {
         let (chassis, slot) = (number / servers, number % servers);
         let server = layout.server(chassis, slot);
@@ -60,7 +58,9 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
                     Racks::Chassis => plan.fabric.name(chassis),
                     Racks::One => "rack1".to_owned(),
                 };
-                let base = Path::new(&plan.spec.provision.base);
+                // Its own filesystem, where each has one.
+                let mount = plan.spec.storage.as_ref().and_then(|storage| storage.mounts.get(place));
+                let base = Path::new(mount.unwrap_or(&plan.spec.provision.base));
                 Instance {
                     cluster: plan.spec.name.clone(),
                     datacenter: asked.datacenter.clone(),

@@ -18,6 +18,16 @@ pub fn name(kind: &str) -> String {
     format!("sprat-{kind}@.service")
 }
 
+/// What the unit of one instance says in place of its kind's where its home is not below `homes`, but in a filesystem of its own.
+/// It lies in the folder `NAME.d` beside the unit files, where NAME is that of the unit.
+#[must_use]
+pub fn own_home(home: &Path) -> String {
+    let home = home.display();
+    format!(
+        "# Made from the rack's plan.\n[Unit]\nRequiresMountsFor={home}\n\n[Service]\nExecStart=\nExecStart={home}/instance run\n"
+    )
+}
+
 /// The unit file of a kind, whose homes are below `homes`, each in a folder of its name. What is started has `instance run` made of itself.
 #[must_use]
 pub fn text(kind: &str, homes: &Path) -> String {

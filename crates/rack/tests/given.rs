@@ -155,6 +155,107 @@ fn addresses_stay_where_there_is_room() {
     assert!(error.contains("addresses.instances = 1: want 2 to 16"), "{error}");
 }
 
+/// The published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024), file by file.
+#[test]
+fn the_published_cluster_is_given_what_was_published() {
+    let plan = Plan::from_toml(ready("ipu-6").expect("it is there").toml).unwrap_or_else(|error| panic!("{error}"));
+    let hosts = hosts(&plan);
+    let all: Vec<_> = hosts.iter().flat_map(|host| (0..2).map(move |at| (host, at))).collect();
+    assert_eq!((hosts.len(), all.len()), (6, 12), "six servers, two instances each");
+    for (number, (host, at)) in all.iter().enumerate() {
+        let instance = &host.instances[*at];
+        let (address, mount) = (format!("10.3.29.{}", 101 + number), format!("/mnt/nvme{at}/"));
+        assert_eq!(instance.address.to_string(), address, "consecutive over the instances");
+        assert_eq!(instance.jmx_port, [7199, 7299][*at]);
+        assert!(instance.home.starts_with(&mount), "{}", instance.home.display());
+        let home = instance.home.display();
+        let yaml = file(host, *at, "conf/cassandra.yaml");
+        let tokens: Vec<&str> = yaml.lines().filter(|line| line.starts_with("initial_token: ")).collect();
+        assert_eq!(tokens[0].split(',').count(), 16);
+        for line in [
+            "num_tokens: 16".to_owned(),
+            "seed_provider: [{\"class_name\":\"org.apache.cassandra.locator.SimpleSeedProvider\",\"parameters\":[{\"seeds\":\"10.3.29.101\"}]}]".to_owned(),
+            "storage_port: 7000".to_owned(),
+            format!("listen_address: \"{address}\""),
+            format!("rpc_address: \"{address}\""),
+            "concurrent_reads: 32".to_owned(),
+            "concurrent_writes: 64".to_owned(),
+            format!("data_file_directories: [\"{home}/data\"]"),
+            format!("commitlog_directory: \"{home}/commitlog\""),
+            format!("hints_directory: \"{home}/hints\""),
+            format!("saved_caches_directory: \"{home}/saved_caches\""),
+            format!("cdc_raw_directory: \"{home}/cdc\""),
+        ] {
+            assert!(yaml.lines().any(|found| found == line), "no {line:?} in\n{yaml}");
+        }
+        let java = file(host, *at, "conf/java.args");
+        for line in [
+            "-Xms8192m",
+            "-Xmx8192m",
+            "-XX:+UseZGC",
+            "-XX:ConcGCThreads=4",
+            "-XX:ParallelGCThreads=10",
+            "-XX:+UseTransparentHugePages",
+            "-XX:SurvivorRatio=6",
+            "-XX:MaxTenuringThreshold=4",
+            "-XX:+AlwaysPreTouch",
+            &format!("-Dcassandra.jmx.local.port={}", instance.jmx_port),
+        ] {
+            assert!(java.lines().any(|found| found == format!("\"{line}\"")), "no {line} in\n{java}");
+        }
+        let nodetool = file(host, *at, "conf/nodetool.args");
+        assert!(nodetool.ends_with(&format!("\"-p\"\n\"{}\"\n", instance.jmx_port)), "{nodetool}");
+        assert_eq!(file(host, *at, "conf/cassandra-rackdc.properties"), format!("dc=dc1\nrack={}\n", host.name));
+        assert!(file(host, *at, "conf/logback.xml").contains(&format!("<file>{home}/logs/system.log</file>")));
+        let unit = sprat_rack::unit::own_home(&instance.home);
+        assert!(unit.contains(&format!("\nRequiresMountsFor={home}\n")), "{unit}");
+        assert!(unit.ends_with(&format!("\nExecStart=\nExecStart={home}/instance run\n")), "{unit}");
+    }
+    let inventory = inventory(&plan.spec, &hosts);
+    let vars = &inventory["rack"]["vars"];
+    let array = |number: usize| {
+        let disks = [2 * number, 2 * number + 1].map(|disk| format!("nvme{disk}n1"));
+        serde_json::json!({ "name": format!("sprat{number}"), "base": format!("/mnt/nvme{number}"), "disks": disks })
+    };
+    assert_eq!(vars["rack_storage"]["arrays"], serde_json::json!([array(0), array(1)]), "two SSDs for each instance");
+    assert_eq!(vars["rack_storage"]["filesystem"], "ext4");
+    assert_eq!(vars["rack_clock"]["servers"], serde_json::json!(["10.3.29.100"]), "the host that controls the others");
+    assert_eq!(vars["rack_environment"]["https_proxy"], "http://10.3.29.100:3128");
+    assert_eq!(vars["rack_network"], "10.3.29.0/24");
+    let names = vars["rack_names"].as_str().expect("names");
+    assert!(names.lines().any(|line| line == "10.3.29.112 c0-n6-i2"), "{names}");
+    let one = &inventory["rack"]["hosts"]["c0-n6"];
+    assert_eq!((&one["rack_prefix"], &one["cassandra_instances"][1]["own_filesystem"]), (&24.into(), &true.into()));
+    let control = &inventory["control"];
+    assert_eq!(control["hosts"]["control"]["ansible_host"], "10.3.29.100");
+    assert_eq!((&control["vars"]["control_proxy"], &control["vars"]["control_clock"]), (&3128.into(), &true.into()));
+    assert!(plan.summary.claims.iter().all(|claim| claim.verdict == sprat_plan::claims::Verdict::Follows));
+}
+
+#[test]
+fn any_list_of_addresses_is_given_out_in_its_order() {
+    let ipu = ready("ipu-6").expect("it is there").toml;
+    let with = |list: &str| Plan::from_toml(&ipu.replace("[\"10.3.29.101-10.3.29.112\"]", list));
+    let any = "[\"10.3.29.200\", \"10.3.29.90-10.3.29.99\", \"10.3.29.50\", \"10.3.29.51\"]";
+    let hosts = hosts(&with(any).unwrap_or_else(|error| panic!("{error}")));
+    let addresses: Vec<_> = hosts.iter().flat_map(|host| &host.instances).map(|one| one.address.to_string()).collect();
+    assert_eq!((&addresses[0][..], &addresses[1][..], &addresses[11][..]), ("10.3.29.200", "10.3.29.90", "10.3.29.50"));
+    assert_eq!(hosts[5].address.0.to_string(), "10.3.29.7", "servers have the first ones");
+    for (list, why) in [
+        ("[\"10.3.29.101-10.3.29.111\"]", "11 are listed, and there are 12 instances"),
+        ("[\"10.3.29.101-10.3.29.111\", \"10.3.29.105\"]", "10.3.29.105 is c0-n6-i2's, and another's too"),
+        ("[\"10.3.29.7-10.3.29.18\"]", "10.3.29.7 is c0-n6's, and another's too"),
+        ("[\"10.3.28.101-10.3.28.112\"]", "not in its network, 10.3.29.0/24"),
+        ("[\"10.3.29.244-10.3.29.255\"]", "10.3.29.255 is c0-n6-i2's, and not in its network"),
+        ("[\"10.3.29.112-10.3.29.101\"]", "want an address, or a range"),
+        ("[\"0.0.0.0-255.255.255.255\"]", "65536 addresses in all at most"),
+        ("[\"ten\"]", "want an address, or a range"),
+    ] {
+        let error = with(list).map(|plan| plan.summary).expect_err(why).to_string();
+        assert!(error.contains(why), "want {why:?}: {error}");
+    }
+}
+
 #[test]
 fn the_store_is_given_what_it_needs() {
     let told = "name = \"s\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 4\n[etcd]\n\

@@ -69,7 +69,7 @@ pub(crate) struct RackPowerArgs {
 #[command(after_help = "Examples:
   sprat rack cost                                       the published example: mini servers beside x86
   sprat rack cost --kwh 0.25 --pue 1.6 --years 4 --carbon 350
-  sprat rack cost --option mini:72:2:1900 --option x86:350:4:9000 --instances 96
+  sprat rack cost --option mini:72:2:1900 --option x86:1350:4:9000 --instances 96
   sprat rack cost rack.toml --measured power.json --html cost.html
 
 A server is told as NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, or in the plan:

@@ -96,7 +96,7 @@ fn text(plan: &Plan) -> Vec<String> {
     let mut line = |name: &str, told: String| lines.push(format!("  {name:<22} {told}"));
     let without =
         if has.switches > 0 { format!(", and {} switches without servers", has.switches) } else { String::new() };
-    line("chassis", format!("{} in {} racks{without}", has.chassis, has.racks()));
+    line("chassis", format!("{} in {} racks{without}", has.chassis, has.racks));
     line("servers", format!("{}, {} cores", has.servers, has.cores));
     line("memory", has.memory.to_string());
     line("disks", has.disks.to_string());
@@ -112,7 +112,7 @@ fn text(plan: &Plan) -> Vec<String> {
     line("topology", format!("{}, {cables} between switches", network.topology));
     line("hops", format!("{} at most, {} on average", network.diameter, digits(network.mean_hops)));
     if let Some(ratio) = network.oversubscription {
-        line("a chassis's servers", format!("can send {} times what its uplinks carry", digits(ratio)));
+        line("a chassis's servers", format!("can send {} times what its cables to others carry", digits(ratio)));
     }
     if let Some(rate) = network.bisection {
         line("between halves", format!("{rate} each way, in the smallest cut found"));

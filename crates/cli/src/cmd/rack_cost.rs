@@ -55,11 +55,16 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
         {
-            // A chassis' own part, its switch's say, is shared by its servers.
-            let share = plan.spec.chassis.power.times(1.0 / plan.spec.chassis.servers as f64);
+            // All servers share what chassis and switches without servers take besides them.
+            let has = &plan.summary.capacity;
+            let boxes = (has.chassis + has.switches) as f64;
+            let share = plan.spec.chassis.power.times(boxes / has.servers as f64);
             let instances = u32::try_from(each).unwrap_or(1);
             cost.options.push(CostOption { name: plan.spec.name.clone(), power: power + share, instances, price: 0.0 });
-            sources.push(format!("{}: `server.power` of the plan, with its part of `chassis.power`", plan.spec.name));
+            sources.push(format!(
+                "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis and switches",
+                plan.spec.name
+            ));
         }
     }
     if !args.options.is_empty() {
@@ -67,8 +72,9 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         sources.clear();
     }
     if let Some(path) = &args.measured {
-        cost.options.insert(0, measured(path, args.price)?);
-        sources.push(format!("measured: {}", path.display()));
+        let (option, note) = measured(path, args.price)?;
+        cost.options.insert(0, option);
+        sources.push(note);
     }
     if args.options.is_empty() && plan.as_ref().is_none_or(|plan| plan.spec.power.cost.options.is_empty()) {
         cost.options.extend(published());
@@ -103,8 +109,8 @@ fn option(text: &str) -> Result<CostOption> {
     })
 }
 
-/// The mean of servers that were measured.
-fn measured(path: &Path, price: f64) -> Result<CostOption> {
+/// The mean of servers that were measured, and what is to be known of it.
+fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
     let told = || format!("--measured {}", path.display());
     let value: Value = serde_json::from_slice(&std::fs::read(path).with_context(told)?).with_context(told)?;
     let total = &value["report"]["total"];
@@ -117,7 +123,14 @@ fn measured(path: &Path, price: f64) -> Result<CostOption> {
         bail!("{}: it does not say how many instances there were: --instances of `sprat rack power --here`", told());
     };
     let power = Watts(watts / f64::from(servers));
-    Ok(CostOption { name: "measured".to_owned(), power, instances: instances / servers, price })
+    let mut note = format!("measured: {}", path.display());
+    if let Some(there_are) = number(total["there-are"].as_u64()).filter(|there_are| *there_are > servers) {
+        note += &format!("; {} of {there_are} were not read, and the others stand for them", there_are - servers);
+    }
+    if let Some(unread) = total["unread"].as_f64().filter(|unread| *unread > 0.0) {
+        note += &format!("; {} % of the time was not read, and the rest stands for it", digits(unread * 100.0));
+    }
+    Ok((CostOption { name: "measured".to_owned(), power, instances: instances / servers, price }, note))
 }
 
 /// All that is told.

@@ -80,6 +80,10 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     if let Some(path) = &args.html {
         page(&name, &report, per_million).write(path)?;
     }
+    let counted = load.is_some() || args.operations.is_some();
+    if counted && per_million.is_none() && report.total.is_some() {
+        eprintln!("sprat: no joules for a million of operations: too little of the power was read");
+    }
     if args.json {
         print_json(&json!({ "report": report, "joules-per-million-operations": per_million }))?;
     } else {
@@ -147,18 +151,19 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
 
 /// All targets.
 fn table(report: &Report) -> Table {
-    let mut table = Table::new(&["", "W", "W an instance", "peak W", "J", "readings", "failed", "by"]);
+    let mut table = Table::new(&["", "W", "W an instance", "peak W", "J", "not read, s", "readings", "failed", "by"]);
     let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| digits(watts.0));
     for target in &report.targets {
         let first = [target.name.clone(), watts(target.watts), watts(target.watts_per_instance)];
         let by = |counts: bool| target.sensors.iter().filter(move |sensor| sensor.counts == counts);
         let peak = by(true).map(|sensor| sensor.peak).sum::<Watts>();
         let rest = if target.shared {
-            ["-", "-", "-", "-", "its part of the chassis"].map(str::to_owned)
+            ["-", "-", "-", "-", "-", "its part of the chassis"].map(str::to_owned)
         } else {
             [
                 digits(peak.0),
                 target.joules.map_or("-".to_owned(), digits),
+                digits(target.unread),
                 by(true).map(|sensor| sensor.reads).sum::<u64>().to_string(),
                 by(true).map(|sensor| sensor.failed).sum::<u64>().to_string(),
                 by(true).map(|sensor| sensor.kind).next().unwrap_or("no sensor").to_owned(),
@@ -172,6 +177,7 @@ fn table(report: &Report) -> Table {
                 "-".to_owned(),
                 digits(sensor.peak.0),
                 digits(sensor.joules),
+                digits(sensor.unread),
                 sensor.reads.to_string(),
                 sensor.failed.to_string(),
                 sensor.kind.to_owned(),
@@ -195,6 +201,10 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
                 total.there_are, total.measured
             ));
         }
+    }
+    if let Some(total) = report.total.filter(|total| total.unread > 0.0) {
+        let share = digits(total.unread * 100.0);
+        lines.push(format!("{share} % of the time of all of them was not read, and is not in the energy"));
     }
     if let Some(joules) = per_million {
         lines.push(format!("{} J for a million of operations", digits(joules)));

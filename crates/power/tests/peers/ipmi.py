@@ -1,6 +1,6 @@
 """A controller that speaks IPMI 2.0 over the network: pyghmi's, which answers DCMI's question for power.
 
-ipmi.py WATTS: no watts, no DCMI. Prints its port; ends when its input does.
+ipmi.py WATTS [on|off]: no watts, no DCMI. Prints its port; ends when its input does.
 """
 
 import os
@@ -15,6 +15,9 @@ GET_POWER_READING = 2
 
 
 class Controller(bmc.Bmc):
+    def get_power_state(self):
+        return sys.argv[2] if len(sys.argv) > 2 else "on"
+
     def handle_raw_request(self, request, session):
         if (request["netfn"], request["command"]) == (DCMI, GET_POWER_READING) and len(sys.argv) > 1:
             watts = int(sys.argv[1])

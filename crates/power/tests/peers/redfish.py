@@ -37,7 +37,11 @@ def power(identity, what):
         "EnvironmentMetrics": {"PowerWatts": {"Reading": 74.5}},
         "PowerSubsystem": {"PowerSupplies": {"@odata.id": base}},
         "PowerSubsystem/PowerSupplies": {"Members": [{"@odata.id": f"{base}/{number}"} for number in (1, 2, 3)]},
-        f"PowerSubsystem/PowerSupplies/{supply}": {"Metrics": {"@odata.id": f"{base}/{supply}/Metrics"}},
+        f"PowerSubsystem/PowerSupplies/{supply}": {
+            "Name": f"Supply {supply}",
+            "Status": {"State": "Absent" if supply == "3" else "Enabled"},
+            "Metrics": {"@odata.id": f"{base}/{supply}/Metrics"},
+        },
         f"PowerSubsystem/PowerSupplies/{supply}/Metrics": {"InputPowerWatts": {"Reading": None if supply == "3" else 50.25}},
     }
     return (told[what], 200) if what in told else ({"error": {}}, 404)

@@ -11,6 +11,8 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
+# Where NetworkManager cares for an interface: addresses that were put into its profile by an earlier run.
+PUT = "/var/lib/sprat/addresses"
 MARK = "# sprat: addresses of a rack's instances"
 
 
@@ -20,6 +22,14 @@ def read(path):
             return file.read()
     except FileNotFoundError:
         return ""
+
+
+def profile(module, interface):
+    """The profile by which NetworkManager cares for an interface; none where it does not."""
+    if not module.get_bin_path("nmcli"):
+        return None
+    code, out, _ = module.run_command(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", interface])
+    return out.strip() if not code and out.strip() not in ("", "--") else None
 
 
 def keeper(index, interface):
@@ -54,10 +64,11 @@ def main():
     link, net = at[0]
     interface, prefix = link["ifname"], net["prefixlen"]
     has = [one["local"] for one in link["addr_info"]]
-    path, entry = keeper(link["ifindex"], interface)
+    managed = profile(module, interface)
+    path, entry = (PUT, "address %s\n".__mod__) if managed else keeper(link["ifindex"], interface)
     if path is None:
         module.fail_json(
-            msg="neither systemd-networkd nor /etc/network/interfaces (with `source interfaces.d/*`) cares for %s: an "
+            msg="neither systemd-networkd nor NetworkManager nor /etc/network/interfaces (with `source interfaces.d/*`) cares for %s: an "
             "address would be gone when the server starts again; have one of them do it" % interface
         )
     nets = ["%s/%d" % (one, prefix) for one in wanted]
@@ -66,8 +77,16 @@ def main():
     kept = re.findall(r"(?im)^\s*address[\s=]+([0-9a-f.:]+)/", before)
     stale = [one for one in kept if one in has and one not in wanted and one != own]
     missing = [one for one in wanted if one not in has]
+    # Of the profile: those it lacks, and those that an earlier run put there and the plan no longer has.
+    new = [one for one in wanted if one not in kept] if managed else []
+    old = [one for one in kept if one not in wanted and one != own] if managed else []
     changed = bool(stale or missing or text != before)
     if changed and not module.check_mode:
+        for sign, addresses in [("+", new), ("-", old)]:
+            for one in addresses:
+                setting = sign + ("ipv6" if ":" in one else "ipv4") + ".addresses"
+                net = "%s/%d" % (one, prefix)
+                module.run_command(["nmcli", "connection", "modify", managed, setting, net], check_rc=True)
         if text != before:
             if text:
                 os.makedirs(os.path.dirname(path), exist_ok=True)

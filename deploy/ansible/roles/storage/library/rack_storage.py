@@ -12,12 +12,8 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-NAME = "sprat"  # of the array, and the filesystem's label: by it ours are known
-ARRAY = "/dev/md/" + NAME
 CHUNK_KB = 64
 BLOCK_KB = 4
-MARK = "# sprat: a rack's disks"
-RULES = "/etc/udev/rules.d/90-sprat-read-ahead.rules"
 APPEAR = 10  # seconds that a device may take to have its name
 
 
@@ -31,6 +27,10 @@ class Storage:
         self.params = module.params
         self.base = module.params["base"]
         self.kind = module.params["filesystem"]
+        self.name = module.params["name"]
+        self.array = "/dev/md/" + self.name
+        self.mark = "# %s: a rack's disks" % self.name
+        self.rules = "/etc/udev/rules.d/90-%s-read-ahead.rules" % self.name
         self.done = []
 
     # What is there.
@@ -95,7 +95,7 @@ class Storage:
             told = self.run("mdadm", "--examine", "--export", disk["path"], fails=True)
             told = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
             chunk = re.search(r"Chunk Size : (\S+)", self.run("mdadm", "--examine", disk["path"], fails=True))
-            ours = told.get("MD_NAME", "").split(":")[-1] == NAME and told.get("MD_LEVEL") == "raid0"
+            ours = told.get("MD_NAME", "").split(":")[-1] == self.name and told.get("MD_LEVEL") == "raid0"
             ours = ours and told.get("MD_DEVICES") == str(len(disks)) and chunk and chunk.group(1) == "%dK" % CHUNK_KB
             uuids.add(told.get("MD_UUID") if ours else None)
         return uuids.pop() if len(uuids) == 1 else None
@@ -132,7 +132,7 @@ class Storage:
         array = self.members(disks) if len(disks) > 1 else None
         device = self.running(disks) if array else disks[0]["path"] if len(disks) == 1 else None
         on = self.blkid(device) if device else {}
-        ours = on.get("LABEL") == NAME and on.get("USAGE") == "filesystem"
+        ours = on.get("LABEL") == self.name and on.get("USAGE") == "filesystem"
         erased = []
         if ours and on.get("TYPE") != self.kind:
             wrong.append(
@@ -183,17 +183,17 @@ class Storage:
         """Lines of a file but for ours, which stands behind our mark."""
         after, ours = [], False
         for line in self.lines(path):
-            if not ours and line != MARK:
+            if not ours and line != self.mark:
                 after.append(line)
-            ours = line == MARK
+            ours = line == self.mark
         return after
 
     def line(self, path, text):
         """One line of ours in a file that is not."""
         lines = self.lines(path)
-        if lines.count(MARK) == 1 and lines[lines.index(MARK) + 1:][:1] == [text]:
+        if lines.count(self.mark) == 1 and lines[lines.index(self.mark) + 1:][:1] == [text]:
             return False
-        after = "\n".join(self.others(path) + [MARK, text]) + "\n"
+        after = "\n".join(self.others(path) + [self.mark, text]) + "\n"
         self.step("%s: %s" % (path, text), lambda: self.write(path, after))
         return True
 
@@ -224,26 +224,26 @@ class Storage:
         device, array = found["device"], found["array"]
         if count > 1 and not array:
             self.step(
-                "%s: RAID-0 of %s, chunks of %d KB" % (ARRAY, ", ".join(paths), CHUNK_KB),
-                ["mdadm", "--create", ARRAY, "--run", "--metadata=1.2", "--level=0", "--chunk=%d" % CHUNK_KB]
-                + ["--name=" + NAME, "--raid-devices=%d" % count] + paths,
+                "%s: RAID-0 of %s, chunks of %d KB" % (self.array, ", ".join(paths), CHUNK_KB),
+                ["mdadm", "--create", self.array, "--run", "--metadata=1.2", "--level=0", "--chunk=%d" % CHUNK_KB]
+                + ["--name=" + self.name, "--raid-devices=%d" % count] + paths,
             )
         elif count > 1 and not device:
-            self.step("%s: assembled of %s" % (ARRAY, ", ".join(paths)), ["mdadm", "--assemble", ARRAY] + paths)
+            self.step("%s: assembled of %s" % (self.array, ", ".join(paths)), ["mdadm", "--assemble", self.array] + paths)
         if count > 1 and not self.module.check_mode:
-            self.settle(ARRAY)
+            self.settle(self.array)
             array = array or self.members(disks)
             device = self.running(disks)
             if not array or not device:
-                raise Refused("%s was made and is not there: `cat /proc/mdstat`" % ARRAY)
+                raise Refused("%s was made and is not there: `cat /proc/mdstat`" % self.array)
         if array:
             conf = "/etc/mdadm/mdadm.conf" if os.path.isdir("/etc/mdadm") else "/etc/mdadm.conf"
-            if self.line(conf, "ARRAY %s metadata=1.2 UUID=%s" % (ARRAY, array)):
+            if self.line(conf, "ARRAY %s metadata=1.2 UUID=%s" % (self.array, array)):
                 if self.module.get_bin_path("update-initramfs"):
                     self.step("the initial filesystem knows the array", ["update-initramfs", "-u"])
         on = self.blkid(device) if device else {}
-        if not found["ours"] and not (on.get("LABEL") == NAME and on.get("USAGE") == "filesystem"):
-            self.step("%s: %s%s" % (device or ARRAY, self.kind, self.stripes(count)), lambda: self.format(device, count))
+        if not found["ours"] and not (on.get("LABEL") == self.name and on.get("USAGE") == "filesystem"):
+            self.step("%s: %s%s" % (device or self.array, self.kind, self.stripes(count)), lambda: self.format(device, count))
         on = self.blkid(device) if device else {}
         uuid = on.get("UUID", "(of the filesystem)")
         options = "noatime,nofail,x-systemd.device-timeout=30s"
@@ -264,7 +264,7 @@ class Storage:
         return " -E stride=%d,stripe-width=%d" % (CHUNK_KB // BLOCK_KB, CHUNK_KB // BLOCK_KB * count)
 
     def format(self, device, count):
-        quiet = ["-q", "-L", NAME] if self.kind == "xfs" else ["-q", "-F", "-b", str(BLOCK_KB << 10), "-L", NAME]
+        quiet = ["-q", "-L", self.name] if self.kind == "xfs" else ["-q", "-F", "-b", str(BLOCK_KB << 10), "-L", self.name]
         self.run("mkfs." + self.kind, *quiet, *self.stripes(count).split(), device)
 
     def read_ahead(self, disks, device, uuid, array):
@@ -273,9 +273,9 @@ class Storage:
         plain = (array or "").replace(":", "")
         dashed = "-".join([plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]]) if plain else None
         rule = 'ACTION=="add|change", SUBSYSTEM=="block", ENV{ID_FS_UUID}=="%s", ATTR{queue/read_ahead_kb}="%d"'
-        text = MARK + "\n" + "".join(rule % (one, wanted) + "\n" for one in [uuid, dashed] if one)
-        if "\n".join(self.lines(RULES)) + "\n" != text:
-            self.step("%s: %d KB" % (RULES, wanted), lambda: self.write(RULES, text), ["udevadm", "control", "--reload"])
+        text = self.mark + "\n" + "".join(rule % (one, wanted) + "\n" for one in [uuid, dashed] if one)
+        if "\n".join(self.lines(self.rules)) + "\n" != text:
+            self.step("%s: %d KB" % (self.rules, wanted), lambda: self.write(self.rules, text), ["udevadm", "control", "--reload"])
         for path in [disk["path"] for disk in disks] + ([device] if device else []):
             setting = "/sys/class/block/%s/queue/read_ahead_kb" % os.path.basename(path)
             if self.lines(setting) != [str(wanted)]:
@@ -289,6 +289,8 @@ class Storage:
 def main():
     module = AnsibleModule(
         argument_spec={
+            # Of the array, and the filesystem's label: by it ours are known.
+            "name": {"type": "str", "default": "sprat"},
             "disks": {"type": "list", "elements": "str", "required": True},
             "erase": {"type": "list", "elements": "str", "default": []},
             "filesystem": {"choices": ["ext4", "xfs"], "default": "ext4"},
