@@ -2,9 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_grapedr::assemble;
+use sprat_grapedr::{Kernel, assemble};
 
 fuzz_target!(|text: &str| {
+    if let Ok(kernel) = Kernel::assemble(text) {
+        let printed = kernel.to_string();
+        assert_eq!(Kernel::assemble(&printed).expect("printed").to_string(), printed);
+    }
     let Ok(listing) = assemble(text) else { return };
     assert_eq!(assemble(&listing.to_string()), Ok(listing));
 });

@@ -17,7 +17,10 @@
  *
  * ARRAYS are `count` numbers, the first at the address that is given, each `stride` bytes after the one before; a stride of 0 says that
  * there are no gaps between them. So a member of an array of structures is sent, and got, where it lies: &body[0].x, n, sizeof body[0]. The
- * stride may be no less than a number's size; addresses need not be aligned. No numbers at all (a count of 0, from any address or NULL) are
+ * stride may be no less than a number's size; a table double x[n][3] with a row a particle, as
+ * NumPy has it, is sent column by column: &x[0][0], then &x[0][1], n, sizeof x[0], and one with a
+ * row a variable, double x[3][n], row by row: x[0], n, 0. Nothing here guesses which; addresses
+ * need not be aligned. No numbers at all (a count of 0, from any address or NULL) are
  * good: of no j a sum is 0, a minimum infinity, and so on; for no i there are no results.
  *
  * OWNERSHIP: whatever is sent is copied before the call returns, whatever is got is written to the caller's memory, and none of it is kept.
@@ -30,8 +33,10 @@
  * check malloc.
  *
  * THREADS: calls may come from any thread. Those with one calculator wait for one another, and since what is sent is what the next run
- * takes, each thread had better have its own. None may be in use, or be used, while or after it is freed. A calculator has threads of its own:
- * after a fork() the child must make new ones.
+ * takes, each thread had better have its own. None may be in use, or be used, while or after it is
+ * freed. A calculator has threads of its own. After a fork() the child uses it like one of its own,
+ * and it starts threads there; one that another thread was in a call with at that moment gives
+ * SPRAT_GRAPE_FORKED in the child.
  */
 #ifndef SPRAT_GRAPE_H
 #define SPRAT_GRAPE_H
@@ -58,7 +63,8 @@ enum sprat_grape_code {
     SPRAT_GRAPE_TYPE = 6,     /* The result is of another type. */
     SPRAT_GRAPE_MISSING = 7,  /* Something was not sent or set, or nothing has run. */
     SPRAT_GRAPE_MEMORY = 8,   /* No memory for a copy. */
-    SPRAT_GRAPE_PANIC = 9     /* A mistake of the library's own; the calculator can only be freed. */
+    SPRAT_GRAPE_PANIC = 9,    /* A mistake of the library's own; the calculator can only be freed. */
+    SPRAT_GRAPE_FORKED = 10   /* A thread of the parent was in a call with it at the fork: make another. */
 };
 
 /* What variables and results are of that do not say it in the kernel. */
@@ -79,15 +85,17 @@ enum sprat_grape_engine {
 
 /* Compiles a kernel's text (UTF-8, at most 1 MiB), and puts a calculator at *grape; after a failure NULL.
  *
- * precision: a sprat_grape_precision; engine: a sprat_grape_engine; threads: 1 to 1024, or 0 for one a processor (the last two engines
- * have one). Results do not depend on their number. */
+ * precision: a sprat_grape_precision; engine: a sprat_grape_engine; threads: 1 to 16 for each
+ * processor that the program may use, or 0 for one a processor (the last two engines have one).
+ * Results do not depend on their number. */
 int sprat_grape_init(const char *text, int precision, int engine, unsigned threads, sprat_grape **grape);
 
 /* Frees a calculator; of NULL, nothing. */
 void sprat_grape_free(sprat_grape *grape);
 
 /* Sends the numbers of one i variable, in place of those that it had; all i variables of a run must be of as many, 2,147,483,647 at most. A
- * variable takes numbers of either type: what is of f32 in the kernel has numbers of f64 rounded. */
+ * variable takes numbers of either type: what is of f32 in the kernel has numbers of f64 rounded,
+ * since `precision`, or the kernel, says so. */
 int sprat_grape_send_i_f32(sprat_grape *grape, const char *name, const float *numbers, size_t count, size_t stride);
 int sprat_grape_send_i_f64(sprat_grape *grape, const char *name, const double *numbers, size_t count, size_t stride);
 

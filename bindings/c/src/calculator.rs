@@ -1,7 +1,9 @@
 //! A kernel, what was sent to it, and what came of it.
 
 use crate::failure::Failure;
-use sprat_grape::{Column, Engine, Field, Inputs, Kernel, MAX_THREADS, Options, Output, Precision, Shape, Target};
+use sprat_grape::{
+    Column, Engine, Error, Field, Inputs, Kernel, Options, Output, Precision, Shape, Target, check_threads,
+};
 use std::num::NonZeroUsize;
 
 /// A kernel, what was sent to it, and what came of it.
@@ -173,9 +175,10 @@ fn read_engine(given: i32, threads: Option<NonZeroUsize>) -> Result<Engine, Fail
     }
 }
 
+/// How many threads; none of 0. Also an engine that has one thread refuses more than a machine can
+/// use.
 fn read_threads(given: u32) -> Result<Option<NonZeroUsize>, Failure> {
-    let few = usize::try_from(given).ok().filter(|few| *few <= MAX_THREADS);
-    let want = || format!("{MAX_THREADS} at most, or 0 for one a processor");
-    let few = few.ok_or_else(|| Failure::Choice { what: "threads", given: given.into(), want: want() })?;
-    Ok(NonZeroUsize::new(few))
+    let count = NonZeroUsize::new(usize::try_from(given).unwrap_or(usize::MAX));
+    count.map_or(Ok(()), check_threads).map_err(Error::from)?;
+    Ok(count)
 }

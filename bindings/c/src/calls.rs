@@ -8,10 +8,43 @@ use crate::failure::{Failure, answer, last};
 use sprat_grape::{MAX_PARTICLES, READY};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr;
-use std::sync::{LazyLock, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 
 /// `sprat_grape` of the header. The lock is for those who share one between threads after all, and remembers panics.
-pub(crate) struct Grape(Mutex<Calculator>);
+pub(crate) struct Grape {
+    calculator: Mutex<Calculator>,
+    /// The process that made this or, later, had the lock last: in a child of `fork`, whose threads
+    /// that hold locks are gone, it is another.
+    process: AtomicU32,
+}
+
+/// Attempts at a lock that may be held by a thread that a `fork` left behind. A thread that lives
+/// says so right after it has the lock.
+const ATTEMPTS: usize = 1000;
+
+impl Grape {
+    fn new(calculator: Calculator) -> Self {
+        Self { calculator: Mutex::new(calculator), process: AtomicU32::new(std::process::id()) }
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Calculator>, Failure> {
+        for _ in 0..ATTEMPTS {
+            if self.process.load(Ordering::Relaxed) == std::process::id() {
+                return self.calculator.lock().map_err(|_| Failure::Broken);
+            }
+            match self.calculator.try_lock() {
+                Ok(locked) => {
+                    self.process.store(std::process::id(), Ordering::Relaxed);
+                    return Ok(locked);
+                }
+                Err(TryLockError::Poisoned(_)) => return Err(Failure::Broken),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        Err(Failure::Forked)
+    }
+}
 
 /// Any thread may call with any calculator.
 const _: () = {
@@ -37,7 +70,7 @@ pub(crate) unsafe extern "C" fn sprat_grape_init(
         let text = unsafe { string("text", text) }?;
         let made = Calculator::new(text, precision, engine, threads)?;
         // SAFETY: as above.
-        unsafe { grape.write(Box::into_raw(Box::new(Grape(Mutex::new(made))))) };
+        unsafe { grape.write(Box::into_raw(Box::new(Grape::new(made)))) };
         Ok(())
     })
 }
@@ -211,8 +244,7 @@ fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
 unsafe fn with(grape: *const Grape, work: impl FnOnce(&mut Calculator) -> Result<(), Failure>) -> Result<(), Failure> {
     // SAFETY: it is NULL, or from `sprat_grape_init`.
     let grape = unsafe { grape.as_ref() }.ok_or(Failure::Null("grape"))?;
-    let mut calculator = grape.0.lock().map_err(|_| Failure::Broken)?;
-    work(&mut calculator)
+    work(&mut *grape.lock()?)
 }
 
 /// # Safety
@@ -239,7 +271,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_code_and_breaks_its_calculator_alone() {
         let made = || Calculator::new(sprat_grape::ready("nearest").unwrap().text, 1, 5, 1).unwrap();
-        let (broken, whole) = (Grape(Mutex::new(made())), Grape(Mutex::new(made())));
+        let (broken, whole) = (Grape::new(made()), Grape::new(made()));
         // SAFETY: it lives as long as this test.
         let panics = || unsafe { with(&raw const broken, |_| panic!("a test's {}", "panic")) };
         assert_eq!(answer(panics), Code::Panic as c_int);

@@ -1,6 +1,6 @@
 //! What goes wrong, as C has it: a code that is returned, and a message that the thread can ask for.
 
-use sprat_grape::{DataError, Error, MAX_PARTICLES};
+use sprat_grape::{DataError, Error, MAX_PARTICLES, VectorError};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -24,6 +24,7 @@ pub(crate) enum Code {
     Missing = 7,
     Memory = 8,
     Panic = 9,
+    Forked = 10,
 }
 
 /// Why a call did nothing.
@@ -61,13 +62,20 @@ pub(crate) enum Failure {
     Panic(String),
     #[error("an earlier call ended by a mistake of the library's own; sprat_grape_free, and begin anew")]
     Broken,
+    #[error(
+        "another thread was in a call with this calculator when its process forked, and is not in this one; make \
+         another by sprat_grape_init"
+    )]
+    Forked,
 }
 
 impl Failure {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Null(_) | Self::NotText { .. } | Self::Choice { .. } | Self::Stride { .. } => Code::Argument,
+            Self::Data(DataError::Beyond { .. }) => Code::Argument,
             Self::Kernel(Error::Syntax(_)) => Code::Kernel,
+            Self::Kernel(Error::Vector(VectorError::TooManyThreads { .. })) => Code::Argument,
             // All else that compiling says is what an engine says.
             Self::Kernel(_) => Code::Engine,
             Self::Name { .. } => Code::Name,
@@ -76,6 +84,7 @@ impl Failure {
             Self::Type { .. } => Code::Type,
             Self::Memory { .. } => Code::Memory,
             Self::Panic(_) | Self::Broken => Code::Panic,
+            Self::Forked => Code::Forked,
         }
     }
 }

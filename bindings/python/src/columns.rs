@@ -3,7 +3,7 @@
 use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PySlice};
 use sprat_grape::{Column, Data};
 
 /// The numbers of one variable, kept while a kernel runs.
@@ -27,6 +27,11 @@ impl<'py> Numbers<'py> {
         let Ok(array) = given.cast::<PyUntypedArray>() else {
             return Err(wrong(format!("a {} is no array", given.get_type().name()?)));
         };
+        if given.hasattr("mask")? {
+            return Err(wrong(
+                "a masked array, of which a kernel would take what is masked too: fill or compress it".into(),
+            ));
+        }
         if array.ndim() != 1 {
             let shape = array.shape();
             return Err(PyValueError::new_err(format!("{name}: an array of shape {shape:?}; want one dimension")));
@@ -38,6 +43,11 @@ impl<'py> Numbers<'py> {
         } else {
             Err(wrong(format!("an array of {}", array.dtype())))
         }
+    }
+
+    /// Whether of float64.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self, Self::F64(_))
     }
 
     pub(crate) fn column(&self) -> PyResult<Column<'_>> {
@@ -92,7 +102,8 @@ impl<'py, T: Element + Copy> Kept<'py, T> {
     }
 }
 
-/// The arrays of a kind, `i` or `j`, in the order of the kernel's variables: from a dict by their names, or a sequence in that order.
+/// The arrays of a kind, `i` or `j`, in the order of the kernel's variables: from a dict by their
+/// names, a sequence in that order, or a table with a row for each particle.
 pub(crate) fn arrays<'py>(
     kind: &str,
     names: &[&str],
@@ -116,10 +127,38 @@ pub(crate) fn arrays<'py>(
         };
         return names.iter().map(array).collect();
     }
-    let wrong = |_| PyTypeError::new_err(format!("{kind}: want a dict of arrays by name, or a sequence of them"));
+    if let Ok(table) = given.cast::<PyUntypedArray>() {
+        return of_table(kind, names, table);
+    }
+    let wrong = |_| {
+        let want = "a dict of arrays by name, a sequence of them, or one of shape (particles, variables)";
+        PyTypeError::new_err(format!("{kind}: want {want}"))
+    };
     let arrays = given.try_iter().map_err(wrong)?.take(names.len() + 1).collect::<PyResult<Vec<_>>>()?;
     if arrays.len() != names.len() {
         return Err(value(format!("{} arrays", if arrays.len() > names.len() { "too many" } else { "too few" })));
     }
     names.iter().zip(&arrays).map(|(name, array)| Numbers::of(name, array)).collect()
+}
+
+/// The columns of an array whose rows are particles, as NumPy's users and the command line's files
+/// have it. One of one dimension is a column. Nothing is guessed from the shape: a table that would
+/// fit only if it were turned around is refused.
+fn of_table<'py>(kind: &str, names: &[&str], table: &Bound<'py, PyUntypedArray>) -> PyResult<Vec<Numbers<'py>>> {
+    let count = names.len();
+    let shape = format!("({})", table.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
+    match *table.shape() {
+        [_] if count == 1 => Ok(vec![Numbers::of(names[0], table)?]),
+        [_, columns] if columns == count && count > 0 => {
+            let all = PySlice::full(table.py());
+            let column = |(at, name): (usize, &&str)| Numbers::of(name, &table.get_item((&all, at))?);
+            names.iter().enumerate().map(column).collect()
+        }
+        [rows, _] if rows == count && count > 0 => Err(PyValueError::new_err(format!(
+            "{kind}: got {shape}: rows are particles, and columns the variables {names:?}; pass x.T"
+        ))),
+        _ => Err(PyValueError::new_err(format!(
+            "{kind}: got {shape}: want (N, {count}), a row for each particle and a column for each of {names:?}"
+        ))),
+    }
 }

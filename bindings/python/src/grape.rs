@@ -5,62 +5,116 @@ use numpy::IntoPyArray as _;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use sprat_grape::{Engine, Error, Inputs, MAX_THREADS, Options, Output, Precision, READY, Shape, Target};
+use pyo3::types::{PyDict, PyTuple};
+use sprat_grape::{Engine, Error, Inputs, Options, Output, Precision, Program, READY, Shape, Target, check_threads};
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 
 create_exception!(sprat.grape, GrapeError, PyException, "Why a kernel was not compiled.");
 create_exception!(sprat.grape, KernelError, GrapeError, "The text is no kernel; line and column, from 1, say where.");
 
 /// A kernel, ready to be called.
+///
+/// Precision follows the arrays of a call unless the caller chose one, so a kernel is compiled when
+/// a call first needs it in that precision. Python's lock is held meanwhile: a `fork` finds either
+/// of the two whole or not there.
 #[pyclass(frozen, module = "sprat.grape")]
 #[derive(Debug)]
-pub(crate) struct Kernel(sprat_grape::Kernel);
+pub(crate) struct Kernel {
+    asked: Asked,
+    engine: Engine,
+    /// For names, which no precision changes.
+    program: Program,
+    f32: OnceLock<sprat_grape::Kernel>,
+    f64: OnceLock<sprat_grape::Kernel>,
+}
+
+/// What `compile` was called with: enough to make the kernel again in another process.
+#[derive(Debug)]
+struct Asked {
+    text: String,
+    precision: Option<Precision>,
+    threads: Option<usize>,
+    target: Option<String>,
+}
 
 /// Compiles a kernel's text.
 ///
-/// precision: "f32" or "f64", of what does not say its own; threads: how many, None for one a processor; target: "avx512", "avx2" or
-/// "portable" (None: the best that is here), "reference" (slow, the judge) or "grapedr" (slower: a simulated GRAPE-DR).
+/// precision: "f32" or "f64", of what does not say its own; None follows the arrays of each call:
+/// f64 if one of them is float64, otherwise f32. threads: how many, 16 for each processor at most,
+/// None for one a processor; target: "avx512", "avx2" or "portable" (None: the best that is here),
+/// "reference" (slow, the judge) or "grapedr" (slower: a simulated GRAPE-DR).
 #[pyfunction]
-#[pyo3(signature = (text, precision = "f64", threads = None, target = None))]
+#[pyo3(signature = (text, precision = None, threads = None, target = None))]
 pub(crate) fn compile(
     py: Python<'_>,
-    text: &str,
-    precision: &str,
+    text: String,
+    precision: Option<&str>,
     threads: Option<usize>,
-    target: Option<&str>,
+    target: Option<String>,
 ) -> PyResult<Kernel> {
     let precision = match precision {
-        "f32" => Precision::F32,
-        "f64" => Precision::F64,
-        other => return Err(PyValueError::new_err(format!("precision: {other:?}; want \"f32\" or \"f64\""))),
+        None => None,
+        Some("f32") => Some(Precision::F32),
+        Some("f64") => Some(Precision::F64),
+        Some(other) => return Err(PyValueError::new_err(format!("precision: {other:?}; want \"f32\" or \"f64\""))),
     };
+    let engine = read_engine(threads, target.as_deref())?;
+    let asked = Asked { text, precision, threads, target };
+    let wrong = |error| exception(py, &error);
+    let (f32, f64) = (OnceLock::new(), OnceLock::new());
+    let program = match precision {
+        Some(precision) => {
+            let kernel = sprat_grape::Kernel::compile(&asked.text, precision, &engine).map_err(wrong)?;
+            let slot = if precision == Precision::F32 { &f32 } else { &f64 };
+            slot.get_or_init(|| kernel).program().clone()
+        }
+        None => asked.check(&engine).map_err(wrong)?,
+    };
+    if let Some(constant) = program.constants().iter().find(|constant| ["i", "j"].contains(&&*constant.name)) {
+        let name = &constant.name;
+        return Err(PyValueError::new_err(format!(
+            "constant {name}: a call takes arrays under this name; give it another"
+        )));
+    }
+    Ok(Kernel { asked, engine, program, f32, f64 })
+}
+
+/// What computes, on so many threads.
+fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine> {
     let mut options = Options::default();
     if let Some(threads) = threads {
-        let few = NonZeroUsize::new(threads).filter(|threads| threads.get() <= MAX_THREADS);
-        let wrong = || PyValueError::new_err(format!("threads: {threads}; want 1 to {MAX_THREADS}"));
-        options.threads = few.ok_or_else(wrong)?;
+        let some = NonZeroUsize::new(threads);
+        options.threads = some.ok_or_else(|| PyValueError::new_err("threads: 0; want 1 at least"))?;
+        check_threads(options.threads).map_err(|error| PyValueError::new_err(error.to_string()))?;
     }
-    let engine = match target {
+    let of = |target| Engine::Vector(Options { target, ..options });
+    Ok(match target {
         None => Engine::Vector(options),
-        Some("avx512") => Engine::Vector(Options { target: Target::Avx512, ..options }),
-        Some("avx2") => Engine::Vector(Options { target: Target::Avx2, ..options }),
-        Some("portable") => Engine::Vector(Options { target: Target::Portable, ..options }),
+        Some("avx512") => of(Target::Avx512),
+        Some("avx2") => of(Target::Avx2),
+        Some("portable") => of(Target::Portable),
         Some("grapedr") => Engine::GrapeDr(Shape::DESIGN),
         Some("reference") => Engine::Reference,
         Some(other) => {
             let known = "avx512, avx2, portable, grapedr or reference";
             return Err(PyValueError::new_err(format!("target: {other:?}; want {known}")));
         }
-    };
-    let kernel = sprat_grape::Kernel::compile(text, precision, &engine).map_err(|error| exception(py, &error))?;
-    if let Some(constant) = kernel.program().constants().iter().find(|constant| ["i", "j"].contains(&&*constant.name)) {
-        let name = &constant.name;
-        return Err(PyValueError::new_err(format!(
-            "constant {name}: a call takes arrays under this name; give it another"
-        )));
+    })
+}
+
+impl Asked {
+    /// The program, if the kernel can be had in one precision at least: what is wrong shows at
+    /// once, and not in a call.
+    fn check(&self, engine: &Engine) -> Result<Program, Error> {
+        let one = match engine {
+            Engine::Vector(options) => Engine::Vector(Options { threads: NonZeroUsize::MIN, ..*options }),
+            other => *other,
+        };
+        let compile = |precision| sprat_grape::Kernel::compile(&self.text, precision, &one);
+        let kernel = compile(Precision::F64).or_else(|error| compile(Precision::F32).map_err(|_| error))?;
+        Ok(kernel.program().clone())
     }
-    Ok(Kernel(kernel))
 }
 
 /// The kernels that are there to begin with: their texts by their names.
@@ -83,7 +137,11 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
 
 #[pymethods]
 impl Kernel {
-    /// The results by their names, an array each, for all i.
+    /// The results by their names, an array of one dimension each, for all i.
+    ///
+    /// i and j take the arrays of their variables, in one of three ways: a dict by name, a sequence
+    /// in the kernel's order, or one array with a row for each particle and a column for each
+    /// variable, of shape (N, variables).
     #[pyo3(signature = (i = None, j = None, **constants))]
     fn __call__<'py>(
         &self,
@@ -92,8 +150,9 @@ impl Kernel {
         j: Option<&Bound<'py, PyAny>>,
         constants: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (program, kernel) = (self.0.program(), &self.0);
         let (held_i, held_j) = (arrays("i", &self.i(), i)?, arrays("j", &self.j(), j)?);
+        let kernel = self.made(py, held_i.iter().chain(&held_j))?;
+        let program = kernel.program();
         let i = held_i.iter().map(Numbers::column).collect::<PyResult<Vec<_>>>()?;
         let j = held_j.iter().map(Numbers::column).collect::<PyResult<Vec<_>>>()?;
         let inputs = Inputs::new(program, i, j, &self.values(constants)?);
@@ -114,27 +173,35 @@ impl Kernel {
     /// Names of the i variables, in order.
     #[getter]
     fn i(&self) -> Vec<&str> {
-        self.0.program().i().iter().map(|field| &*field.name).collect()
+        self.program.i().iter().map(|field| &*field.name).collect()
     }
 
     /// Names of the j variables, in order.
     #[getter]
     fn j(&self) -> Vec<&str> {
-        self.0.program().j().iter().map(|field| &*field.name).collect()
+        self.program.j().iter().map(|field| &*field.name).collect()
     }
 
     /// Names of the results, in order.
     #[getter]
     fn results(&self) -> Vec<&str> {
-        self.0.program().results().iter().map(|field| &*field.name).collect()
+        self.program.results().iter().map(|field| &*field.name).collect()
     }
 
     /// Constants and their defaults, None for what must be given.
     #[getter]
     fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        self.0.program().constants().iter().try_for_each(|constant| all.set_item(&constant.name, constant.default))?;
+        self.program.constants().iter().try_for_each(|constant| all.set_item(&constant.name, constant.default))?;
         Ok(all)
+    }
+
+    /// For pickle and copy: compiled again where it arrives, for the processor there.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let Asked { text, precision, threads, target } = &self.asked;
+        let precision = precision.map(|precision| if precision == Precision::F32 { "f32" } else { "f64" });
+        let compile = py.import("sprat.grape")?.getattr("compile")?;
+        (compile, (text, precision, *threads, target)).into_pyobject(py)
     }
 
     fn __repr__(&self) -> String {
@@ -143,9 +210,26 @@ impl Kernel {
 }
 
 impl Kernel {
+    /// The kernel in the precision that was chosen, or that of these arrays.
+    fn made<'a, 'py: 'a>(
+        &self,
+        py: Python<'_>,
+        mut arrays: impl Iterator<Item = &'a Numbers<'py>>,
+    ) -> PyResult<&sprat_grape::Kernel> {
+        let wide = || if arrays.any(Numbers::is_wide) { Precision::F64 } else { Precision::F32 };
+        let precision = self.asked.precision.unwrap_or_else(wide);
+        let slot = if precision == Precision::F32 { &self.f32 } else { &self.f64 };
+        if let Some(kernel) = slot.get() {
+            return Ok(kernel);
+        }
+        let kernel = sprat_grape::Kernel::compile(&self.asked.text, precision, &self.engine);
+        let kernel = kernel.map_err(|error| exception(py, &error))?;
+        Ok(slot.get_or_init(|| kernel))
+    }
+
     /// The constants in the kernel's order; None for what was not given.
     fn values(&self, given: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Option<f64>>> {
-        let known = self.0.program().constants();
+        let known = self.program.constants();
         let mut values = vec![None; known.len()];
         for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
             let name = name.extract::<String>()?;

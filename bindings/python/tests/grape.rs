@@ -16,5 +16,5 @@ fn python_runs_kernels_as_its_own_tests_say() {
     if !found.is_ok_and(|output| output.status.success()) {
         return support::skip("kernels in Python: NumPy is not here (scripts/setup fetches it)");
     }
-    support::all_pass(&mut command, 10);
+    support::all_pass(&mut command, 15);
 }

@@ -1,10 +1,15 @@
 """What sprat.grape promises, judged by NumPy."""
 
+import copy
+import multiprocessing
+import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
 import unittest
+import warnings
 
 import numpy
 import sprat.grape as grape
@@ -39,6 +44,10 @@ def expected(xi, xj, mj):
     return (mj[None, :] * (xj[None, :] - xi[:, None])).sum(axis=1)
 
 
+def called(kernel, i, j):
+    return kernel(i, j)["sum"]
+
+
 class Grape(unittest.TestCase):
     def setUp(self):
         chance = numpy.random.default_rng(7)
@@ -63,9 +72,140 @@ class Grape(unittest.TestCase):
         want = expected(self.xi, self.xj, self.mj)
         for target in ("portable", "reference", "grapedr"):
             self.check(grape.compile(SUM, target=target, threads=2)([self.xi], [self.xj, self.mj]), want)
-        results = grape.compile(SUM, "f32")(*[[a.astype(numpy.float32) for a in b] for b in ([self.xi], [self.xj, self.mj])])
-        self.assertEqual(results["sum"].dtype, numpy.float32)
-        self.check(results, want, 1e-6)
+        narrow = [[a.astype(numpy.float32) for a in b] for b in ([self.xi], [self.xj, self.mj])]
+        for precision in ("f32", None):
+            results = grape.compile(SUM, precision)(*narrow)
+            self.assertEqual(results["sum"].dtype, numpy.float32)
+            self.check(results, want, 1e-6)
+
+    def test_precision_follows_the_arrays_unless_it_is_chosen(self):
+        # Places of 1e6 +- 0.5: f32 tells them apart by a sixteenth.
+        xi, xj = self.xi + 1e6, self.xj + 1e6
+        want = expected(xi, xj, self.mj)
+        kernel = grape.compile(SUM)
+        wide = kernel([xi], [xj, self.mj])
+        self.assertEqual(wide["sum"].dtype, numpy.float64)
+        self.check(wide, want)
+        for i, j, dtype in (
+            ([xi.astype("f4")], [xj.astype("f4"), self.mj.astype("f4")], numpy.float32),
+            ([xi.astype("f4")], [xj.astype("f4"), self.mj], numpy.float64),
+            ([xi], [xj.astype("f4"), self.mj.astype("f4")], numpy.float64),
+        ):
+            self.assertEqual(kernel(i, j)["sum"].dtype, dtype)
+        self.assertEqual(grape.compile(SUM, "f32")([xi], [xj, self.mj])["sum"].dtype, numpy.float32)
+        self.assertEqual(grape.compile(SUM, "f64")([xi.astype("f4")], [xj, self.mj])["sum"].dtype, numpy.float64)
+        # A constant that f32 does not reach is no other one.
+        narrow = [self.xi.astype("f4")], [self.xj.astype("f4"), self.mj.astype("f4")]
+        for scale, says in ((1e-60, "^constant scale is 1e-60, and 0 in f32"), (1e60, "and infinity in f32")):
+            with self.assertRaisesRegex(ValueError, says):
+                kernel(*narrow, scale=scale)
+            self.check(grape.compile(SUM, "f64")(*narrow, scale=scale), scale * want, scale * 1e-6)
+        # What one precision cannot have is an error of the calls that need it, and says where.
+        large = grape.compile("VARI xi; VARJ xj; VARF a\na += (xj - xi) * 1e300")
+        large([xi], [xj])
+        with self.assertRaises(grape.KernelError) as caught:
+            large([xi.astype("f4")], [xj.astype("f4")])
+        self.assertEqual(caught.exception.line, 2)
+
+    def test_rows_of_a_table_are_particles(self):
+        i, j = self.xi[:, None], numpy.stack([self.xj, self.mj], axis=1)
+        want = expected(self.xi, self.xj, self.mj)
+        for table in (j, numpy.asfortranarray(j), j[::-1][::-1], numpy.stack([self.mj, self.xj], axis=1)[:, ::-1]):
+            self.check(self.kernel(i, table), want)
+        self.check(self.kernel(self.xi, j), want)
+        self.check(self.kernel({"xi": self.xi}, j.astype("f4")), want, 1e-6)
+        # Columns in a sequence are as they were: of one dimension each.
+        self.check(self.kernel([self.xi], tuple(j.T)), want)
+        # A square one has one meaning.
+        square = numpy.array([[1.0, 10.0], [2.0, 20.0]])
+        numpy.testing.assert_array_equal(self.kernel(numpy.zeros(1), square)["sum"], [50.0])
+        self.assertEqual(self.kernel(numpy.empty((0, 1)), j)["sum"].shape, (0,))
+        numpy.testing.assert_array_equal(self.kernel(i, numpy.empty((0, 2)))["sum"], numpy.zeros(37))
+        for wrong, says in (
+            (j.T, r"^j: got \(2, 53\): rows are particles, .*pass x.T"),
+            (numpy.ones((53, 3)), r"^j: got \(53, 3\): want \(N, 2\)"),
+            (self.xj, r"^j: got \(53\): want \(N, 2\)"),
+            (numpy.ones((2, 2, 2)), r"^j: got \(2, 2, 2\)"),
+            (numpy.array(1.0), r"^j: got \(\)"),
+        ):
+            with self.assertRaisesRegex(ValueError, says):
+                self.kernel(i, wrong)
+        with self.assertRaisesRegex(TypeError, "^xj: an array of int"):
+            self.kernel(i, j.astype(int))
+
+    def test_a_child_has_threads_of_its_own(self):
+        # Python from 3.12 on warns of a fork beside threads: they are what this is about.
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+        child = multiprocessing.get_context("fork")
+        used, i, j = grape.compile(SUM, threads=2), [self.xi], [self.xj, self.mj]
+        want = used(i, j)["sum"]
+        unused = grape.compile(SUM, threads=2)
+
+        def everything(results):
+            fresh = grape.compile(SUM, threads=2)
+            results.put([kernel(i, j)["sum"] for kernel in (used, unused, fresh, used)])
+
+        def grandchild(results):
+            used(i, j)
+            own = child.Process(target=everything, args=(results,))
+            own.start()
+            own.join()
+
+        for target in (everything, grandchild, everything):
+            results = child.SimpleQueue()
+            process = child.Process(target=target, args=(results,))
+            process.start()
+            process.join(120)
+            if process.is_alive():
+                process.kill()
+                self.fail("a child waits for threads that it does not have")
+            self.assertEqual(process.exitcode, 0)
+            for got in results.get():
+                numpy.testing.assert_array_equal(got, want)
+        # And the parent's are as they were.
+        numpy.testing.assert_array_equal(used(i, j)["sum"], want)
+
+    def test_a_child_runs_while_its_parent_computes(self):
+        """What another thread held when the process forked is not waited for."""
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+        kernel, done = grape.compile(SUM, threads=2), threading.Event()
+        x = numpy.random.default_rng(1).random(3000)
+        i, j = [self.xi], [self.xj, self.mj]
+
+        def compute():
+            while not done.is_set():
+                kernel([x], [x, x])
+
+        others = [threading.Thread(target=compute) for _ in range(2)]
+        for other in others:
+            other.start()
+        try:
+            for _ in range(20):
+                process = multiprocessing.get_context("fork").Process(target=lambda: kernel(i, j))
+                process.start()
+                process.join(120)
+                if process.is_alive():
+                    process.kill()
+                self.assertEqual(process.exitcode, 0)
+        finally:
+            done.set()
+            for other in others:
+                other.join()
+
+    def test_kernels_are_pickled_and_copied(self):
+        i, j = [self.xi.astype("f4")], [self.xj.astype("f4"), self.mj.astype("f4")]
+        for given in ((SUM,), (SUM, "f32", 2), (SUM, "f64", None, "reference"), (SUM, None, 1, "portable")):
+            kernel = grape.compile(*given)
+            want = kernel(i, j)["sum"]
+            for other in (pickle.loads(pickle.dumps(kernel)), copy.deepcopy(kernel), copy.copy(kernel)):
+                got = other(i, j)["sum"]
+                self.assertEqual((got.dtype, repr(other)), (want.dtype, repr(kernel)))
+                numpy.testing.assert_array_equal(got, want)
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+        for way in ("fork", "spawn"):
+            with multiprocessing.get_context(way).Pool(2) as pool:
+                for got in pool.starmap_async(called, [(kernel, i, j)] * 4).get(timeout=120):
+                    numpy.testing.assert_array_equal(got, want)
 
     def test_views_of_every_kind_give_the_same_as_their_copies(self):
         table = numpy.arange(1.0, 301.0).reshape(100, 3)
@@ -111,9 +251,13 @@ class Grape(unittest.TestCase):
             grape.compile("VARI xi\nVARJ xj\nVARF a\na += xk")
         self.assertEqual((caught.exception.line, caught.exception.column), (4, 6))
         self.assertIsInstance(caught.exception, grape.Error)
-        for wrong in ({"precision": "f16"}, {"threads": 0}, {"threads": 10**9}, {"target": "gpu"}):
+        for wrong in ({"precision": "f16"}, {"threads": 0}, {"threads": 10**9}, {"target": "gpu"}, {"threads": 10**9, "target": "reference"}):
             with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                 grape.compile(SUM, **wrong)
+        limit = 16 * len(os.sched_getaffinity(0))
+        with self.assertRaisesRegex(ValueError, "^1000000000 threads: .*16 for each of .* processors"):
+            grape.compile(SUM, threads=10**9)
+        self.check(grape.compile(SUM, threads=min(limit, 32))([self.xi], [self.xj, self.mj]), expected(self.xi, self.xj, self.mj))
         with self.assertRaisesRegex(ValueError, "constant i"):
             grape.compile("VARI xi; VARJ xj; VARF a; CONST i = 1; a += i * (xj - xi)")
 
@@ -122,6 +266,8 @@ class Grape(unittest.TestCase):
         for wrong in ([1.0, 2.0], self.xi.astype(int), self.xi.astype(">f8"), self.xi.astype(complex), None, 3.5):
             with self.assertRaisesRegex(TypeError, "^xi: "):
                 self.kernel({"xi": wrong}, j)
+        with self.assertRaisesRegex(TypeError, "^xi: a masked array"):
+            self.kernel({"xi": numpy.ma.masked_greater(self.xi, 0.5)}, j)
         with self.assertRaisesRegex(ValueError, "^xi: .*dimension"):
             self.kernel({"xi": self.xi.reshape(1, -1)}, j)
         with self.assertRaisesRegex(ValueError, "mj.*52.*xj.*53"):

@@ -25,7 +25,7 @@ fn folder() -> TempDir {
 
 /// Runs with the words' files in a folder.
 fn within(folder: &TempDir, line: &str) -> Ran {
-    let path = |word: &str| match word.contains(".npy") || word.contains(".kernel") || word.contains(".svg") {
+    let path = |word: &str| match [".npy", ".kernel", ".svg", ".asm"].iter().any(|ending| word.contains(ending)) {
         true => folder.path().join(word).to_str().unwrap().to_owned(),
         false => word.to_owned(),
     };
@@ -60,6 +60,117 @@ fn engines_agree() {
     assert!(other.iter().zip(&judge).any(|(sum, judge)| (sum - judge).abs() > 0.1));
 }
 
+/// Places about 1e6 in files of float64: f32 would tell them apart by a sixteenth.
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "what f32 has of a number")]
+fn precision_is_that_of_the_files_unless_it_is_chosen() {
+    let folder = folder();
+    let far = |count: u32| (0..count).map(|at| 1e6 + f64::from(at * 37 % 101) / 101.0).collect::<Vec<_>>();
+    save(&folder.path().join("i.npy"), 1, &far(100));
+    save(&folder.path().join("x.npy"), 1, &far(70));
+    fs::write(
+        folder.path().join("k.kernel"),
+        "VARI xi; VARJ xj; VARF sum, near; sum += xj - xi; near argmin= abs(xj - xi)",
+    )
+    .unwrap();
+    // Results of f32, all of them, are an array of float32.
+    fs::write(folder.path().join("f32.kernel"), "VARI xi; VARF narrow; narrow += xi").unwrap();
+    within(&folder, "grape run f32.kernel --i i.npy --precision f32 --out narrow.npy").ok();
+    let told = |line: &str| results(&folder, &format!("{line} --json"));
+    for command in ["run", "run --engine reference", "run --engine grapedr", "sim"] {
+        let (sums, _) = told(&format!("grape {command} k.kernel --i i.npy --j x.npy"));
+        let wide = told(&format!("grape {command} k.kernel --i i.npy --j x.npy --precision f64")).0;
+        assert_eq!(sums, wide, "{command}");
+        // One of both files is enough.
+        let one = told(&format!("grape {command} k.kernel --i narrow.npy --j x.npy")).0;
+        assert!(one.iter().any(|sum| *sum != f64::from(*sum as f32)), "{command}: computed in f64");
+        let none = told(&format!("grape {command} k.kernel --i narrow.npy --j narrow.npy")).0;
+        assert!(none.iter().all(|sum| *sum == f64::from(*sum as f32)), "{command}: computed in f32");
+    }
+}
+
+#[test]
+fn a_listing_runs_as_its_kernel() {
+    let folder = folder();
+    for precision in ["f32", "f64"] {
+        let printed = within(&folder, &format!("grape asm k.kernel --precision {precision}"));
+        fs::write(folder.path().join("k.asm"), printed.ok()).unwrap();
+        let line = "--i i.npy --j j.npy --const e=0.5 --json";
+        let kernel = within(&folder, &format!("grape sim k.kernel --precision {precision} {line}")).ok().to_owned();
+        assert_eq!(within(&folder, &format!("grape sim k.asm {line}")).ok(), kernel);
+    }
+    for (line, words) in [
+        ("grape run k.asm --i i.npy --j j.npy", "`sprat grape sim` runs these"),
+        ("grape sim k.asm --i i.npy --j j.npy --precision f32", "--precision is of kernels"),
+        ("grape sim k.asm --i j.npy --j j.npy", "2 i variables were given"),
+    ] {
+        let ran = within(&folder, line);
+        assert!(ran.code == Some(1) && ran.stderr.contains(words), "{line}: {ran:?}");
+    }
+    fs::write(folder.path().join("bad.asm"), "stride 1\nj x f32 $bm1\n").unwrap();
+    let ran = within(&folder, "grape sim bad.asm --j j.npy");
+    assert!(ran.code == Some(1) && ran.stderr.contains("bad.asm: line 2, column 9"), "{ran:?}");
+}
+
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink(at("i.npy"), at("link.npy")).unwrap();
+    fs::hard_link(at("j.npy"), at("hard.npy")).unwrap();
+    save(&at("two.npy"), 7, &[0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0, -0.5, 0.0]);
+    fs::create_dir(at("run.npy")).unwrap();
+    fs::copy(at("two.npy"), at("run.npy/snapshot-0004.npy")).unwrap();
+    let names = ["i.npy", "j.npy", "k.kernel", "two.npy", "run.npy/snapshot-0004.npy"];
+    let before = names.map(|name| fs::read(at(name)).unwrap());
+    for (line, words) in [
+        ("grape run k.kernel --i i.npy --j j.npy --out i.npy", "it is the file of --i"),
+        ("grape run k.kernel --i i.npy --j j.npy --out link.npy", "it is the file of --i"),
+        ("grape run k.kernel --i link.npy --j j.npy --out i.npy --json", "it is the file of --i"),
+        ("grape run k.kernel --i i.npy --j j.npy --out hard.npy", "it is the file of --j"),
+        ("grape run k.kernel --i i.npy --j j.npy --out k.kernel", "it is the file of the kernel"),
+        ("grape sim k.kernel --i i.npy --j j.npy --out j.npy", "it is the file of --j"),
+        ("grape nbody --from two.npy --until 0.01 --picture two.npy", "it is the file of --from"),
+        ("grape nbody --from run.npy/snapshot-0004.npy --until 0.01 --snapshots run.npy", "is the file of --from"),
+    ] {
+        let ran = within(&folder, line);
+        assert!(ran.code == Some(1) && ran.stderr.contains(words), "{line}: {ran:?}");
+    }
+    assert_eq!(names.map(|name| fs::read(at(name)).unwrap()), before);
+    // Another file of the folder, and one that is there already, are written.
+    within(&folder, "grape run k.kernel --i i.npy --j j.npy --out r.npy").ok();
+    within(&folder, "grape run k.kernel --i i.npy --j j.npy --out r.npy").ok();
+    within(&folder, "grape nbody --from two.npy --until 0.01 --snapshots run.npy --json").ok();
+}
+
+/// Two bodies on a circle: without softening they stay on it, at a distance of 1, and their energy
+/// is -1/8.
+#[test]
+fn no_softening_is_no_pull_of_oneself() {
+    let folder = folder();
+    save(&folder.path().join("two.npy"), 7, &[0.5, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, -0.5, 0.0, 0.0, 0.0, -0.5, 0.0]);
+    let ran = within(&folder, "grape nbody --from two.npy --softening 0 --json");
+    let lines: Vec<Value> = ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 11);
+    for line in &lines {
+        assert!((line["energy"].as_f64().unwrap() + 0.125).abs() < 1e-6, "{line}");
+    }
+    save(&folder.path().join("met.npy"), 7, &[0.5; 14]);
+    for scheme in ["hermite", "leapfrog"] {
+        let ran = within(&folder, &format!("grape nbody --from met.npy --softening 0 --scheme {scheme}"));
+        assert!(
+            ran.code == Some(1) && ran.stderr.contains("bodies 0 and 1, counted from 0, are at one place"),
+            "{ran:?}"
+        );
+    }
+    // Straight at each other: the run ends with an error that says so, not with numbers that are
+    // none.
+    save(&folder.path().join("fall.npy"), 7, &[0.5, 0.5, 0.0, 0.0, -0.1, 0.0, 0.0, 0.5, -0.5, 0.0, 0.0, 0.1, 0.0, 0.0]);
+    let ran = within(&folder, "grape nbody --from fall.npy --softening 0 --until 10 --scheme leapfrog --step 0.0625");
+    assert!(ran.code == Some(0) || ran.stderr.contains("time"), "{ran:?}");
+    assert!(!ran.text().contains("NaN") && !ran.text().contains("inf"), "{ran:?}");
+}
+
 #[test]
 fn results_are_arrays_again() {
     let folder = folder();
@@ -78,6 +189,7 @@ fn what_is_wrong_is_told() {
     fs::write(folder.path().join("bad.kernel"), "VARI x\nVARF f\nf += x * y\n").unwrap();
     save(&folder.path().join("nan.npy"), 7, &[f64::NAN; 14]);
     fs::write(folder.path().join("text.npy"), "no array").unwrap();
+    save(&folder.path().join("turned.npy"), 50, &[0.5; 150]);
     let run = "grape run k.kernel --i i.npy --j j.npy";
     for (line, code, words) in [
         ("grape run none --i i.npy --j j.npy".to_owned(), 1, "no kernel \"none\""),
@@ -88,13 +200,23 @@ fn what_is_wrong_is_told() {
         ("grape run k.kernel --i i.npy".to_owned(), 1, "needs --j FILE, with columns xj, mj"),
         (format!("{run} --const f=1"), 1, "no such constant; it has e"),
         (format!("{run} --const e=one"), 2, "is no number"),
+        (format!("{run} --const e=1e-60 --precision f32"), 1, "constant e is 1e-60, and 0 in f32: compute in f64"),
+        (format!("{run} --const e=-1e60 --precision f32"), 1, "constant e is -1e60, and infinity in f32"),
+        (
+            "grape run gravity --i turned.npy --j j.npy".to_owned(),
+            1,
+            "(3, 50): rows are particles; it fits turned around",
+        ),
         (format!("{run} --engine reference --threads 2"), 1, "--engine vector"),
         ("grape sim k.kernel --i i.npy --j j.npy --chips 5".to_owned(), 1, "a board has 1 to 4"),
         ("grape sim k.kernel --i i.npy --j j.npy --trace 100".to_owned(), 1, "there are 100 i"),
         ("grape sim k.kernel --i i.npy --j j.npy --clock fast".to_owned(), 2, "write 500MHz"),
         ("grape nbody --from nan.npy".to_owned(), 1, "mass of body 0 is NaN"),
         ("grape nbody --bodies 0".to_owned(), 1, "0 bodies"),
-        ("grape nbody --bodies 8 --softening 0".to_owned(), 1, "a softening length of 0"),
+        ("grape nbody --bodies 8 --softening nan".to_owned(), 1, "a softening length of NaN"),
+        (format!("{run} --threads 100000"), 1, "100000 threads: "),
+        ("grape dgemm --on cpu --threads 100000".to_owned(), 1, "16 for each of"),
+        ("grape nbody --bodies 8 --threads 100000".to_owned(), 1, "are the limit"),
         ("grape nbody --bodies 8 --until -1".to_owned(), 2, "unexpected argument"),
         ("grape nbody --bodies 8 --every 0".to_owned(), 1, "--every 0"),
         ("grape dgemm --size 0".to_owned(), 2, "from 1 to"),

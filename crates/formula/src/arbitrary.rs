@@ -4,6 +4,7 @@ mod bounds;
 
 use crate::data::{Column, Inputs};
 use crate::program::{Binary, Compare, Constant, Field, Node, Program, Reduction, Type, Unary, Value};
+use crate::scalar;
 use crate::{Builder, Data};
 use bounds::Bounds;
 use proptest::prelude::*;
@@ -80,7 +81,8 @@ pub fn cases(kind: Kind, types: &'static [Type], ni: usize, nj: usize) -> impl S
                 fields.iter().map(|&of| chance.column(kind, of, count)).collect()
             };
             let (i, j) = (stored(&i, ni), stored(&j, nj));
-            let constants = constants.iter().map(|&of| (of == Type::F32).then(|| chance.number(kind))).collect();
+            let constants =
+                constants.iter().map(|&of| (of == Type::F32).then(|| scalar::round(chance.number(kind), of))).collect();
             Case { program: maker.builder.finish(), tolerances: maker.tolerances, i, j, constants }
         },
     )

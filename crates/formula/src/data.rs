@@ -1,6 +1,7 @@
 //! What a kernel is run on, and what comes of it.
 
 use crate::program::{Field, Program, Type};
+use crate::scalar;
 use std::ops::Range;
 use thiserror::Error;
 
@@ -175,6 +176,16 @@ pub enum DataError {
         /// Its name.
         name: String,
     },
+    /// A constant that its type cannot hold: it would be infinity, or 0.
+    #[error("constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value")]
+    Beyond {
+        /// Its name.
+        name: String,
+        /// What was given, as text.
+        value: String,
+        /// What it would be.
+        narrow: &'static str,
+    },
     /// More particles than places can tell.
     #[error("{count} {kind} particles: {limit} is the limit")]
     TooMany {
@@ -220,7 +231,12 @@ impl<'a> Inputs<'a> {
             return Err(DataError::Count { kind: "constant", given: constants.len(), names });
         }
         let given = known.iter().zip(constants).map(|(constant, given)| {
-            given.or(constant.default).ok_or_else(|| DataError::Missing { name: constant.name.clone() })
+            let name = || constant.name.clone();
+            let value = given.or(constant.default).ok_or_else(|| DataError::Missing { name: name() })?;
+            match lost(value, constant.of) {
+                Some(narrow) => Err(DataError::Beyond { name: name(), value: format!("{value:e}"), narrow }),
+                None => Ok(value),
+            }
         });
         let constants = given.collect::<Result<_, _>>()?;
         Ok(Self { i, j, constants, ni, nj })
@@ -277,6 +293,15 @@ impl<'a> Inputs<'a> {
     pub fn nj(&self) -> usize {
         self.nj
     }
+}
+
+/// What becomes of a number that its type cannot hold, not even nearly.
+fn lost(value: f64, of: Type) -> Option<&'static str> {
+    let narrow = scalar::round(value, of);
+    if value.is_finite() && narrow.is_infinite() {
+        return Some("infinity");
+    }
+    (value != 0.0 && narrow == 0.0).then_some("0")
 }
 
 fn particles(kind: &'static str, fields: &[Field], columns: &[Column<'_>]) -> Result<usize, DataError> {

@@ -3,7 +3,7 @@
 use crate::divided::narrow;
 use crate::error::Error;
 use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder as _};
-use sprat_formula::{Column, Data, Output};
+use sprat_formula::{Column, Data, Output, Precision};
 use sprat_ranks::Ranks;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
@@ -108,6 +108,15 @@ impl Array {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// What its numbers are of: `float32` or `float64`.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        match self.numbers {
+            Numbers::F32(_) => Precision::F32,
+            Numbers::F64(_) => Precision::F64,
+        }
     }
 
     /// Its columns: variables.

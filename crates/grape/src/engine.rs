@@ -6,9 +6,6 @@ use sprat_grapedr::Shape;
 use sprat_vector::{Compiled, Options};
 use std::ops::Range;
 
-/// Threads that bindings start for a kernel, at most.
-pub const MAX_THREADS: usize = 1024;
-
 /// What computes.
 #[derive(Clone, Copy, Debug)]
 pub enum Engine {

@@ -67,8 +67,28 @@ pub enum Error {
         number: f64,
     },
     /// A softening length that is none.
-    #[error("a softening length of {0}: it must be above 0, or two bodies at one place pull without limit")]
+    #[error("a softening length of {0}: it must be 0, for none, or above")]
     Softening(f64),
+    /// Two bodies at one place, without softening.
+    #[error(
+        "bodies {first} and {second}, counted from 0, are at one place, where they pull each other without limit; give \
+         a softening length above 0, or move one of them"
+    )]
+    Met {
+        /// One of them.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+    /// A pull that no number says.
+    #[error(
+        "what pulls body {body}, counted from 0, is beyond the greatest number: others are too close or too heavy; a \
+         larger softening length, or f64, helps"
+    )]
+    Pull {
+        /// Which body is pulled.
+        body: usize,
+    },
     /// A step or an accuracy that is none.
     #[error("a step, or accuracy, of {0}: it must be above 0")]
     Step(f64),

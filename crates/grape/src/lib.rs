@@ -21,11 +21,11 @@ pub mod nbody;
 
 pub use array::{Array, MAX_NUMBERS, write_outputs};
 pub use divided::{Divide, Divided};
-pub use engine::{Engine, Kernel, MAX_THREADS};
+pub use engine::{Engine, Kernel};
 pub use error::Error;
 pub use sprat_formula::{
     Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY, Ready, SyntaxError, ready,
 };
 pub use sprat_grapedr::{MatrixError, Shape, Sides};
 pub use sprat_ranks::{ALONE, JoinError, Ranks, Stopped};
-pub use sprat_vector::{Options, Target};
+pub use sprat_vector::{Error as VectorError, Options, THREADS_PER_PROCESSOR, Target, Threads, check_threads};

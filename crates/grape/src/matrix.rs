@@ -6,19 +6,20 @@ use faer::linalg::matmul::matmul;
 use faer::mat::{MatMut, MatRef};
 use faer::{Accum, Par};
 use sprat_grapedr::{MatrixError, Sides};
-use std::num::NonZeroUsize;
+use sprat_vector::Threads;
 
-/// C += A B, all row by row, on so many threads.
+/// C += A B, all row by row, on these threads.
 ///
 /// # Errors
 /// [`MatrixError::Size`]: a matrix does not have its sides.
-pub fn dgemm(threads: NonZeroUsize, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), MatrixError> {
+pub fn dgemm(threads: &Threads, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), MatrixError> {
     let Sides { m, n, k } = sides;
     for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
         MatrixError::check(name, given, rows, columns)?;
     }
     let (a, b) = (MatRef::from_row_major_slice(a, m, k), MatRef::from_row_major_slice(b, k, n));
-    matmul(MatMut::from_row_major_slice_mut(c, m, n), Accum::Add, a, b, 1.0, parallel(threads));
+    let c = MatMut::from_row_major_slice_mut(c, m, n);
+    threads.run(|parallel| matmul(c, Accum::Add, a, b, 1.0, par(threads, parallel)));
     Ok(())
 }
 
@@ -31,18 +32,20 @@ pub struct Lu {
     pub pivots: Vec<usize>,
 }
 
-/// Decomposes a matrix of `n` x `n`, row by row, with partial pivoting, on so many threads.
+/// Decomposes a matrix of `n` x `n`, row by row, with partial pivoting, on these threads.
 ///
 /// # Errors
 /// [`MatrixError`]: another size, or a column without a pivot.
-pub fn lu(threads: NonZeroUsize, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
+pub fn lu(threads: &Threads, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
     let mut factors = matrix.to_vec();
     let (mut pivots, mut back) = (vec![0_usize; n], vec![0_usize; n]);
-    let (parallel, all) = (parallel(threads), Default::default());
-    let mut memory = MemBuffer::new(lu_in_place_scratch::<usize, f64>(n, n, parallel, all));
     let whole = MatMut::from_row_major_slice_mut(&mut factors, n, n);
-    lu_in_place(whole, &mut pivots, &mut back, parallel, MemStack::new(&mut memory), all);
+    threads.run(|parallel| {
+        let (parallel, all) = (par(threads, parallel), Default::default());
+        let mut memory = MemBuffer::new(lu_in_place_scratch::<usize, f64>(n, n, parallel, all));
+        lu_in_place(whole, &mut pivots, &mut back, parallel, MemStack::new(&mut memory), all);
+    });
     let good = |at: &usize| factors[at * n + at] != 0.0 && factors[at * n + at].is_finite();
     match (0..n).find(|at| !good(at)) {
         Some(column) => Err(MatrixError::Singular(column)),
@@ -50,6 +53,6 @@ pub fn lu(threads: NonZeroUsize, n: usize, matrix: &[f64]) -> Result<Lu, MatrixE
     }
 }
 
-fn parallel(threads: NonZeroUsize) -> Par {
-    if threads.get() == 1 { Par::Seq } else { Par::rayon(threads.get()) }
+fn par(threads: &Threads, parallel: bool) -> Par {
+    if parallel { Par::rayon(threads.count().get()) } else { Par::Seq }
 }

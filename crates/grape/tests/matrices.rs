@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_chance::Chance;
-use sprat_grape::{MatrixError, Sides, matrix};
+use sprat_grape::{MatrixError, Sides, Threads, matrix};
 use std::num::NonZeroUsize;
 
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
@@ -10,8 +10,8 @@ fn numbers(count: usize, seed: u64) -> Vec<f64> {
     (0..count).map(|_| chance.share() - 0.5).collect()
 }
 
-fn threads(count: usize) -> NonZeroUsize {
-    NonZeroUsize::new(count).expect("some")
+fn threads(count: usize) -> Threads {
+    Threads::new(NonZeroUsize::new(count).expect("some")).expect("a few threads")
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn products_are_right() {
         for count in [1, 2] {
             let (a, b, begun) = (numbers(m * k, 1), numbers(k * n, 2), numbers(m * n, 3));
             let mut c = begun.clone();
-            matrix::dgemm(threads(count), Sides { m, n, k }, &a, &b, &mut c).expect("sizes that fit");
+            matrix::dgemm(&threads(count), Sides { m, n, k }, &a, &b, &mut c).expect("sizes that fit");
             for i in 0..m {
                 for j in 0..n {
                     let sum: f64 = begun[i * n + j] + (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum::<f64>();
@@ -36,7 +36,7 @@ fn decompositions_give_the_matrix_back() {
     for n in [0, 1, 2, 7, 64, 150, 300] {
         for count in [1, 2] {
             let a = numbers(n * n, 9);
-            let found = matrix::lu(threads(count), n, &a).expect("of full rank");
+            let found = matrix::lu(&threads(count), n, &a).expect("of full rank");
             let mut rows = found.pivots.clone();
             rows.sort_unstable();
             assert!(rows.into_iter().eq(0..n), "each row once");
@@ -55,9 +55,9 @@ fn decompositions_give_the_matrix_back() {
 #[test]
 fn what_is_no_matrix_is_refused() {
     let sides = Sides { m: 2, n: 2, k: 2 };
-    let refused = matrix::dgemm(threads(1), sides, &[0.0; 4], &[0.0; 3], &mut [0.0; 4]);
+    let refused = matrix::dgemm(&threads(1), sides, &[0.0; 4], &[0.0; 3], &mut [0.0; 4]);
     assert_eq!(refused, Err(MatrixError::Size { name: "B", given: 3, rows: 2, columns: 2 }));
-    assert!(matches!(matrix::lu(threads(1), 2, &[0.0; 5]), Err(MatrixError::Size { name: "A", .. })));
-    assert_eq!(matrix::lu(threads(1), 2, &[1.0, 2.0, 2.0, 4.0]), Err(MatrixError::Singular(1)));
-    assert!(matches!(matrix::lu(threads(1), 2, &[f64::NAN; 4]), Err(MatrixError::Singular(_))));
+    assert!(matches!(matrix::lu(&threads(1), 2, &[0.0; 5]), Err(MatrixError::Size { name: "A", .. })));
+    assert_eq!(matrix::lu(&threads(1), 2, &[1.0, 2.0, 2.0, 4.0]), Err(MatrixError::Singular(1)));
+    assert!(matches!(matrix::lu(&threads(1), 2, &[f64::NAN; 4]), Err(MatrixError::Singular(_))));
 }

@@ -100,6 +100,74 @@ fn engines_agree() {
     }
 }
 
+/// A body does not pull itself, at whatever softening: with none, or with one whose square is 0,
+/// the orbit closes on every engine.
+#[test]
+fn no_softening_is_no_pull_of_oneself() {
+    let scheme = Scheme::Hermite { eta: 1e-3 };
+    for (engine, precision, softening, bound) in [
+        (Engine::default(), Precision::F64, 0.0, 1e-6),
+        (Engine::default(), Precision::F64, 1e-200, 1e-6),
+        (Engine::default(), Precision::F32, 0.0, 1e-2),
+        (Engine::default(), Precision::F32, 1e-30, 1e-2),
+        (Engine::Reference, Precision::F64, 0.0, 1e-6),
+    ] {
+        let mut run = run(&engine, precision, softening, two(), scheme);
+        let begin = run.conserved().expect("energies");
+        // Half the masses each at a distance of 1.5, and half the product of the masses over it.
+        assert!((begin.potential + 0.25 / 1.5).abs() < 1e-15, "{engine:?} {softening}: {begin:?}");
+        go(&mut run, 2.0 * PI);
+        let (from, to) = (at(&two().position, 0), at(&run.bodies().position, 0));
+        let miss = (0..3).map(|axis| (from[axis] - to[axis]).abs()).fold(0.0, f64::max);
+        assert!(miss < bound, "{engine:?} {precision:?} {softening}: {miss:e} after {} steps", run.steps());
+    }
+    let [one, two] = [Engine::Reference, Engine::GrapeDr(Shape::DESIGN)].map(|engine| {
+        let mut run = run(&engine, Precision::F64, 0.0, two(), scheme);
+        go(&mut run, 0.01);
+        at(&run.bodies().velocity, 0)
+    });
+    assert!((0..3).all(|axis| (one[axis] - two[axis]).abs() < 1e-14) && one[0] < -1e-3, "{one:?} {two:?}");
+}
+
+/// Accelerations of bodies at rest do not change yet, and the first step is short all the same.
+#[test]
+fn bodies_at_rest_fall() {
+    let zero = || vec![0.0; 2];
+    let two = Bodies::new(vec![0.5; 2], [vec![0.5, -0.5], zero(), zero()], [zero(), zero(), zero()]).expect("two");
+    let mut run = run(&Engine::default(), Precision::F64, 0.0, two, Scheme::Hermite { eta: 0.01 });
+    let begin = run.conserved().expect("energies").energy();
+    assert!((begin + 0.25).abs() < 1e-15, "{begin}");
+    go(&mut run, 0.75);
+    let drift = (run.conserved().expect("energies").energy() - begin).abs();
+    // Two of mass 1 together, of reduced mass 1/8, at 0.75 of pi / (2 sqrt 2), the time of the
+    // fall.
+    assert!(drift < 1e-6 && run.steps() > 20, "{drift:e} in {} steps", run.steps());
+}
+
+#[test]
+fn bodies_that_meet_are_named() {
+    let three = || {
+        let x = vec![0.0, 1.0, 0.0];
+        let zero = || vec![0.0; 3];
+        Bodies::new(vec![1.0; 3], [x, zero(), zero()], [zero(), zero(), zero()]).expect("three bodies")
+    };
+    for scheme in [Scheme::Hermite { eta: 0.01 }, Scheme::Leapfrog { step: 0.01 }] {
+        for precision in [Precision::F32, Precision::F64] {
+            let gravity = Gravity::new(&Engine::default(), precision, 0.0, &ALONE).expect("kernels");
+            let met = Run::new(gravity, three(), scheme).map(drop);
+            assert!(matches!(met, Err(Error::Met { first: 0, second: 2 })), "{scheme:?}: {met:?}");
+        }
+        // Softened they go on.
+        go(&mut run(&Engine::default(), Precision::F64, 0.1, three(), scheme), 0.1);
+    }
+    // Not at one place, but so close that f32 has no number for it.
+    let zero = || vec![0.0; 2];
+    let close = Bodies::new(vec![1.0; 2], [vec![0.0, 1e-25], zero(), zero()], [zero(), zero(), zero()]).expect("two");
+    let gravity = Gravity::new(&Engine::default(), Precision::F32, 0.0, &ALONE).expect("kernels");
+    let pulled = Run::new(gravity, close, Scheme::Leapfrog { step: 0.01 }).map(drop);
+    assert!(matches!(pulled, Err(Error::Pull { body: 0 })), "{pulled:?}");
+}
+
 #[test]
 fn snapshots_are_read_again_and_pictures_drawn() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -119,7 +187,7 @@ fn what_cannot_be_followed_is_said() {
     assert!(matches!(short, Err(Error::Lengths { name: "y", len: 0, masses: 1 })));
     let nowhere = Bodies::new(vec![1.0], [vec![0.0], vec![0.0], vec![f64::NAN]], zero());
     assert!(matches!(nowhere, Err(Error::NotFinite { name: "z", body: 0, .. })));
-    for softening in [0.0, -1.0, f64::NAN] {
+    for softening in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(
             Gravity::new(&Engine::Reference, Precision::F64, softening, &ALONE),
             Err(Error::Softening(_))

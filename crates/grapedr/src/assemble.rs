@@ -1,4 +1,5 @@
-//! The assembler: a line of text for each instruction.
+//! The assembler: a line of text for each instruction. A kernel has declarations before them, which
+//! `declare` reads.
 //!
 //! ```text
 //! stride 4                # words of broadcast memory for each j
@@ -8,6 +9,7 @@
 //!   fsubs $bm0 $lm0v -> $r0v $t ; fmuls $t $t -> $r4v @$m0
 //! ```
 
+use crate::declare::{Declared, fits, keeps_within};
 use crate::instruction::{Condition, Instruction, Listing, Operation, Place, Source, Target};
 use crate::ports::PortError;
 use crate::print::{CODES, NOTHING};
@@ -43,6 +45,12 @@ pub enum What {
     /// An instruction that the machine does not have.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// A declaration that means nothing.
+    #[error("this cannot be declared: {0}")]
+    Declared(String),
+    /// A loop that reaches into the next j, or beyond the last.
+    #[error("broadcast memory beyond the {0} words of a j, which `stride` says")]
+    Beyond(u16),
     /// A listing too long.
     #[error("more than {MAX_INSTRUCTIONS} instructions")]
     TooLong,
@@ -53,6 +61,11 @@ pub enum What {
 /// # Errors
 /// [`AssembleError`]: the first thing that is wrong.
 pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
+    read(text, None)
+}
+
+/// Reads a listing, and if it is of a kernel its declarations.
+pub(crate) fn read(text: &str, mut declared: Option<&mut Declared>) -> Result<Listing, AssembleError> {
     let mut listing = Listing::default();
     let mut section = None;
     let mut count = 0;
@@ -65,10 +78,19 @@ pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
             "stride" => {
                 words.next();
                 let column = words.column();
-                let expected = "how many words a j has";
-                listing.stride = words.next().parse().map_err(|_| error(column, words.expected(expected)))?;
+                let expected = match declared {
+                    Some(_) => "how many words a j has, 512 at most,",
+                    None => "how many words a j has",
+                };
+                let stride = number(words.next()).filter(|stride| declared.is_none() || fits(*stride));
+                listing.stride = stride.ok_or_else(|| error(column, words.expected(expected)))?;
             }
             "init" | "loop" => section = Some(words.next() == "loop"),
+            word if declared.is_some() && section.is_none() && Declared::takes(word) => {
+                let Some(declared) = declared.as_deref_mut() else { unreachable!("just seen") };
+                let done = declared.read(line, listing.stride, &mut words);
+                done.map_err(|what| error(words.at_fault(), what))?;
+            }
             _ => {
                 let start = words.column();
                 let instructions = match section {
@@ -81,7 +103,11 @@ pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
                     return Err(error(start, What::TooLong));
                 }
                 let operations = operations(&mut words).map_err(|what| error(words.at_fault(), what))?;
-                instructions.push(Instruction::new(operations).map_err(|port| error(start, port.into()))?);
+                let instruction = Instruction::new(operations).map_err(|port| error(start, port.into()))?;
+                if declared.is_some() && section == Some(true) && !keeps_within(&instruction, listing.stride) {
+                    return Err(error(start, What::Beyond(listing.stride)));
+                }
+                instructions.push(instruction);
             }
         }
         if !words.peek().is_empty() {
@@ -158,7 +184,7 @@ fn condition(words: &mut Words<'_>) -> Result<Condition, What> {
     mask.map(|mask| Condition { mask, set }).ok_or_else(|| words.expected("a condition: `@$m0` or `@!$m0`"))
 }
 
-fn place(text: &str) -> Option<Place> {
+pub(crate) fn place(text: &str) -> Option<Place> {
     match text.strip_suffix('v') {
         Some(at) => number(at).map(Place::four),
         None => number(text).map(Place::one),
@@ -179,7 +205,7 @@ fn immediate(word: &str) -> Option<Word> {
 }
 
 /// The words of a line, up to a comment.
-struct Words<'a> {
+pub(crate) struct Words<'a> {
     line: &'a str,
     /// Where the word begins that comes next.
     at: usize,
@@ -188,14 +214,14 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(line: &'a str) -> Self {
+    pub(crate) fn of(line: &'a str) -> Self {
         let line = line.split('#').next().unwrap_or("");
         let mut words = Self { line, at: 0, last: (0, 0) };
         words.skip();
         words
     }
 
-    fn peek(&self) -> &'a str {
+    pub(crate) fn peek(&self) -> &'a str {
         let rest = &self.line[self.at..];
         match rest.find(|letter: char| letter.is_whitespace() || letter == ';') {
             Some(0) if rest.starts_with(';') => ";",
@@ -204,7 +230,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn next(&mut self) -> &'a str {
+    pub(crate) fn next(&mut self) -> &'a str {
         let word = self.peek();
         self.last = (self.at, self.at + word.len());
         self.at = self.last.1;
@@ -225,7 +251,7 @@ impl<'a> Words<'a> {
         self.last.0 + 1
     }
 
-    fn expected(&self, expected: &'static str) -> What {
+    pub(crate) fn expected(&self, expected: &'static str) -> What {
         What::Expected { found: self.line[self.last.0..self.last.1].to_owned(), expected }
     }
 

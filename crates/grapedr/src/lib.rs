@@ -5,6 +5,7 @@ mod assemble;
 mod block;
 mod board;
 mod compile;
+mod declare;
 mod instruction;
 mod lanes;
 mod lu;
@@ -21,6 +22,7 @@ pub use assemble::{AssembleError, MAX_INSTRUCTIONS, What, assemble};
 pub use block::Block;
 pub use board::{Board, MAX_CHIPS, Shape, ShapeError, Tree};
 pub use compile::{CompileError, HALF, Kernel, compile};
+pub use declare::is_listing;
 pub use instruction::{
     BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS, Operation,
     PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,

@@ -31,7 +31,15 @@ pub(crate) const NOTHING: &str = "nop";
 
 impl fmt::Display for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "stride {}\ninit", self.stride)?;
+        writeln!(f, "stride {}", self.stride)?;
+        self.instructions(f)
+    }
+}
+
+impl Listing {
+    /// What is done once, and for each j.
+    pub(crate) fn instructions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "init")?;
         self.init.iter().try_for_each(|instruction| writeln!(f, "  {instruction}"))?;
         writeln!(f, "loop")?;
         self.body.iter().try_for_each(|instruction| writeln!(f, "  {instruction}"))

@@ -1,8 +1,10 @@
 //! The assembler: what is printed is read back as the same, and what is wrong is named with its place.
 
 use proptest::prelude::*;
+use sprat_formula::{Column, Inputs, Output};
 use sprat_grapedr::{
-    AssembleError, Code, Condition, Instruction, Listing, Operation, Place, Source, Target, Width, Word, assemble,
+    AssembleError, Code, Condition, Instruction, Kernel, Listing, Operation, Place, Shape, Source, Target, Width, Word,
+    assemble, is_listing, run,
 };
 
 fn place(limit: u16) -> impl Strategy<Value = Place> {
@@ -73,6 +75,22 @@ proptest! {
     #[test]
     fn any_text_is_a_listing_or_an_error(text in "[ -~\n]{0,200}") {
         let _ = assemble(&text);
+        let _ = Kernel::assemble(&text);
+    }
+
+    /// A kernel with a line changed is another kernel, which runs, or an error.
+    #[test]
+    fn any_kernel_by_hand_runs_or_is_an_error(at in 0..24_usize, line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}") {
+        let lines = BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        if let Ok(kernel) = Kernel::assemble(&text) {
+            let x = [1.0, 2.0];
+            let columns = |count| vec![Column::from(&x[..]); count];
+            let (i, j) = (columns(kernel.program().i().len()), columns(kernel.program().j().len()));
+            let constants = vec![Some(1.0); kernel.program().constants().len()];
+            let inputs = Inputs::new(kernel.program(), i, j, &constants).expect("as many as it has");
+            assert!(!run(&kernel, &inputs, Shape::DESIGN, None).outputs.is_empty());
+        }
     }
 }
 
@@ -102,6 +120,73 @@ fn errors_name_the_place() {
     ] {
         assert_eq!(wrong(text), error, "{text}");
     }
+}
+
+/// A kernel by hand: the sum of products, and which j has the greatest x.
+const BY_HAND: &str = "stride 2   # x and its number
+i a f64 $lm0v
+i nothing f32 unused
+j x f64 $bm0
+constant c f64 $lm4 = 2
+result sum sum f64 $lm8v
+result best argmax f64 $lm12v $lm16v
+result any or bool $lm20v
+index $bm1
+
+init
+  pass 0.0 -> $lm8v
+  pass -inf -> $lm12v
+  pass -1.0 -> $lm16v
+  pass 0.0 -> $lm20v
+loop
+  pass $lm4 -> $r0v
+  fmull $bm0 $lm0v -> $r4v
+  fmull $r0v $r4v -> $r4v
+  faddl $lm8v $r4v -> $r4v
+  pass $r4v -> $lm8v
+  flt $lm12v $bm0 -> $m0
+  pass $bm0 -> $lm12v @$m0
+  pass $bm1 -> $lm16v @$m0
+  pass 0xffffffffffffffffff -> $lm20v @$m0
+";
+
+#[test]
+fn a_kernel_by_hand_runs() {
+    assert!(is_listing(BY_HAND) && !is_listing("# stride\nVARI x\n") && !is_listing(""));
+    let kernel = Kernel::assemble(BY_HAND).expect("a kernel");
+    let (a, x) = ([1.0, -1.0, 0.5], [3.0, 5.0, 4.0]);
+    let i = vec![Column::from(&a[..]), Column::from(&a[..])];
+    let inputs = |c| Inputs::new(kernel.program(), i.clone(), vec![Column::from(&x[..])], &[c]).expect("inputs");
+    let outputs = run(&kernel, &inputs(None), Shape::DESIGN, None).outputs;
+    let sums = |scale: f64| Output::F64(a.map(|a| scale * 12.0 * a).to_vec());
+    assert_eq!(outputs, [sums(2.0), Output::Index(vec![1; 3]), Output::Bool(vec![true; 3])]);
+    assert_eq!(run(&kernel, &inputs(Some(3.0)), Shape::DESIGN, None).outputs[0], sums(3.0));
+}
+
+#[test]
+fn kernels_that_the_machine_cannot_have_are_named() {
+    for (from, to, error) in [
+        ("stride 2", "stride 513", "line 1, column 8: \"513\" where how many words a j has, 512 at most, was expected"),
+        ("stride 2 ", "stride 1 ", "line 9, column 7: \"$bm1\" where a word of each j"),
+        ("fmull $bm0", "fmull $bm2", "line 18, column 3: broadcast memory beyond the 2 words of a j"),
+        ("$lm0v\n", "$lm253v\n", "line 2, column 9: \"$lm253v\" where four words of local memory"),
+        ("$lm0v\n", "$r0v\n", "line 2, column 9: \"$r0v\" where four words"),
+        ("$lm12v $lm16v", "$lm12v", "line 7, column 30: \"\" where four words of local memory"),
+        ("or bool", "or f32", "line 8, column 15: \"f32\" where bool was expected"),
+        ("sum sum", "sum mean", "line 6, column 12: \"mean\" where sum, min,"),
+        ("= 2", "= two", "line 5, column 23: \"two\" where a number was expected"),
+        ("i nothing", "i a", "line 3, column 1: this cannot be declared: `a` is there already"),
+        ("i nothing", "i and", "line 3, column 1: this cannot be declared: `and` is a word of the language"),
+        ("i nothing", "i no:", "line 3, column 3: \"no:\" where a name was expected"),
+    ] {
+        let text = BY_HAND.replace(from, to);
+        assert_ne!(text, BY_HAND, "{from}");
+        let found = Kernel::assemble(&text).expect_err(to).to_string();
+        assert!(found.starts_with(error), "{to}: {found}");
+    }
+    assert!(Kernel::assemble("stride 0\ninit\nloop\n").expect_err("none").to_string().contains("no result"));
+    let many = format!("stride 1\n{}", (0..65).map(|at| format!("i x{at} f32 unused\n")).collect::<String>());
+    assert!(Kernel::assemble(&many).expect_err("many").to_string().starts_with("line 66, "));
 }
 
 #[test]

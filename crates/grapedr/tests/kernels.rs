@@ -189,6 +189,35 @@ fn what_is_no_number_is_as_the_language_says() {
     assert_eq!(one("VARJ x\nVARF r\nr argmin= x\n", &[nan, inf]), Output::Index(vec![-1]));
 }
 
+/// Roots of all normal numbers are right, and quotients by all, from the least to the greatest.
+#[test]
+fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
+    let exponents = [-1022, -1021, -1020, -513, -1, 0, 1, 511, 512, 513, 514, 960, 1000, 1020, 1021, 1022, 1023];
+    let factors = [1.0, 1.25, std::f64::consts::SQRT_2, 1.999, 2.0 - f64::EPSILON];
+    let root = f64::sqrt;
+    for (exponent, factor) in exponents.into_iter().flat_map(|exponent| factors.map(|factor| (exponent, factor))) {
+        let x = factor * 2.0_f64.powi(exponent);
+        let mut cases = vec![("sqrt(x)", root(x)), ("rsqrt(x)", 1.0 / root(x)), ("rsqrt(x, 1e-4)", 1.0 / root(x))];
+        cases.extend([("x / x", 1.0), ("-1 / x", -1.0 / x), ("1e300 / x", 1e300 / x), ("1e-300 / x", 1e-300 / x)]);
+        cases.retain(|(_, right)| right.is_finite() && right.abs() >= f64::MIN_POSITIVE);
+        cases.push(("inf / x", f64::INFINITY));
+        for (expression, right) in cases {
+            let Output::F64(found) = one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x]) else { panic!() };
+            let bound = if expression.contains("1e-4") { 1e-4 } else { 2.0 * f64::EPSILON };
+            let near = found[0] == right || (found[0] / right - 1.0).abs() <= bound;
+            assert!(near, "{expression} of {x:e}: {:e} for {right:e}", found[0]);
+        }
+    }
+    for x in [f32::MIN_POSITIVE, f32::MAX, 1.5, f32::from_bits(1)] {
+        for (expression, right) in [("sqrt(x)", x.sqrt()), ("rsqrt(x)", 1.0 / x.sqrt()), ("1 / x", 1.0 / x)] {
+            let text = format!("VARJ x: f32\nVARF r: f32\nr += {expression}\n");
+            let Output::F32(found) = one(&text, &[f64::from(x)]) else { panic!() };
+            let near = found[0] == right || (found[0] / right - 1.0).abs() <= 2.0 * f32::EPSILON;
+            assert!(near, "{expression} of {x:e}: {:e} for {right:e}", found[0]);
+        }
+    }
+}
+
 #[test]
 fn a_kernel_too_large_is_told_what_ran_out() {
     let many: Vec<String> = (0..63).map(|at| format!("x{at}")).collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, Kind, cases};
 use sprat_formula::{Arithmetic, Output, Reduction, Type, reference};
-use sprat_grapedr::{Shape, compile, run};
+use sprat_grapedr::{Kernel, Shape, compile, is_listing, run};
 
 fn numbers(output: &Output) -> Vec<f64> {
     match output {
@@ -18,9 +18,15 @@ fn check(case: &Case, chips: usize) -> Result<(), TestCaseError> {
     let inputs = case.inputs();
     let judged = reference(&case.program, &inputs, Arithmetic::Typed);
     let kernel = compile(&case.program).unwrap();
-    let read_back = sprat_grapedr::assemble(&kernel.listing().to_string());
-    prop_assert_eq!(read_back.as_ref(), Ok(kernel.listing()));
-    let ours = run(&kernel, &inputs, Shape::new(chips, 5e8).unwrap(), None).outputs;
+    let shape = Shape::new(chips, 5e8).unwrap();
+    let ours = run(&kernel, &inputs, shape, None).outputs;
+    // What is printed of it runs as the same.
+    let printed = kernel.to_string();
+    prop_assert!(is_listing(&printed));
+    let read = Kernel::assemble(&printed).map_err(|error| TestCaseError::fail(format!("{error} of\n{printed}")))?;
+    prop_assert_eq!((read.listing(), read.to_string()), (kernel.listing(), printed));
+    let again = run(&read, &inputs, shape, None).outputs;
+    prop_assert_eq!(format!("{again:?}"), format!("{ours:?}"));
     for (at, (result, tolerance)) in case.program.results().iter().zip(&case.tolerances).enumerate() {
         let (got, expected) = (numbers(&ours[at]), numbers(&judged.outputs[at]));
         let narrow = case.program.of(result.contribution) == Type::F32;

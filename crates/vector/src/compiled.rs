@@ -5,7 +5,7 @@ use crate::pack::Pack;
 use crate::portable::Portable;
 use crate::shape::Shape;
 use crate::target::Target;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use crate::threads::Threads;
 use sprat_formula::Program;
 use std::num::NonZeroUsize;
 
@@ -20,7 +20,8 @@ pub const MAX_CODE: usize = 16 << 20;
 pub struct Options {
     /// For what.
     pub target: Target,
-    /// By how many threads. Results do not depend on it.
+    /// By how many threads: [`crate::THREADS_PER_PROCESSOR`] for each processor at most. Results do
+    /// not depend on it.
     pub threads: NonZeroUsize,
 }
 
@@ -60,8 +61,7 @@ pub struct Compiled {
     pub(crate) pack: Pack,
     pub(crate) engine: Engine,
     pub(crate) facts: Facts,
-    /// None where one thread does it all.
-    pub(crate) threads: Option<ThreadPool>,
+    pub(crate) threads: Threads,
 }
 
 /// What computes pairs.
@@ -86,10 +86,7 @@ impl Compiled {
         let program = if target == Target::Portable { program.clone() } else { program.contracted() };
         let shape = Shape::new(&program);
         let (engine, facts) = engine(&program, &shape, target)?;
-        let threads = match threads.get() {
-            1 => None,
-            threads => Some(start(threads)?),
-        };
+        let threads = Threads::new(threads)?;
         Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, threads })
     }
 
@@ -109,12 +106,6 @@ impl Compiled {
     pub(crate) fn width(&self) -> usize {
         self.facts.lanes * self.facts.unroll
     }
-}
-
-fn start(threads: usize) -> Result<ThreadPool, Error> {
-    let name = |at| format!("kernel-{at}");
-    let built = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build();
-    built.map_err(|error| Error::Threads { threads, why: error.to_string() })
 }
 
 fn portable(program: &Program, shape: &Shape) -> (Engine, Facts) {

@@ -1,6 +1,7 @@
 //! What can go wrong when a kernel is compiled.
 
 use crate::target::Target;
+use crate::threads::THREADS_PER_PROCESSOR;
 use thiserror::Error;
 
 /// Why a kernel was not compiled.
@@ -25,6 +26,19 @@ pub enum Error {
     /// The system gave no memory for code, or none that may be executed.
     #[error("no executable memory: {0}; where the system forbids it, compile for Target::Portable")]
     Memory(std::io::Error),
+    /// More threads than are of any use.
+    #[error(
+        "{threads} threads: {limit} are the limit, {THREADS_PER_PROCESSOR} for each of {processors} processors; more \
+         would only wait for each other"
+    )]
+    TooManyThreads {
+        /// How many were to be.
+        threads: usize,
+        /// How many may be, here.
+        limit: usize,
+        /// How many processors this process may use.
+        processors: usize,
+    },
     /// Threads could not be started.
     #[error("{threads} threads could not be started: {why}; ask for fewer")]
     Threads {

@@ -28,6 +28,7 @@ mod run;
 mod shape;
 #[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
 mod target;
+mod threads;
 mod totals;
 
 pub use compiled::{Compiled, Facts, MAX_CODE, Options};
@@ -35,3 +36,4 @@ pub use error::Error;
 pub use peak::{PEAK_FLOPS, peak};
 pub use run::{BLOCK, Hook};
 pub use target::Target;
+pub use threads::{THREADS_PER_PROCESSOR, Threads, check_threads};

@@ -70,10 +70,11 @@ impl Compiled {
         let grid = Grid::new(inputs, i, self.width(), self.block());
         let ended = AtomicBool::new(false);
         let job = |at| self.job(inputs, &grid, at, hook, &ended);
-        let totals: Vec<Vec<Total>> = match &self.threads {
-            Some(threads) => threads.install(|| (0..grid.jobs()).into_par_iter().map(job).collect()),
-            None => (0..grid.jobs()).map(job).collect(),
-        };
+        let totals: Vec<Vec<Total>> = self.threads.run(|parallel| match parallel {
+            true => (0..grid.jobs()).into_par_iter().map(job).collect(),
+            // Without a pool of ours rayon would start one of its own.
+            false => (0..grid.jobs()).map(job).collect(),
+        });
         if ended.into_inner() {
             return None;
         }

@@ -5,7 +5,8 @@ import numpy
 from numpy.typing import NDArray
 
 _Array = Union[NDArray[numpy.float32], NDArray[numpy.float64]]
-_Arrays = Union[dict[str, _Array], Iterable[_Array]]
+_Arrays = Union[dict[str, _Array], Iterable[_Array], _Array]
+"""By name; in the kernel's order; or a table of shape (N, variables), whose rows are particles."""
 
 class Error(Exception):
     """Why a kernel was not compiled: it is too large for the target, or the processor lacks what the target needs."""
@@ -20,7 +21,8 @@ class KernelError(Error):
 
 @final
 class Kernel:
-    """A kernel, ready to be called; from several threads too."""
+    """A kernel, ready to be called; from several threads, and in children of a fork, too. It can be
+    pickled and copied: what arrives is compiled again there."""
 
     @property
     def i(self) -> list[str]:
@@ -37,18 +39,26 @@ class Kernel:
     def __call__(
         self, i: Optional[_Arrays] = None, j: Optional[_Arrays] = None, **constants: float
     ) -> dict[str, NDArray[Any]]:
-        """The results by their names, an array each, for all i: float32 or float64, bool of `and` and `or`, int64 of places.
+        """The results by their names, an array of shape (N,) each, for all i: float32 or float64,
+        bool of `and` and `or`, int64 of places.
 
-        TypeError: no array, or one of another dtype, or a constant that the kernel does not have. ValueError: arrays that are missing,
-        of different lengths, or not of one dimension; a constant that was not given."""
+        An array of two dimensions has a row for each particle and a column for each variable.
+        TypeError: no array, or one of another dtype, or a constant that the kernel does not have.
+        ValueError: arrays that are missing, of different lengths, or of another shape; a constant
+        that was not given. KernelError, Error: the kernel cannot be had in the precision of these
+        arrays."""
 
 def compile(
     text: str,
-    precision: Literal["f32", "f64"] = "f64",
+    precision: Optional[Literal["f32", "f64"]] = None,
     threads: Optional[int] = None,
     target: Optional[Literal["avx512", "avx2", "portable", "grapedr", "reference"]] = None,
 ) -> Kernel:
-    """Compiles a kernel's text."""
+    """Compiles a kernel's text.
+
+    precision is that of variables and results that do not say theirs; None follows the arrays of
+    each call: f64 if one of them is float64, otherwise f32. ValueError: more than 16 threads for
+    each processor."""
 
 def kernels() -> dict[str, str]:
     """The kernels that are there to begin with: their texts by their names."""

@@ -43,9 +43,10 @@ pub(crate) struct KernelArgs {
     /// A file, or a kernel that comes with the program.
     pub(crate) kernel: String,
 
-    /// Of variables and results that do not say their type.
-    #[arg(long, value_enum, default_value_t = PrecisionArg::F32)]
-    pub(crate) precision: PrecisionArg,
+    /// Precision of variables and results that do not say theirs. Default: f64 if a file has
+    /// float64, otherwise f32.
+    #[arg(long, value_enum)]
+    pub(crate) precision: Option<PrecisionArg>,
 }
 
 /// What a kernel is run on.
@@ -63,7 +64,8 @@ pub(crate) struct InputArgs {
     #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant, allow_hyphen_values = true)]
     pub(crate) constants: Vec<(String, f64)>,
 
-    /// Write results to this NumPy file: a row for each i, a column for each result.
+    /// Write results to this NumPy file, which is none of those read: a row for each i, a column
+    /// for each result.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -79,7 +81,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_enum)]
     pub(crate) target: Option<TargetArg>,
 
-    /// How many threads; default one for each core.
+    /// How many threads, 16 for each processor at most; default one for each.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<NonZeroUsize>,
 }
@@ -88,10 +90,11 @@ pub(crate) struct EngineArgs {
 #[command(after_help = "Examples:
   python3 -c 'import numpy as n; a = n.random.rand(4096, 4); n.save(\"i\", a[:, :3]); n.save(\"j\", a)'
   sprat grape run gravity --i i.npy --j j.npy
-  sprat grape run gravity --i i.npy --j j.npy --const eps2=1e-6 --precision f64 --out forces.npy
+  sprat grape run gravity --i i.npy --j j.npy --const eps2=1e-6 --precision f32 --out forces.npy
   sprat grape run mine.kernel --i i.npy --j j.npy --engine reference
   mpirun -n 4 sprat grape run gravity --i i.npy --j j.npy --out forces.npy
 
+Precision follows the files: a run with a float64 file computes in f64, unless --precision f32 (faster) asks for less.
 Without --out the first results are printed. A kernel without i variables, or without j variables, takes no file of them.
 Numbers that are not finite are computed with as the kernel language says; how many results are not is told.")]
 pub(crate) struct GrapeRunArgs {
@@ -154,7 +157,11 @@ pub(crate) struct ShapeArgs {
 #[command(after_help = "Examples:
   sprat grape sim gravity --i i.npy --j j.npy
   sprat grape sim gravity --i i.npy --j j.npy --chips 4 --clock 400MHz --out forces.npy
-  sprat grape sim gravity --i i.npy --j j.npy --trace 0 --limit 100")]
+  sprat grape sim gravity --i i.npy --j j.npy --trace 0 --limit 100
+  sprat grape asm gravity > mine.asm                  one to change
+  sprat grape sim mine.asm --i i.npy --j j.npy
+
+A KERNEL may be a file of what asm prints, as it is or changed; its types are those that it says.")]
 pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
     pub(crate) kernel: KernelArgs,
@@ -213,7 +220,7 @@ pub(crate) struct GrapeNbodyArgs {
     #[arg(long, value_name = "TIME", default_value_t = 0.001)]
     pub(crate) step: f64,
 
-    /// The softening length.
+    /// The softening length; 0 for none: then bodies that meet end the run.
     #[arg(long, value_name = "LENGTH", default_value_t = 0.01)]
     pub(crate) softening: f64,
 
@@ -269,7 +276,7 @@ pub(crate) struct GrapeMatrixArgs {
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
 
-    /// With cpu: how many threads; default one for each core.
+    /// With cpu: how many threads, 16 for each processor at most; default one for each.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<NonZeroUsize>,
 

@@ -11,7 +11,10 @@ use sprat_grape::{
     Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks, Shape, Target, ready,
     write_outputs,
 };
+use sprat_grapedr::is_listing;
 use sprat_plan::quantity::digits;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -57,13 +60,16 @@ pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<
 
 fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     let engine = engine(&args.engine)?;
-    let program = program(&args.kernel, ranks)?;
+    if ranks.is_first() {
+        keep_inputs(&args.kernel, &args.input)?;
+    }
+    let arrays = Arrays::read(&args.input, ranks)?;
+    let program = program(&args.kernel, arrays.precision(), ranks)?;
     let by = match args.divide {
         DivideArg::I => Divide::I,
         DivideArg::J => Divide::J,
     };
     let kernel = Divided::new(&program, &engine, ranks, by).with_context(|| args.kernel.kernel.clone())?;
-    let arrays = Arrays::read(&args.input, ranks)?;
     let inputs = arrays.inputs(&program, &args.input)?;
     let begun = Instant::now();
     let outputs = kernel.run(&inputs)?;
@@ -94,19 +100,31 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel's program: a file's, which the first rank reads, or one that comes with the program. Names that nothing uses are told.
-pub(super) fn program(args: &KernelArgs, ranks: &Ranks) -> Result<Program> {
+/// The kernel's program: a file's, which the first rank reads, or one that comes with the program.
+/// Without `--precision` it has that of the files it is run on, `of_files`. Names that nothing uses
+/// are told.
+pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> Result<Program> {
     let name = &args.kernel;
     let text = match ready(name) {
         Some(found) => found.text.to_owned(),
         None if ranks.is_first() => ranks.broadcast_text(text(name)?)?,
         None => ranks.broadcast_text(String::new())?,
     };
-    let kernel = sprat_formula::Kernel::parse(&text, precision(args.precision)).with_context(|| name.clone())?;
+    if is_listing(&text) {
+        bail!("{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape sim` runs these");
+    }
+    let precision = args.precision.map_or(of_files, precision);
+    let kernel = sprat_formula::Kernel::parse(&text, precision).with_context(|| name.clone())?;
     for unused in kernel.unused.iter().filter(|_| ranks.is_first()) {
         eprintln!("sprat: {name}: line {}, column {}: nothing uses {}", unused.line, unused.column, unused.name);
     }
     Ok(kernel.program)
+}
+
+/// The text of a file that is a listing of the GRAPE-DR; none of a kernel.
+pub(super) fn listing(name: &str) -> Result<Option<String>> {
+    let text = if ready(name).is_some() { None } else { Some(text(name)?) };
+    Ok(text.filter(|text| is_listing(text)))
 }
 
 fn text(name: &str) -> Result<String> {
@@ -118,6 +136,27 @@ fn text(name: &str) -> Result<String> {
         bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
     }
     std::fs::read_to_string(name).with_context(|| name.to_owned())
+}
+
+/// Refuses to write results over a file that the command reads, also where that has another name by
+/// a link.
+pub(super) fn keep_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> {
+    let Some(out) = &input.out else { return Ok(()) };
+    let kernel = (ready(&kernel.kernel).is_none()).then(|| Path::new(&kernel.kernel));
+    let read = [("the kernel", kernel), ("--i", input.i.as_deref()), ("--j", input.j.as_deref())];
+    for (name, path) in read.into_iter().filter_map(|(name, path)| Some((name, path?))) {
+        if is_same_file(out, path) {
+            bail!("--out {}: it is the file of {name}, {}; name another for results", out.display(), path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Whether both names are of one file of data. A device, such as a terminal, may be read and
+/// written.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()));
+    of(one).is_some_and(|one| of(other) == Some(one))
 }
 
 pub(super) fn precision(of: PrecisionArg) -> Precision {
@@ -157,6 +196,13 @@ impl Arrays {
         Ok(Self { i: read(&args.i)?, j: read(&args.j)? })
     }
 
+    /// f64 if a file has `float64`: what it says is not made narrower unless `--precision` asks for
+    /// that.
+    pub(super) fn precision(&self) -> Precision {
+        let wide = [&self.i, &self.j].into_iter().flatten().any(|array| array.precision() == Precision::F64);
+        if wide { Precision::F64 } else { Precision::F32 }
+    }
+
     /// Checked against a program.
     pub(super) fn inputs(&self, program: &Program, args: &InputArgs) -> Result<Inputs<'_>> {
         let known = program.constants();
@@ -169,14 +215,20 @@ impl Arrays {
             };
             constants[at] = Some(*value);
         }
-        for (flag, fields, given) in [("--i", program.i(), &self.i), ("--j", program.j(), &self.j)] {
-            if !fields.is_empty() && given.is_none() {
-                let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-                bail!("the kernel needs {flag} FILE, with columns {}", names.join(", "));
-            }
-        }
         let i = self.i.as_ref().map(Array::columns).unwrap_or_default();
         let j = self.j.as_ref().map(Array::columns).unwrap_or_default();
+        let of_i = ("--i", program.i(), &self.i, i.len());
+        for (flag, fields, given, columns) in [of_i, ("--j", program.j(), &self.j, j.len())] {
+            let names = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
+            let rows = given.as_ref().map(Array::rows);
+            if !fields.is_empty() && rows.is_none() {
+                bail!("the kernel needs {flag} FILE, with columns {}", names());
+            }
+            if columns != fields.len() && rows == Some(fields.len()) {
+                let turned = format!("rows are particles; it fits turned around, with columns {}: save x.T", names());
+                bail!("{flag}: got an array of ({}, {columns}): {turned}", fields.len());
+            }
+        }
         Ok(Inputs::new(program, i, j, &constants)?)
     }
 }

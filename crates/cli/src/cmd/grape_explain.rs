@@ -7,7 +7,7 @@ use anyhow::Result;
 use sprat_bench::table::Table;
 use sprat_chance::Chance;
 use sprat_formula::{Column, Counts, Field, Inputs, Program, Scope, Type};
-use sprat_grape::{ALONE, Options, Target};
+use sprat_grape::{ALONE, Options, Precision, Target};
 use sprat_grapedr::published;
 use sprat_plan::quantity::digits;
 use sprat_vector::{Compiled, Error, Facts, peak};
@@ -26,7 +26,7 @@ const TARGETS: [(&str, Target); 3] =
     [("avx512", Target::Avx512), ("avx2", Target::Avx2), ("portable", Target::Portable)];
 
 pub(crate) fn explain(args: &GrapeExplainArgs) -> Result<ExitCode> {
-    let program = program(&args.kernel, &ALONE)?;
+    let program = program(&args.kernel, Precision::F32, &ALONE)?;
     print_line(program.to_string().trim_end())?;
     print_line("")?;
     print_line(counts(&program).to_string().trim_end())?;

@@ -6,7 +6,7 @@ use crate::args::{GrapeMatrixArgs, MatrixArg};
 use anyhow::{Result, bail};
 use serde_json::json;
 use sprat_chance::Chance;
-use sprat_grape::{MatrixError, Options, Sides, matrix};
+use sprat_grape::{MatrixError, Options, Sides, Threads, matrix};
 use sprat_grapedr::{Timing, gflops};
 use sprat_plan::quantity::digits;
 use std::num::NonZeroUsize;
@@ -41,10 +41,10 @@ pub(crate) fn dgemm(args: &GrapeMatrixArgs) -> Result<ExitCode> {
             let timing = sprat_grapedr::dgemm(shape(args.shape)?, sides, &a, &b, &mut c)?;
             (c, Took::Machine(timing))
         }
-        Some(threads) => timed(threads, || {
+        Some(threads) => timed(&threads, || {
             let mut c = vec![0.0; n * n];
             let begun = Instant::now();
-            matrix::dgemm(threads, sides, &a, &b, &mut c)?;
+            matrix::dgemm(&threads, sides, &a, &b, &mut c)?;
             Ok((c, begun.elapsed().as_secs_f64()))
         })?,
     };
@@ -61,9 +61,9 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
             (found.factors, found.pivots, found.operations, Took::Machine(found.timing))
         }
         Some(threads) => {
-            let (found, took) = timed(threads, || {
+            let (found, took) = timed(&threads, || {
                 let begun = Instant::now();
-                let found = matrix::lu(threads, n, &a)?;
+                let found = matrix::lu(&threads, n, &a)?;
                 Ok((found, begun.elapsed().as_secs_f64()))
             })?;
             (found.factors, found.pivots, 2 * cube(n) / 3, took)
@@ -82,24 +82,24 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
     tell(args, "P A = L U", &took, operations, error.fold(0.0, worse))
 }
 
-/// How many threads of this processor's, if it is to compute.
-fn threads(args: &GrapeMatrixArgs) -> Result<Option<NonZeroUsize>> {
+/// Threads of this processor's, if it is to compute.
+fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
     match args.on {
         MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads is of --on cpu"),
         MatrixArg::Grapedr => Ok(None),
         MatrixArg::Cpu if args.shape.chips.is_some() || args.shape.clock.is_some() => {
             bail!("--chips and --clock are of --on grapedr")
         }
-        MatrixArg::Cpu => Ok(Some(args.threads.unwrap_or(Options::default().threads))),
+        MatrixArg::Cpu => Ok(Some(Threads::new(args.threads.unwrap_or(Options::default().threads))?)),
     }
 }
 
 /// Computes some times; tells the middle one's seconds.
-fn timed<T>(threads: NonZeroUsize, once: impl Fn() -> Result<(T, f64), MatrixError>) -> Result<(T, Took)> {
+fn timed<T>(threads: &Threads, once: impl Fn() -> Result<(T, f64), MatrixError>) -> Result<(T, Took)> {
     let mut all = (0..TIMES).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
     all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
     let (found, seconds) = all.swap_remove(TIMES / 2);
-    Ok((found, Took::Processor { seconds, threads }))
+    Ok((found, Took::Processor { seconds, threads: threads.count() }))
 }
 
 fn tell(args: &GrapeMatrixArgs, what: &str, took: &Took, operations: u64, error: f64) -> Result<ExitCode> {

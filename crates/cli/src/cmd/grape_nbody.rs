@@ -1,6 +1,6 @@
 //! `grape nbody`: bodies that attract each other, over time.
 
-use super::grape::{engine, precision, together};
+use super::grape::{engine, is_same_file, precision, together};
 use super::lab::signals;
 use super::{INTERRUPTED, print_json, print_line};
 use crate::args::{GrapeNbodyArgs, SchemeArg};
@@ -25,6 +25,9 @@ pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
 
 fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
     let every = every(args)?;
+    if ranks.is_first() {
+        keep_bodies(args)?;
+    }
     let bodies = match &args.from {
         _ if !ranks.is_first() => None,
         Some(path) => Some(read_snapshot(path)?),
@@ -48,7 +51,7 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         let until = (part * every).min(args.until);
         // A last piece that is nothing but rounding is part of this one.
         let until = if args.until - until < every * 1e-9 { args.until } else { until };
-        while !stopped && !told.run.step(until)? {
+        while !stopped && !told.step(until)? {
             told.bar.set_position(share(told.run.time() / args.until));
             // All stop after the same step.
             stopped = ranks.any(signals.try_recv().is_ok())?;
@@ -57,6 +60,35 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         part += 1.0;
     }
     told.end(stopped)
+}
+
+/// Refuses to write over the bodies that a run begins with: as a picture, or as a snapshot of the
+/// same folder.
+fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
+    let Some(from) = &args.from else { return Ok(()) };
+    if let Some(picture) = args.picture.as_ref().filter(|picture| is_same_file(picture, from)) {
+        bail!("--picture {}: it is the file of --from; name another", picture.display());
+    }
+    let Some(folder) = &args.snapshots else { return Ok(()) };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let is_snapshot = |path: &PathBuf| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy()));
+    if let Some(path) = entries.filter(is_snapshot).find(|path| is_same_file(path, from)) {
+        let (folder, path) = (folder.display(), path.display());
+        bail!(
+            "--snapshots {folder}: {path} is the file of --from, and the run would write over it; name another folder"
+        );
+    }
+    Ok(())
+}
+
+/// What [`snapshot`] gives of any number.
+fn is_snapshot(name: &str) -> bool {
+    let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
+    number.and_then(|number| number.parse().ok()).is_some_and(|number: u32| snapshot(number) == name)
+}
+
+fn snapshot(number: u32) -> String {
+    format!("snapshot-{number:04}.npy")
 }
 
 /// How often energy is told.
@@ -96,6 +128,11 @@ impl<'a> Telling<'a> {
         Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, latest: energy, snapshots: 0, last: None })
     }
 
+    fn step(&mut self, until: f64) -> Result<bool> {
+        let time = self.run.time();
+        self.run.step(until).with_context(|| format!("after time {time}"))
+    }
+
     /// Tells how things stand, and writes a snapshot where these are asked for.
     fn tell(&mut self) -> Result<()> {
         let (run, now) = (&self.run, self.run.conserved()?);
@@ -106,7 +143,7 @@ impl<'a> Telling<'a> {
         let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
         let (time, steps, energy, drift) = (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
         if let Some(folder) = &self.args.snapshots {
-            let path = folder.join(format!("snapshot-{:04}.npy", self.snapshots));
+            let path = folder.join(snapshot(self.snapshots));
             write_snapshot(&path, run.bodies())?;
             self.snapshots += 1;
             self.last = Some(path);

@@ -1,25 +1,39 @@
 //! `grape asm` and `sim`: kernels on a simulated GRAPE-DR.
 
-use super::grape::{Arrays, json_of, metric, program, save, tell};
+use super::grape::{Arrays, json_of, keep_inputs, listing, metric, program, save, tell};
 use super::{print_json, print_line};
-use crate::args::{GrapeAsmArgs, GrapeSimArgs, ShapeArgs};
+use crate::args::{GrapeAsmArgs, GrapeSimArgs, KernelArgs, ShapeArgs};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sprat_bench::table::Table;
-use sprat_grape::{ALONE, Shape};
-use sprat_grapedr::{READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch};
+use sprat_grape::{ALONE, Precision, Shape};
+use sprat_grapedr::{Kernel, READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch, compile};
 use std::process::ExitCode;
 
 pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
-    let kernel = sprat_grapedr::compile(&program(&args.kernel, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
-    print_line(kernel.listing().to_string().trim_end())?;
+    let kernel =
+        compile(&program(&args.kernel, Precision::F32, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
+    print_line(kernel.to_string().trim_end())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A kernel for the machine: compiled, or from a file of what [`asm`] prints.
+fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
+    let named = || args.kernel.clone();
+    let Some(listing) = listing(&args.kernel)? else {
+        return compile(&program(args, of_files, &ALONE)?).with_context(named);
+    };
+    if args.precision.is_some() {
+        bail!("--precision is of kernels; {} is a listing, which says the type of each variable", args.kernel);
+    }
+    Kernel::assemble(&listing).with_context(named)
 }
 
 pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     let shape = shape(args.shape)?;
-    let kernel = sprat_grapedr::compile(&program(&args.kernel, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
+    keep_inputs(&args.kernel, &args.input)?;
     let arrays = Arrays::read(&args.input, &ALONE)?;
+    let kernel = kernel(&args.kernel, arrays.precision())?;
     let inputs = arrays.inputs(kernel.program(), &args.input)?;
     if let Some(i) = args.trace.filter(|i| *i >= inputs.ni()) {
         bail!("--trace {i}: there are {} i, counted from 0", inputs.ni());

@@ -1,7 +1,7 @@
 //! The fourth-order scheme of Hermite: by accelerations and their change (Makino and Aarseth, PASJ 44, 141, 1992), all bodies with one
 //! step, which follows from how fast accelerations change.
 
-use super::bodies::{Bodies, at, dot};
+use super::bodies::{Bodies, Vectors, at, dot};
 use super::gravity::{Gravity, Pulled};
 use crate::error::Error;
 
@@ -23,9 +23,14 @@ impl Hermite {
     /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its square.
     pub(crate) fn begin(gravity: &Gravity<'_>, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
         let pulled = gravity.pulled(bodies)?;
-        let steps = (0..bodies.len()).map(|body| {
-            let (a, j) = (at(&pulled.acceleration, body), at(&pulled.jerk, body));
-            FIRST * eta * (dot(a, a) / dot(j, j)).sqrt()
+        let squares = |vectors: &Vectors, body| dot(at(vectors, body), at(vectors, body));
+        // Where bodies begin at rest accelerations do not change yet: there the time of a fall
+        // counts, or the first step would be as long as the run.
+        let still = (0..bodies.len()).any(|body| squares(&pulled.jerk, body) == 0.0);
+        let potential = if still { gravity.potential(bodies)? } else { vec![0.0; bodies.len()] };
+        let steps = potential.iter().enumerate().map(|(body, potential)| {
+            let (a, j) = (squares(&pulled.acceleration, body), squares(&pulled.jerk, body));
+            FIRST * eta * if j == 0.0 { (potential.abs() / a).sqrt() } else { (a / j).sqrt() }
         });
         Ok(Self { step: shortest(steps), pulled, eta })
     }

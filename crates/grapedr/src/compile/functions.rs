@@ -5,11 +5,18 @@ use super::micro::{Goal, Micros, Operand, Value};
 use crate::instruction::Code;
 use crate::word::{Width, Word};
 
-/// From this less half of a number's bits, its exponent halved and negated, and within 3.5 % of one over its root.
-const ROOT_GUESS: u128 = 0x5fe6_eb50_c7b5_37a9 << 8;
+/// From this less half of a number's bits, its exponent halved and negated, and within 3.5 % of one
+/// over the root of twice the number.
+const ROOT_GUESS: u128 = 0x5fde_eb50_c7b5_37a9 << 8;
+
+/// The root of 2, as near as a short word comes.
+const ROOT_OF_2: f64 = 23_726_566.0 / 16_777_216.0;
 
 /// From this less a number's bits, within 13 % of one over it.
 const INVERSE_GUESS: u128 = 0x7fde_6238_22fc_16e6 << 8;
+
+/// The exponent's upper bit.
+const UPPER_EXPONENT: u128 = 1 << 70;
 
 /// 1.5 times 2 to the power of 24: what a short word added to it loses is what is behind the point.
 const ROUNDER: f64 = 25_165_824.0;
@@ -71,7 +78,31 @@ impl Micros {
         Operand::Value(value)
     }
 
+    /// A quotient. One over a great number is so little that what mends a long one is zero: there
+    /// both are by way of the divisor times 2^-512.
     pub(crate) fn div(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
+        if width == SHORT {
+            let inverse = self.inverse(SHORT, b);
+            return self.mul(SHORT, a, inverse);
+        }
+        let scale = self.scale(b);
+        let scaled = self.mul(LONG, b, scale);
+        let inverse = self.inverse(LONG, scaled);
+        let quotient = self.mul(LONG, a, inverse);
+        self.mul(LONG, quotient, scale)
+    }
+
+    /// 2^-512 for numbers of 2^513 and more, 1 for others: both upper bits of the exponent are set,
+    /// and then the next lower one is taken from that of 1.
+    fn scale(&mut self, x: Operand) -> Operand {
+        let up = self.compute(Code::ShiftLeft, x, bits(1));
+        let both = self.compute(Code::And, up, x);
+        let upper = self.compute(Code::And, both, bits(UPPER_EXPONENT));
+        let lower = self.compute(Code::ShiftRight, upper, bits(1));
+        self.compute(Code::IntegerSub, number(1.0), lower)
+    }
+
+    fn inverse(&mut self, width: Width, b: Operand) -> Operand {
         let mut inverse = self.compute(Code::IntegerSub, bits(INVERSE_GUESS), b);
         for _ in 0..3 {
             let product = self.mul(SHORT, b, inverse);
@@ -89,7 +120,7 @@ impl Micros {
         let value = self.settled(inverse);
         let mask = self.itself_twice(width, b);
         self.replace_by(mask, Goal::Value(value), Code::Xor, b, Operand::Immediate(Word::INFINITY));
-        self.mul(width, a, Operand::Value(value))
+        Operand::Value(value)
     }
 
     /// e to the power of x = k ln 2 + f is 2 to the power of k times a polynomial of f.
@@ -121,6 +152,10 @@ impl Micros {
 
     /// One over the root of what is above zero and finite. Each short step leaves 1.5 times the square of the error: 2^-9, 2^-17, and then what
     /// short words can hold. A long step takes what is wrong from long products, and mends it in short ones.
+    ///
+    /// Short steps are on one over the root of twice the number, `root`, where they are `root (1.5
+    /// - x root^2)`: half of the least number would be zero, and twice the greatest infinity. So
+    /// would be the square of the root of a great number: `x` is multiplied by `root` twice.
     fn root_guess(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let (short, long) = match (accuracy, width) {
             (0..=9, _) => (1, 0),
@@ -129,19 +164,19 @@ impl Micros {
             (24..=33, _) => (2, 1),
             _ => (2, 2),
         };
-        let half = self.mul(SHORT, x, number(0.5));
         let halved = self.compute(Code::ShiftRight, x, bits(1));
         let mut root = self.compute(Code::IntegerSub, bits(ROOT_GUESS), halved);
-        for _ in 0..short {
-            let square = self.mul(SHORT, root, root);
-            let product = self.mul(SHORT, square, half);
-            let rest = self.sub(SHORT, number(1.5), product);
-            root = self.mul(SHORT, root, rest);
+        for step in 1..=short {
+            let once = self.mul(SHORT, x, root);
+            let twice = self.mul(SHORT, once, root);
+            let rest = self.sub(SHORT, number(1.5), twice);
+            let from = if step == short { self.mul(SHORT, root, number(ROOT_OF_2)) } else { root };
+            root = self.mul(SHORT, from, rest);
         }
         for _ in 0..long {
-            let square = self.mul(LONG, root, root);
-            let product = self.mul(LONG, square, x);
-            let error = self.sub(SHORT, number(1.0), product);
+            let once = self.mul(LONG, x, root);
+            let twice = self.mul(LONG, once, root);
+            let error = self.sub(SHORT, number(1.0), twice);
             let half = self.mul(SHORT, error, number(0.5));
             let step = self.mul(SHORT, root, half);
             root = self.add(LONG, root, step);

@@ -7,7 +7,8 @@ mod places;
 mod schedule;
 
 use crate::instruction::{BROADCAST_WORDS, LOCAL_WORDS, Listing, Place, VECTOR, steps};
-use lower::{Lowering, Places, computed};
+pub(crate) use lower::Places;
+use lower::{Lowering, computed};
 use sprat_formula::{Node, Program, Reduction};
 use thiserror::Error;
 
@@ -50,7 +51,12 @@ pub fn compile(program: &Program) -> Result<Kernel, CompileError> {
 }
 
 impl Kernel {
-    /// What was compiled.
+    pub(crate) fn of_parts(program: Program, places: Places, listing: Listing) -> Self {
+        Self { program, places, listing }
+    }
+
+    /// What was compiled. Of a listing that was assembled, a program with its variables, constants
+    /// and results that computes nothing.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
