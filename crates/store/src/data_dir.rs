@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! identity.toml      format, cluster, server id, hash seed, and how many nodes share the directory if not one
+//! identity.toml.new  the identity before: what is written next takes its place on the disk, also when that is full
 //! coordinator.redb   the coordinator's metadata, when this process is one
 //! log.sprat          the log: a frame for every segment
 //! node-2, node-3 ..  the same, but for the coordinator, of the second node of the process, the third ..
 //! ```
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -142,7 +143,9 @@ impl DataDir {
                 if identity.cluster != 0 && !path.join(LOG).exists() {
                     return Err(DataDirError::NoLog(path.join(LOG)));
                 }
-                Ok(dir(identity))
+                let dir = dir(identity);
+                dir.reserve();
+                Ok(dir)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // An identity lost from among other files would let old objects into new tables.
@@ -195,21 +198,33 @@ impl DataDir {
     /// # Errors
     /// [`DataDirError::Io`]; the old identity stands then.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
-        let (file, new) = (self.path.join(IDENTITY), self.path.join("identity.toml.new"));
+        let (file, new) = (self.path.join(IDENTITY), self.path.join(NEXT_IDENTITY));
         let write = || {
             if identity.cluster != 0 {
                 File::options().create(true).append(true).mode(0o600).open(self.path.join(LOG))?;
             }
             let text = toml::to_string(&identity).expect("numbers serialise");
-            let mut out = File::create(&new)?;
-            out.write_all(text.as_bytes())?;
-            out.sync_all()?;
-            fs::rename(&new, &file)?;
+            write_in_place(&new, &text)?;
+            exchange(&new, &file)?;
             File::open(&self.path)?.sync_all()
         };
         write().map_err(|source| DataDirError::Io { what: "write", path: file.clone(), source })?;
         self.identity = identity;
+        self.reserve();
         Ok(())
+    }
+
+    /// Sees to it that the next identity has its place on the disk: a member that starts gets another one, and its disk may be full by
+    /// then, of replicas that nobody else has.
+    fn reserve(&self) {
+        let new = self.path.join(NEXT_IDENTITY);
+        if new.exists() {
+            return;
+        }
+        let reserved = fs::read_to_string(self.path.join(IDENTITY)).and_then(|text| write_in_place(&new, &text));
+        if let Err(error) = reserved {
+            tracing::warn!("{}: cannot be kept for the next start: {error}", new.display());
+        }
     }
 
     /// The log file.
@@ -247,7 +262,25 @@ fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
+/// Writes a file, durably, where it is: one that has been written before takes no other blocks of the disk.
+fn write_in_place(path: &Path, text: &str) -> io::Result<()> {
+    let mut out = File::options().write(true).create(true).truncate(false).open(path)?;
+    out.write_all(text.as_bytes())?;
+    out.set_len(text.len() as u64)?;
+    out.sync_all()
+}
+
+/// Has two files change names, so that neither gives its blocks back; where there is but one, or that cannot be done, the new one takes
+/// the other's name.
+fn exchange(new: &Path, file: &Path) -> io::Result<()> {
+    match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(()),
+        Err(_) => fs::rename(new, file),
+    }
+}
+
 const IDENTITY: &str = "identity.toml";
+const NEXT_IDENTITY: &str = "identity.toml.new";
 const LOG: &str = "log.sprat";
 const REPLICAS: &str = "replicas.sprat";
 

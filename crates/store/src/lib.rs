@@ -30,3 +30,4 @@ pub mod replicas;
 pub mod replication;
 pub mod restart;
 pub mod server;
+mod shares;
