@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, run, sprat};
+use support::small::SmallFilesystem;
+use support::{PATIENCE, ServerProcess, run, skip, sprat};
 
 /// As many as keep replicas of each other's logs, and one more that comes later.
 const SERVERS: usize = 3;
@@ -389,4 +390,60 @@ fn a_damaged_store_is_salvaged() {
     let got = run(&["get", "users", "key 7", "-C", &server.coordinator]);
     assert_eq!(got.ok(), "users value 7");
     server.stop();
+}
+
+/// Fewer servers than a write needs: the table's creation, a put and the status say how many are missing, at once and not after
+/// the client's patience; with one more all is well.
+#[test]
+fn too_few_servers_are_told_at_once() {
+    let mut cluster = Cluster::start(SERVERS - 1, "buffered");
+    let words = "3 servers needed (-r 2), 2 here";
+    let to = cluster.coordinator.clone();
+    let created = run(&["table", "create", "t", "-C", &to]);
+    created.ok();
+    assert!(created.stderr.contains("WARNING") && created.stderr.contains(words), "{created:?}");
+    let status = run(&["status", "-C", &to]);
+    assert!(status.ok().matches(&format!("NO WRITE IS ACKNOWLEDGED: {words}")).count() == 2, "{status:?}");
+    // The first may come while it is still waited for servers, and is then sent more than once: it may count.
+    for _ in 0..2 {
+        let put = run(&["put", "t", "k", "v", "-C", &to]);
+        assert!(put.code == Some(5) && put.stderr.contains(words), "{put:?}");
+    }
+    let put = run(&["put", "t", "k", "v", "-C", &to]);
+    assert!(put.code == Some(5) && put.stderr.contains("nothing was changed"), "{put:?}");
+    cluster.add();
+    let begun = Instant::now();
+    while run(&["put", "t", "k", "v", "-C", &to]).code != Some(0) {
+        assert!(begun.elapsed() < PATIENCE, "there are enough now");
+        pause();
+    }
+    let status = run(&["status", "-C", &to]);
+    assert!(!status.ok().contains("NO WRITE"), "{status:?}");
+}
+
+/// A member whose disk is full to the last byte is killed: it starts again, as what it keeps for others may be all that there is, under
+/// its next name; and what it has frames for it takes.
+#[test]
+fn a_member_starts_on_a_full_disk() {
+    let small = match SmallFilesystem::mount(96 << 20) {
+        Ok(small) => small,
+        Err(why) => return skip(&format!("a member on a full disk: no small filesystem can be mounted here: {why}")),
+    };
+    let mut cluster = Cluster::start(SERVERS - 1, "sync");
+    std::os::unix::fs::symlink(small.root(), cluster.data(SERVERS - 1)).expect("a link");
+    cluster.add();
+    let mut client = cluster.client();
+    let table = client.create_table("t").expect("servers are there");
+    let key = |number: u64| number.to_le_bytes();
+    (0..50).for_each(|number| drop(client.put(table, &key(number), &value(number)).expect("a write")));
+    small.fill();
+    for life in 0..3 {
+        cluster.servers[SERVERS - 1].kill();
+        let started = cluster.serve(SERVERS - 1, &cluster.data(SERVERS - 1));
+        cluster.servers[SERVERS - 1] = started.unwrap_or_else(|said| panic!("life {life}: {said}"));
+        for number in 0..50 {
+            let found = client.get(table, &key(number)).expect("it is brought back");
+            assert!(found.is_some_and(|object| object.value == value(number)), "object {number}, life {life}");
+        }
+    }
 }

@@ -35,9 +35,26 @@ pub enum Error {
     /// Live data fills the server's memory; nothing was changed.
     #[error("the server's memory is full of live data; remove objects, or start it with more --memory")]
     MemoryFull,
+    /// The server's disk has no room for more; nothing was changed.
+    #[error("{0}; remove objects, or make space on that disk: writes then go on by themselves")]
+    DiskFull(String),
     /// The server can no longer make writes durable; this one may or may not survive a crash.
     #[error("the server takes no more writes until it is restarted: {0}")]
     WritesStopped(String),
+    /// Too few servers take replicas, so that nothing can be acknowledged for now.
+    #[error("{server} cannot acknowledge anything for now: {reason}; {}", if *.perhaps {
+        "the operation may take effect once there are enough; read before trying again"
+    } else {
+        "nothing was changed"
+    })]
+    TooFewServers {
+        /// The server that has the table.
+        server: String,
+        /// How many servers are needed, and how many there are, in words.
+        reason: String,
+        /// Whether the operation may take effect later.
+        perhaps: bool,
+    },
     /// No answer in time to an operation that changes something: it may or may not have been executed.
     #[error(
         "no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again"
@@ -101,13 +118,25 @@ impl Error {
     /// Whether the same operation may be tried again without looking first.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::NoServer(_) | Self::TooManyPending(_))
+        matches!(
+            self,
+            Self::Timeout { .. }
+                | Self::NoServer(_)
+                | Self::TooManyPending(_)
+                | Self::TooFewServers { perhaps: false, .. }
+        )
     }
 
     /// Whether the operation may have been executed although it failed.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
-        matches!(self, Self::Indeterminate { .. } | Self::Lost { .. } | Self::WritesStopped(_))
+        matches!(
+            self,
+            Self::Indeterminate { .. }
+                | Self::Lost { .. }
+                | Self::WritesStopped(_)
+                | Self::TooFewServers { perhaps: true, .. }
+        )
     }
 
     /// An answer whose status is `Ok` or `NotFound`; of any other, the error. `server` gave it, `table` and `name`
@@ -128,7 +157,11 @@ impl Error {
             Status::UnknownTable => Self::TableDropped(table),
             Status::NotANumber => Self::NotANumber,
             Status::MemoryFull => Self::MemoryFull,
+            Status::DiskFull => Self::DiskFull(reason()),
             Status::WritesStopped => Self::WritesStopped(reason()),
+            Status::TooFewServers => {
+                Self::TooFewServers { server: server.to_owned(), reason: reason(), perhaps: number != 0 }
+            }
             Status::Denied => Self::Denied { server: server.to_owned() },
             Status::NoServer => Self::NoServer(server.to_owned()),
             Status::Malformed

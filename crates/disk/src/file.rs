@@ -219,10 +219,18 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
             Ok(())
         }
         Op::Sync => Ok(rustix::fs::fdatasync(file)?),
+        Op::Release { offset } => release(file, *offset),
         Op::Reserve { offset, len } => {
             reserved(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, *offset, *len).map_err(io::Error::from))
         }
     }
+}
+
+/// Ends the file at `offset`. A file that is no longer keeps no blocks behind its end either: a truncation to the size that there is
+/// gives back what was reserved, on ext4 as on XFS.
+pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    file.set_len(size.min(offset))
 }
 
 /// The outcome of a reservation: where there is no such call, the zeroes that are written next do its work.
@@ -288,7 +296,7 @@ impl Disk for FileDisk {
 fn complete(ticket: u64, op: Op, result: io::Result<()>) -> Completion {
     match op {
         Op::Write { buffer, .. } | Op::Read { buffer, .. } => Completion { ticket, result, buffer: Some(buffer) },
-        Op::Sync => Completion { ticket, result, buffer: None },
+        Op::Sync | Op::Release { .. } => Completion { ticket, result, buffer: None },
         Op::Reserve { .. } => Completion { ticket, result: reserved(result), buffer: None },
     }
 }

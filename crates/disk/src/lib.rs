@@ -63,6 +63,11 @@ pub enum Op {
         /// Bytes of the range.
         len: u64,
     },
+    /// Gives back all disk space behind `offset`, reserved or written: the file ends there at most.
+    Release {
+        /// Where the file ends, bytes.
+        offset: u64,
+    },
 }
 
 /// The outcome of an operation.
@@ -137,6 +142,7 @@ fn check_aligned(op: &Op) {
             assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block), "read of {len} B at {offset}");
         }
         Op::Sync => {}
+        Op::Release { offset } => assert!(offset.is_multiple_of(block), "release from {offset}"),
         Op::Reserve { offset, len } => {
             assert!(
                 *len > 0 && offset.is_multiple_of(block) && len.is_multiple_of(block),

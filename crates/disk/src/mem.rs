@@ -127,7 +127,7 @@ impl State {
                 }
                 0
             }
-            Op::Sync => 0,
+            Op::Sync | Op::Release { .. } => 0,
         };
         if end > self.capacity {
             result = Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
@@ -157,6 +157,15 @@ impl State {
                 None
             }
             Op::Reserve { .. } => None,
+            Op::Release { offset } => {
+                if result.is_ok() {
+                    self.settle();
+                    self.writes.retain(|write| write.offset < offset);
+                    self.view.truncate(offset);
+                    self.medium.truncate(offset);
+                }
+                None
+            }
         };
         self.settle();
         Completion { ticket, result, buffer }
@@ -351,7 +360,7 @@ impl Disk for MemDisk {
         let durable = match &op {
             Op::Write { durable, .. } => *durable,
             Op::Sync => true,
-            Op::Read { .. } | Op::Reserve { .. } => false,
+            Op::Read { .. } | Op::Reserve { .. } | Op::Release { .. } => false,
         };
         let extra = if latency.jitter > 0 { state.draw() % latency.jitter } else { 0 };
         let mut due = state.now + latency.base + extra + if durable { latency.durable } else { 0 };

@@ -39,6 +39,13 @@ impl Pages {
         }
     }
 
+    /// Drops what lies behind `size`, which is at a page's end.
+    pub(crate) fn truncate(&mut self, size: u64) {
+        debug_assert!(split(size).1 == 0, "{size} is within a page");
+        self.pages.split_off(&split(size).0);
+        self.size = self.size.min(size);
+    }
+
     /// Fills `into` from `offset`; what lies behind the end is zero.
     pub(crate) fn read(&self, mut offset: u64, mut into: &mut [u8]) {
         while !into.is_empty() {

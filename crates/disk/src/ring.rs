@@ -64,7 +64,7 @@ impl Slot {
                     self.error.get_or_insert(io::ErrorKind::UnexpectedEof.into());
                 }
             }
-            Op::Sync | Op::Reserve { .. } => {}
+            Op::Sync | Op::Reserve { .. } | Op::Release { .. } => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Slot {
     fn from(&self) -> usize {
         match &self.op {
             Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
-            Op::Write { .. } | Op::Sync | Op::Reserve { .. } => self.done,
+            Op::Write { .. } | Op::Sync | Op::Reserve { .. } | Op::Release { .. } => self.done,
         }
     }
 
@@ -82,7 +82,7 @@ impl Slot {
         match &self.op {
             Op::Write { len, .. } => len - self.done,
             Op::Read { wanted, .. } => wanted.saturating_sub(self.done),
-            Op::Sync | Op::Reserve { .. } => 0,
+            Op::Sync | Op::Reserve { .. } | Op::Release { .. } => 0,
         }
     }
 }
@@ -146,6 +146,11 @@ impl Ring {
                 opcode::Read::new(fd, bytes.as_mut_ptr(), length).offset(*offset + from as u64).build()
             }
             Op::Sync => sync(),
+            Op::Release { offset } => {
+                // Older kernels' rings cannot truncate. It takes a moment, and only where a disk is full.
+                slot.error = crate::file::release(&self.file, *offset).err();
+                opcode::Nop::new().build()
+            }
             Op::Reserve { offset, len } => {
                 let keep_size = i32::try_from(rustix::fs::FallocateFlags::KEEP_SIZE.bits()).expect("a small flag");
                 opcode::Fallocate::new(fd, *len).offset(*offset).mode(keep_size).build()

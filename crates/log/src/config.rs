@@ -17,6 +17,13 @@ pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
+/// Segments on disk beside those that writers leave to removals when the disk is full: each has room for the tombstones of all that
+/// may be in the others.
+pub(crate) const REMOVAL_SEGMENTS: usize = 2;
+
+/// Segments that a disk must have room for beyond those in use so that a log on it can be emptied: see [`crate::Log::limit_disk`].
+pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
+
 /// Whether there is a disk behind the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {

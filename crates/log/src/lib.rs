@@ -56,7 +56,7 @@ mod tables;
 pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
-pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY};
+pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY, RESERVED_SEGMENTS};
 pub use copy::SegmentCopy;
 pub use log::{Full, Log, Ref, Written};
 pub use pin::Pin;

@@ -3,7 +3,7 @@
 use crate::cleaner::Cleaner;
 use crate::clients::Clients;
 use crate::completions::Operation;
-use crate::config::{CLEANER_SEGMENTS, Config, ConfigError, Durability};
+use crate::config::{CLEANER_SEGMENTS, Config, ConfigError, Durability, REMOVAL_SEGMENTS};
 use crate::segment::{Memory, NoRoom, wanted_run};
 use crate::table::{Place, Table};
 use crate::tables::Tables;
@@ -48,6 +48,10 @@ pub enum Full {
     /// Live data fills the memory, or the entry is longer than a segment: something must be removed first.
     #[error("memory is full of live data")]
     Memory,
+    /// The disk takes no more segments for now ([`Log::limit_disk`]), and there is nothing to be cleaned: something must be removed
+    /// first, or the disk be given room.
+    #[error("the disk is full")]
+    Disk,
     /// There is dead data, but it cannot be cleaned before more of the log is durable or pins are given back: try again
     /// after that.
     #[error("memory waits for the disk or for readers")]
@@ -127,6 +131,8 @@ pub struct Log {
     pub(crate) low_water: usize,
     /// Free seglets under which idle time is used for cleaning.
     pub(crate) idle_water: usize,
+    /// Segments that the disk takes now, where that is less than the configuration says.
+    pub(crate) disk_limit: usize,
 }
 
 impl Log {
@@ -165,6 +171,7 @@ impl Log {
             reserve,
             low_water: reserve + (seglets / 64).clamp(2, LOW_WATER_MAX),
             idle_water: seglets / 8,
+            disk_limit: usize::MAX,
             config,
         })
     }
@@ -479,6 +486,7 @@ impl Log {
         if self.memory.seglets.free() < self.low_water {
             self.pay(len);
         }
+        let mut lacks_disk = false;
         let slices = FORCED_SLICES + FORCED_SLICES_PER_SEGLET * self.config.seglets();
         let mut wanted = wanted_run(len);
         for _ in 0..slices {
@@ -486,6 +494,7 @@ impl Log {
                 Ok(address) => return Ok(address),
                 Err(no_room) => no_room,
             };
+            lacks_disk = matches!(no_room, NoRoom::Disk) && self.is_disk_limited();
             if let NoRoom::Fragmented { run } = no_room
                 && self.make_run(run)
             {
@@ -502,7 +511,37 @@ impl Log {
         // Segments that go once the head which does not list them any more is durable.
         let leaving = self.heads.iter().any(|&slot| !self.memory.segment(slot).drops.is_empty());
         let waiting = replicating || leaving || self.memory.pins > 0;
-        Err(if waiting { Full::Replication } else { Full::Memory })
+        Err(match (waiting, lacks_disk) {
+            (true, _) => Full::Replication,
+            (false, true) => Full::Disk,
+            (false, false) => Full::Memory,
+        })
+    }
+
+    /// The disk takes no more than so many segments for now, those that there are included; `None`: as many as the configuration says.
+    /// Of these the last are left to removals and to the cleaner, so that a log on a full disk can be emptied.
+    pub fn limit_disk(&mut self, segments: Option<usize>) {
+        self.disk_limit = segments.unwrap_or(usize::MAX);
+    }
+
+    pub(crate) fn is_disk_limited(&self) -> bool {
+        self.disk_limit < self.config.max_segments_on_disk
+    }
+
+    /// Whether writers may open no other segment because the disk is full.
+    #[must_use]
+    pub fn lacks_disk(&self) -> bool {
+        self.is_disk_limited() && self.disk_room() <= self.segments_left(Taker::Writer)
+    }
+
+    /// Segments on disk that are left to others when a head is opened.
+    fn segments_left(&self, taker: Taker) -> usize {
+        match taker {
+            Taker::Cleaner => 0,
+            // Beyond what the configuration takes there are always dead entries to be cleaned; on a full disk all may be alive.
+            Taker::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
+            Taker::Writer | Taker::Remover => CLEANER_SEGMENTS,
+        }
     }
 
     /// Free seglets that are left to others in the head.
@@ -531,7 +570,7 @@ impl Log {
     /// no longer what was cleaned into them. The cleaner may take its reserves for that, a writer may not.
     pub(crate) fn open_head(&mut self, taker: Taker) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
-        let segments = if taker == Taker::Cleaner { 0 } else { CLEANER_SEGMENTS };
+        let segments = self.segments_left(taker);
         let floor = self.floor(taker);
         if self.disk_room() <= segments {
             return Err(NoRoom::Disk);

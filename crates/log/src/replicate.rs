@@ -239,6 +239,11 @@ impl Log {
         self.open_head(Taker::Writer).is_ok()
     }
 
+    /// The same for a removal, which may go on where a full disk keeps writers from doing so.
+    pub fn roll_head_to_remove(&mut self) -> bool {
+        self.open_head(Taker::Remover).is_ok()
+    }
+
     /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list them. Each is given once.
     pub fn take_reclaimable(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.reclaimable)

@@ -246,7 +246,7 @@ fn values_of_every_size_mix() {
         match log.put(1, &key(n), &vec![stamp; len]) {
             Ok(_) => drop(model.insert(n, (len, stamp))),
             Err(Full::Replication) => unreachable!(),
-            Err(Full::Memory) => {
+            Err(Full::Memory | Full::Disk) => {
                 refused += 1;
                 let live = usize::try_from(log.stats().object_bytes).unwrap();
                 // Values of a 64th of the memory leave holes that nothing fits into.
@@ -419,7 +419,7 @@ fn tombstones_die_with_what_they_guard_against() {
         match done {
             Ok(()) => written += 50 + len,
             Err(Full::Replication) => disk.settle(&mut log),
-            Err(Full::Memory) => panic!("{:?}", log.stats()),
+            Err(Full::Memory | Full::Disk) => panic!("{:?}", log.stats()),
         }
         if chance.one_in(50) {
             disk.submit(&mut log, 3);
@@ -449,7 +449,7 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
             match log.put(1, &key(n), &value) {
                 Ok(_) => break,
                 Err(Full::Replication) => disk.settle(&mut log),
-                Err(Full::Memory) => panic!("{:?}", log.stats()),
+                Err(Full::Memory | Full::Disk) => panic!("{:?}", log.stats()),
             }
         }
         model.insert(n, value);

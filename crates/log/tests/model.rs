@@ -206,7 +206,7 @@ fn step(
                     make_way(log, pins, disk.as_deref_mut());
                     continue;
                 }
-                Err(Full::Memory) => {
+                Err(Full::Memory | Full::Disk) => {
                     let live = usize::try_from(log.stats().object_bytes).unwrap();
                     let needed = live + 120 + value.len();
                     // Objects of nearly a seglet lose the ends of seglets, see `Log::capacity`.
@@ -236,7 +236,7 @@ fn step(
                 }
             }
             Err(Full::Replication) => make_way(log, pins, disk),
-            Err(Full::Memory) => panic!("no memory to remove: {:?}", log.stats()),
+            Err(Full::Memory | Full::Disk) => panic!("no memory to remove: {:?}", log.stats()),
         }
     } else if what < 85 {
         let key = case.key();

@@ -75,6 +75,16 @@ pub const DRAIN_RETRY_MICROS: u32 = 10_000;
 /// How long a server remembers a session over which nothing was ever asked.
 pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 
+/// Silence of a client after which a server drops the responses that it holds for it: those that are not acknowledged, or of which the
+/// rest is to be sent. Whoever waits for an answer asks again at least every [`MAX_RTO`].
+pub const HOLDING_TTL: Duration = Duration::from_secs(5);
+
+/// Silence after which an idle session may give way to one of the same address.
+pub const IDLE_BEFORE_GIVING_WAY: Duration = Duration::from_secs(1);
+
+/// Times that a server has asked for the rest of a request in vain before the memory for it may go to another.
+pub const STALLED_TRIES: u32 = 2;
+
 /// Longest time between two retransmissions.
 pub const MAX_RTO: Duration = Duration::from_millis(500);
 

@@ -53,6 +53,12 @@ pub struct Counters {
     pub reassembly_full: u64,
     /// Partial requests dropped because their rest never came.
     pub abandoned: u64,
+    /// Partial requests dropped because others, who asked for less, wanted their memory.
+    pub reassembly_ceded: u64,
+    /// Sessions ended because others wanted their place.
+    pub sessions_ceded: u64,
+    /// Responses dropped because their clients were silent.
+    pub answers_dropped: u64,
     /// Ranges asked for again.
     pub resends: u64,
     /// Grants sent.
@@ -108,6 +114,9 @@ impl Counters {
             ("rpc_duplicate_fragments_total", self.duplicate_fragments),
             ("rpc_reassembly_full_total", self.reassembly_full),
             ("rpc_abandoned_total", self.abandoned),
+            ("rpc_reassembly_ceded_total", self.reassembly_ceded),
+            ("rpc_sessions_ceded_total", self.sessions_ceded),
+            ("rpc_answers_dropped_total", self.answers_dropped),
             ("rpc_resends_total", self.resends),
             ("rpc_malformed_total", self.malformed()),
             ("rpc_unknown_session_total", self.unknown_session),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use sprat_net::{Nanos, Transmit};
+use sprat_net::{Figure, Nanos, Transmit};
 use sprat_wire::channel::{ANSWER, HELLO, LEAD_BYTES, PROOF, SEALED};
 use sprat_wire::packet::{self, Malformed};
 
@@ -274,6 +274,20 @@ impl<B: Copy> Endpoint<B> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What an operator looks for, as figures: what happened, and how much of each limit is in use.
+    pub fn figures(&self, figures: &mut Vec<Figure>) {
+        self.counters.figures(figures);
+        let (sessions, most) = (self.server.sessions(), self.server.most_sessions());
+        let (bytes, most_bytes) = (self.server.reassembly_bytes(), self.server.most_reassembly_bytes());
+        let used = [
+            ("rpc_sessions", sessions),
+            ("rpc_sessions_max", most),
+            ("rpc_reassembly_bytes", bytes),
+            ("rpc_reassembly_bytes_max", most_bytes),
+        ];
+        figures.extend(used.map(|(name, value)| Figure::new(name, value as u64)));
     }
 
     /// Sessions that clients have here.

@@ -80,6 +80,13 @@ impl RequestId {
     pub fn who(self) -> Who {
         self.who
     }
+
+    /// The session by which it came: a number that no other session has at the time, small, and used again.
+    #[inline]
+    #[must_use]
+    pub fn session(self) -> u32 {
+        self.session
+    }
 }
 
 /// What becomes of a request.

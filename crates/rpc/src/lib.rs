@@ -25,7 +25,9 @@
 //! ```
 //!
 //! A server forgets a session silent for its `ttl` (60 s unless configured), or for [`UNUSED_TTL`] if nothing but
-//! `Connect` ever came; when it has [`Config::max_sessions`], the longest unused one gives way, and if there is none
+//! `Connect` ever came. A response that is held for a client is dropped when that has been silent for [`HOLDING_TTL`];
+//! a client that asks for it later learns that the session is over. When a server has [`Config::max_sessions`], the
+//! longest unused one gives way to a newcomer, or the longest idle one of the address that has most; if there is none
 //! the newcomer is refused. A client with calls outstanding is never silent: it asks again at least
 //! every [`MAX_RTO`]. An idle one pings only if told to ([`Endpoint::keep_alive`]).
 //!
@@ -45,6 +47,7 @@
 //!                    Retained, Sending                 the response again, or its first packet
 //!                    Repeatable                        accept: it is executed again
 //!                    Acknowledged                      drop
+//!                    Dropped (client was silent)       Close: the session ends
 //! older sequence     any                               drop
 //!
 //! accept: one packet ──► Running ── Reply{Retain} ──► Retained          ── Ack ──► Acknowledged
@@ -64,8 +67,8 @@
 //! up to [`GRANT_WINDOW`] ahead of what has arrived, to at most [`GRANTED_MESSAGES`] messages at once, those with the least to
 //! come and the oldest. Senders too send the shortest remainder first, at most [`BURST_BYTES`] a poll. So a short
 //! message waits for a window of a long one at most, not for the long one. Reassembly memory is bounded by
-//! [`Config::max_reassembly`] a role; a request for which there is none is answered `Retry`, a fragment of a response is dropped
-//! and comes again.
+//! [`Config::max_reassembly`] a role; a fragment of a response for which there is none is dropped and comes again. A request takes the
+//! memory of one whose rest does not come, or of the session with the most, if that has more; if none does, it is answered `Retry`.
 //!
 //! # Loss
 //!

@@ -1,6 +1,7 @@
 //! The serving role: sessions that clients opened, and the requests in their slots.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use sprat_net::{Nanos, Transmit};
@@ -9,9 +10,9 @@ use sprat_wire::packet::{Accept, Connect, FROM_SERVER, HEADER_BYTES, Kind, PROTO
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
-    BURST_BYTES, Config, DRAIN_RETRY_MICROS, INITIAL_RTO, INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS,
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_GIVING_WAY, INITIAL_RTO, INLINE_BYTES,
+    MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS, RELIABLE_RTO, UNUSED_TTL,
 };
-use crate::config::{RELIABLE_RTO, UNUSED_TTL};
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
 use crate::link::{Io, Link, Peer, held, padding};
 use crate::message::Owner;
@@ -39,6 +40,8 @@ enum Phase {
     Repeatable,
     /// Done; its client has the response.
     Acknowledged,
+    /// Done; the response was given up, as its client was silent for long.
+    Dropped,
 }
 
 #[derive(Debug)]
@@ -68,6 +71,28 @@ struct Session<B> {
     granted: u8,
     /// Whether a packet has arrived that knew the token.
     used: bool,
+}
+
+impl<B> Session<B> {
+    /// Whether nothing is received, worked on or sent for its client.
+    fn is_idle(&self) -> bool {
+        !self.slots.iter().any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
+    }
+
+    /// Whether memory of the handler's is held for its client.
+    fn holds(&self) -> bool {
+        self.slots.iter().any(|slot| slot.body.is_some())
+    }
+
+    /// When it ends if nothing more is heard of its client.
+    fn expiry(&self, ttl: Duration) -> Nanos {
+        self.last_heard
+            + match self.used {
+                false => UNUSED_TTL,
+                true if self.holds() => ttl.min(HOLDING_TTL),
+                true => ttl,
+            }
+    }
 }
 
 /// The serving role of an endpoint.
@@ -146,6 +171,7 @@ impl<B: Copy> Server<B> {
                     return;
                 };
                 match (packet.kind, state.phase) {
+                    (Kind::Grant | Kind::Resend, Phase::Dropped) => self.close_one(io, handler, index),
                     (Kind::Grant, Phase::Sending) => self.sender.grant(state.message, offset),
                     (Kind::Resend, Phase::Sending) => {
                         let again = self.sender.resend(state.message, offset, total);
@@ -193,12 +219,15 @@ impl<B: Copy> Server<B> {
             return io.refuse(from, theirs, nonce, Refusal::Draining);
         }
         if self.sessions.len() == self.sessions.limit() {
-            // A session over which nothing was ever asked gives way: there are more of them than there
-            // should be when someone opens sessions from addresses that are not theirs.
-            let unused = self.sessions.iter().filter(|(_, session)| !session.used);
-            let oldest = unused.min_by_key(|(_, session)| session.last_heard).map(|(index, _)| index);
-            match oldest {
-                Some(index) => self.end(io.counters, handler, index),
+            match self.gives_way(io.now, from.address.ip()) {
+                Some(index) => {
+                    io.counters.sessions_ceded += 1;
+                    match self.sessions.get(index).is_some_and(|session| session.used) {
+                        true => self.close_one(io, handler, index),
+                        // Perhaps nobody is there who has asked for it.
+                        false => self.end(io.counters, handler, index),
+                    }
+                }
                 None => return io.refuse(from, theirs, nonce, Refusal::Full),
             }
         }
@@ -216,6 +245,35 @@ impl<B: Copy> Server<B> {
         self.timers.set(index, io.now + UNUSED_TTL);
         io.counters.sessions_opened += 1;
         self.accept(io, index, padding.len());
+    }
+
+    /// The session that gives way to a new one from `address` when there are as many as there may be.
+    ///
+    /// One over which nothing was ever asked goes first: there are more of them than there should be when someone opens sessions from
+    /// addresses that are not theirs. Then one of the address that has most: the one that was silent for longest of those with nothing
+    /// under way, and if there is none, and the address has more than the new one's, of all of them. Its client, if it is still there,
+    /// opens another.
+    fn gives_way(&self, now: Nanos, address: IpAddr) -> Option<u32> {
+        let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
+            let candidates = self.sessions.iter().filter(|(_, session)| of(session));
+            candidates.min_by_key(|(_, session)| session.last_heard).map(|(index, _)| index)
+        };
+        longest_silent(&|session| !session.used).or_else(|| {
+            let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+            for (_, session) in self.sessions.iter() {
+                *counts.entry(session.link.peer.address.ip()).or_default() += 1;
+            }
+            let own = counts.get(&address).copied().unwrap_or(0) + 1;
+            let (&largest, &count) = counts.iter().max_by_key(|&(&other, &count)| (count, other))?;
+            let is_others = count > own;
+            let theirs = |session: &Session<B>| session.link.peer.address.ip() == largest;
+            let rests = |session: &Session<B>| {
+                theirs(session)
+                    && session.is_idle()
+                    && (is_others || session.last_heard + IDLE_BEFORE_GIVING_WAY <= now)
+            };
+            longest_silent(&rests).or_else(|| longest_silent(&theirs).filter(|_| is_others))
+        })
     }
 
     /// Says that the session is there, in a frame as long as that which asked for it: so the way back is tried as well, and
@@ -273,8 +331,7 @@ impl<B: Copy> Server<B> {
             Phase::Retained | Phase::Sending => {
                 if offset == 0 && io.mtu(link.peer.address, self.mtu) < link.mtu {
                     // The path has become narrower than the session's frames: it takes another session.
-                    io.send(&link, link.control(Kind::Close), [&[], &[]]);
-                    self.end(io.counters, handler, owner.session);
+                    self.close_one(io, handler, owner.session);
                 } else if offset == 0 {
                     self.repeat(io, handler, owner);
                 }
@@ -284,6 +341,8 @@ impl<B: Copy> Server<B> {
                 io.counters.old_requests += 1;
                 return;
             }
+            // Its client waits for what is no more, and would wait for ever: it is to know.
+            Phase::Dropped => return self.close_one(io, handler, owner.session),
             // Only a first fragment begins such a request anew: a late one of the other fragments would not end.
             Phase::Repeatable if offset > 0 => return,
             Phase::Fresh | Phase::Open | Phase::Repeatable => {
@@ -295,16 +354,18 @@ impl<B: Copy> Server<B> {
                     return self.execute(io, handler, owner, packet.payload);
                 }
                 let patience = if io.tx.reliable() { RELIABLE_RTO } else { INITIAL_RTO / 2 };
-                let Some(message) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) else {
+                let Some(message) = self.begin(io, owner, total, &link, patience) else {
                     io.counters.reassembly_full += 1;
-                    slot.phase = Phase::Open;
+                    self.sessions.get_mut(owner.session).expect("it asks").slots[owner.slot].phase = Phase::Open;
                     return retry(io, &link, owner, DRAIN_RETRY_MICROS);
                 };
+                let session = self.sessions.get_mut(owner.session).expect("it asks");
+                let slot = &mut session.slots[owner.slot];
                 slot.phase = Phase::Receiving;
                 slot.message = message;
             }
         }
-        let message = slot.message;
+        let message = self.sessions.get(owner.session).expect("it asks").slots[owner.slot].message;
         match self.incoming.add(io.now, message, offset, total, packet.payload) {
             Arrival::Partial => {}
             Arrival::Duplicate => {
@@ -318,6 +379,29 @@ impl<B: Copy> Server<B> {
                 self.execute(io, handler, owner, &buffer);
                 self.incoming.give_back(buffer);
             }
+        }
+    }
+
+    /// Begins a long request, with the memory of others that have more of it if there is none left.
+    fn begin<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        owner: Owner,
+        total: usize,
+        link: &Link,
+        patience: Duration,
+    ) -> Option<u32> {
+        loop {
+            if let Some(message) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) {
+                return Some(message);
+            }
+            let (message, loser) = self.incoming.gives_way(owner.session, total)?;
+            self.incoming.drop(message);
+            io.counters.reassembly_ceded += 1;
+            let session = self.sessions.get_mut(loser.session).expect("assemblies end with their session");
+            session.slots[loser.slot].phase = Phase::Open;
+            let link = session.link;
+            retry(io, &link, loser, DRAIN_RETRY_MICROS);
         }
     }
 
@@ -385,6 +469,10 @@ impl<B: Copy> Server<B> {
         let body = reply.body.map_or(&[][..], |body| handler.gather(body));
         let total = reply.head.len() + body.len();
         assert!(total <= MAX_MESSAGE, "a response of {total} bytes");
+        if total > link.fragment() || (reply.repeat == Repeat::Retain && total > INLINE_BYTES) {
+            // It may have to go before the session's time is over.
+            self.timers.set(owner.session, io.now + HOLDING_TTL.min(self.ttl));
+        }
         if total > link.fragment() {
             slot.head = reply.head;
             slot.body = reply.body;
@@ -451,8 +539,15 @@ impl<B: Copy> Server<B> {
         T: Transmit + ?Sized,
     {
         while let Some(index) = self.timers.pop_due(io.now) {
-            let Some(session) = self.sessions.get(index) else { continue };
-            let expiry = session.last_heard + if session.used { self.ttl } else { UNUSED_TTL };
+            let Some(session) = self.sessions.get_mut(index) else { continue };
+            if session.last_heard + HOLDING_TTL <= io.now {
+                for slot in session.slots.iter_mut().filter(|slot| slot.body.is_some()) {
+                    clear(slot, &mut self.incoming, &mut self.sender, handler);
+                    slot.phase = Phase::Dropped;
+                    io.counters.answers_dropped += 1;
+                }
+            }
+            let expiry = session.expiry(self.ttl);
             if expiry <= io.now {
                 self.end(io.counters, handler, index);
             } else {
@@ -496,6 +591,19 @@ impl<B: Copy> Server<B> {
             return Some(Nanos(0));
         }
         [self.timers.earliest(), self.incoming.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Ends a session, and says so to its client.
+    fn close_one<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
+    where
+        H: Handler<Body = B>,
+        T: Transmit + ?Sized,
+    {
+        if let Some(session) = self.sessions.get(index) {
+            let link = session.link;
+            io.send(&link, link.control(Kind::Close), [&[], &[]]);
+        }
+        self.end(io.counters, handler, index);
     }
 
     /// Forgets a session.
@@ -547,6 +655,14 @@ impl<B: Copy> Server<B> {
 
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    pub(crate) fn most_sessions(&self) -> usize {
+        self.sessions.limit()
+    }
+
+    pub(crate) fn most_reassembly_bytes(&self) -> usize {
+        self.incoming.limit()
     }
 
     pub(crate) fn reassembly_bytes(&self) -> usize {

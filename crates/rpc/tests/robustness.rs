@@ -131,6 +131,113 @@ fn a_request_whose_rest_never_comes_is_dropped() {
     assert_eq!(world.nodes[0].endpoint.counters().abandoned, 8);
 }
 
+/// Those who begin long requests and do not go on, in any number of sessions, keep nobody else from being heard.
+#[test]
+fn one_who_begins_long_requests_keeps_nobody_from_sending_one() {
+    for sessions in [1, 16, 100] {
+        let config = Config { slots: 8, max_reassembly: 4 << 20, ..Config::default() };
+        let mut world = World::new(1, 2, Weather::calm(1500), &config);
+        let piece = pattern(1, 1476);
+        let hoarders: Vec<(u32, u32)> = (0..sessions).map(|nonce| open_session(&mut world, 1, 100 + nonce)).collect();
+        let total = (4 << 20) / sessions;
+        for &(index, token) in &hoarders {
+            world.inject(address(9), 1, &packet(Kind::Request as u8, 0, [index, token, 1, 1476, total], &piece));
+        }
+        assert!(world.nodes[1].endpoint.reassembly_bytes() > (4 << 20) - 100_000, "all is taken");
+        let session = world.connect(0, 1);
+        for op in 0..4 {
+            let call = world.call(0, session, &request(op, Want::Retain, 10, 30_000), LONG);
+            let begun = world.now;
+            while world.result(0, call).is_none() {
+                assert!(world.step());
+            }
+            assert!(world.result(0, call).unwrap().is_ok());
+            assert!(world.now.since(begun) < Duration::from_millis(500), "{:?}", world.now.since(begun));
+        }
+        assert!(world.nodes[1].endpoint.counters().reassembly_ceded > 0);
+    }
+}
+
+/// Opens a session at a node from address 9; its index and token.
+fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
+    let server = &mut world.nodes[node];
+    server.endpoint.flush(&mut server.wire);
+    server.wire.sent.clear();
+    world.inject(address(9), node, &connect_frame(nonce));
+    let node = &mut world.nodes[node];
+    node.endpoint.flush(&mut node.wire);
+    let (_, accept) = node.wire.sent.pop().expect("an answer");
+    let field = |at: usize| u32::from_le_bytes(accept[at..at + 4].try_into().unwrap());
+    (field(24 + 4), field(24 + 8))
+}
+
+/// All sessions are taken by one address: another's is opened all the same, in the place of the one that was silent for longest; and so
+/// is one of the same address once one of its own rests.
+#[test]
+fn sessions_of_one_address_keep_nobody_from_opening_one() {
+    let config = Config { slots: 8, max_sessions: 20, ..Config::default() };
+    let mut world = World::new(1, 2, Weather::calm(1500), &config);
+    let body = request(1, Want::Retain, 10, 0);
+    let total = u32::try_from(body.len()).unwrap();
+    let mut all = Vec::new();
+    for nonce in 0..20 {
+        let (index, token) = open_session(&mut world, 1, 100 + nonce);
+        world.inject(address(9), 1, &packet(Kind::Request as u8, 0, [index, token, 1, 0, total], &body));
+        world.now = world.now + Duration::from_millis(1);
+        all.push((index, token));
+    }
+    assert_eq!(world.nodes[1].endpoint.server_sessions(), 20);
+    let ask = |world: &mut World, (index, token): (u32, u32)| {
+        let unknown = world.nodes[1].endpoint.counters().unknown_session;
+        world.inject(address(9), 1, &packet(Kind::Ping as u8, 0, [index, token, 0, 0, 0], &[]));
+        world.nodes[1].endpoint.counters().unknown_session == unknown
+    };
+    // Here all have one address, and none of them rests yet.
+    let refused = world.nodes[1].endpoint.counters().refused;
+    world.inject(address(9), 1, &connect_frame(500));
+    assert_eq!(world.nodes[1].endpoint.counters().refused, refused + 1);
+    world.now = world.now + Duration::from_secs(2);
+    (1..20).for_each(|at| assert!(ask(&mut world, all[at])));
+    let session = world.connect(0, 1);
+    let call = world.call(0, session, &request(7, Want::Retain, 10, 0), LONG);
+    world.run(Duration::from_millis(100));
+    assert!(world.result(0, call).is_some_and(Result::is_ok));
+    assert_eq!(world.nodes[1].endpoint.counters().sessions_ceded, 1);
+    assert!(!ask(&mut world, all[0]), "the one that was silent");
+    assert!((1..20).all(|at| ask(&mut world, all[at])));
+}
+
+/// What is kept for a client that is silent is let go after a while, long before its session would end.
+#[test]
+fn answers_that_nobody_takes_are_not_kept_for_long() {
+    let mut world = World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
+    let (index, token) = open_session(&mut world, 0, 5);
+    for (slot, want, len) in [(0, Want::Reexecute, 100_000), (1, Want::Retain, 1000), (2, Want::Retain, 10)] {
+        let body = request(slot.into(), want, len, 0);
+        let total = u32::try_from(body.len()).unwrap();
+        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, 1, 0, total], &body));
+    }
+    assert_eq!(world.nodes[0].app.bodies.len(), 2);
+    world.run(Duration::from_secs(3));
+    // It is heard of: whoever is slow, and says so, is waited for.
+    world.inject(address(9), 0, &packet(Kind::Ping as u8, 0, [index, token, 0, 0, 0], &[]));
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.nodes[0].app.bodies.len(), 2);
+    world.run(Duration::from_secs(3));
+    assert_eq!((world.nodes[0].app.bodies.len(), world.nodes[0].endpoint.server_sessions()), (0, 1));
+    assert_eq!(world.nodes[0].endpoint.counters().answers_dropped, 2);
+    // The session goes on, unless its client waits for what was dropped: it was done, and cannot be done again.
+    let ask = |world: &mut World, slot: u8, sequence: u32| {
+        let body = request(7, Want::Retain, 10, 0);
+        let total = u32::try_from(body.len()).unwrap();
+        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, sequence, 0, total], &body));
+        world.nodes[0].endpoint.server_sessions()
+    };
+    assert_eq!((ask(&mut world, 0, 2), ask(&mut world, 3, 1)), (1, 1));
+    assert_eq!(world.nodes[0].app.executed[&7], 2);
+    assert_eq!((ask(&mut world, 1, 1), world.nodes[0].app.executed[&7]), (0, 2));
+}
+
 #[test]
 fn strays_get_no_more_than_they_give() {
     let mut world = World::new(1, 1, Weather::calm(1500), &Config::default());

@@ -411,7 +411,12 @@ fn judge(action: Action, answer: &Answer<'_>) -> Option<Told> {
         }
         (Status::NotANumber, Action::Increment { .. }) => Told::NotANumber,
         (Status::WritesStopped, _) => Told::Unknown,
-        (Status::MemoryFull, Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. }) => Told::NotDone,
+        (Status::TooFewServers, _) if answer.number == 0 => Told::NotDone,
+        (Status::TooFewServers, _) => Told::Unknown,
+        (
+            Status::MemoryFull | Status::DiskFull,
+            Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. },
+        ) => Told::NotDone,
         (Status::UnknownTable, _) => Told::NotDone,
         _ => return None,
     })
@@ -430,7 +435,7 @@ fn page(
         Ok(answer) if answer.status == Status::Ok => answer,
         // Nothing was promised.
         Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => return None,
-        Ok(Answer { status: Status::WritesStopped, .. }) | Err(Error::Timeout { .. }) => {
+        Ok(Answer { status: Status::WritesStopped | Status::TooFewServers, .. }) | Err(Error::Timeout { .. }) => {
             return (scan.tries < PAGE_TRIES).then_some(scan);
         }
         other => {

@@ -19,7 +19,7 @@ pub(crate) fn denied<B>() -> Outcome<B> {
 /// An answer that says why in words; without them when there is no buffer left.
 pub(crate) fn answer_text<B: From<u32>>(bodies: &mut Bodies, status: Status, text: &str) -> Outcome<B> {
     let reply = answer(status, false, 0, 0, Repeat::Retain);
-    let body = if text.is_empty() { None } else { bodies.make(|out| out.extend_from_slice(text.as_bytes())) };
+    let body = if text.is_empty() { None } else { bodies.explain(text) };
     Outcome::Reply(match body {
         Some(body) => reply.with_body(B::from(body)),
         None => reply,

@@ -3,6 +3,7 @@
 //! ```text
 //! identity.toml      format, cluster, server id, hash seed, how many nodes share the directory if not one, the ages
 //!                    of the files below, and a checksum of these lines
+//! identity.toml.new  the identity before: what is written next takes its place on the disk, also when that is full
 //! coordinator.redb   the coordinator's metadata, when this process is one
 //! catalog.sprat      a copy of them, as the coordinator gave it to this server
 //! log.sprat          the log: a frame for every segment
@@ -18,7 +19,7 @@
 
 use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader};
 use std::fs::{self, File};
@@ -185,6 +186,7 @@ impl DataDir {
     pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let dir = Self::open_unchecked(path, new_seed)?;
         dir.check_files()?;
+        dir.reserve();
         Ok(dir)
     }
 
@@ -302,6 +304,7 @@ impl DataDir {
         }
         self.replace(IDENTITY, identity.encode().as_bytes())?;
         self.identity = identity;
+        self.reserve();
         Ok(())
     }
 
@@ -350,17 +353,29 @@ impl DataDir {
         self.replace(CATALOG, &copy.bytes)
     }
 
-    /// Puts a file in the place of the one of its name, whole or not at all; durable on return.
+    /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The one before stays beside
+    /// it, and its blocks are those of the next: it can be written on a full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         let write = || {
-            let mut out = File::create(&new)?;
-            out.write_all(bytes)?;
-            out.sync_all()?;
-            fs::rename(&new, &file)?;
+            write_in_place(&new, bytes)?;
+            exchange(&new, &file)?;
             File::open(&self.path)?.sync_all()
         };
         write().map_err(|source| DataDirError::Io { what: "write", path: file.clone(), source })
+    }
+
+    /// Sees to it that the next identity has its place on the disk: a member that starts gets another one, and its disk may be full by
+    /// then, of replicas that nobody else has.
+    fn reserve(&self) {
+        let new = self.path.join(NEXT_IDENTITY);
+        if new.exists() {
+            return;
+        }
+        let reserved = fs::read(self.path.join(IDENTITY)).and_then(|text| write_in_place(&new, &text));
+        if let Err(error) = reserved {
+            tracing::warn!("{}: cannot be kept for the next start: {error}", new.display());
+        }
     }
 
     /// The log file.
@@ -398,7 +413,25 @@ fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
+/// Writes a file, durably, where it is: one that has been written before takes no other blocks of the disk.
+fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut out = File::options().write(true).create(true).truncate(false).open(path)?;
+    out.write_all(bytes)?;
+    out.set_len(bytes.len() as u64)?;
+    out.sync_all()
+}
+
+/// Has two files change names, so that neither gives its blocks back; where there is but one, or that cannot be done, the new one takes
+/// the other's name.
+fn exchange(new: &Path, file: &Path) -> io::Result<()> {
+    match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(()),
+        Err(_) => fs::rename(new, file),
+    }
+}
+
 const IDENTITY: &str = "identity.toml";
+const NEXT_IDENTITY: &str = "identity.toml.new";
 const LOG: &str = "log.sprat";
 const REPLICAS: &str = "replicas.sprat";
 const COORDINATOR: &str = "coordinator.redb";

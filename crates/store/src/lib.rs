@@ -32,3 +32,4 @@ pub mod replication;
 pub mod restart;
 pub mod salvage;
 pub mod server;
+mod shares;

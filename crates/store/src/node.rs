@@ -154,7 +154,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         if service.asks_for_network() {
             let mut figures = Vec::new();
             driver.figures(&mut figures);
-            endpoint.counters().figures(&mut figures);
+            endpoint.figures(&mut figures);
             service.network(figures);
         }
         let tx = &mut Stamped::new(driver.tx(), &mut left, waits);

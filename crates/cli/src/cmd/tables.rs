@@ -22,6 +22,8 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let (json, text) = match &args.command {
         TableCommand::Create { name, tablets } => {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
+            client.set_timeout(GLANCE.min(Duration::from_millis(args.connect.timeout)));
+            warn_of_too_few(&mut client, id)?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
         TableCommand::Move(wanted) => return super::moves::table(&mut client, args, wanted),
@@ -48,6 +50,32 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         print_line(&text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says so when servers of a table could acknowledge no write to it.
+fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
+    let tables = client.list_tables()?;
+    let Some(record) = tables.iter().find(|record| record.id == table) else { return Ok(()) };
+    for locator in record.locators().into_iter().filter(|locator| !locator.is_empty()) {
+        // A server that does not answer now may the next moment, and the table is there.
+        let Ok(counters) = client.server_stats(locator) else { continue };
+        if let Some(shortage) = shortage(&counters) {
+            eprintln!("sprat: WARNING: the table is there, and no write to it is acknowledged for now: {shortage}");
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Why a server can acknowledge no write, if its log is kept by others and too few of them keep it.
+fn shortage(counters: &[Counter]) -> Option<String> {
+    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let (needed, here, refusing) = (value("servers_needed"), value("servers_here"), value("servers_refusing"));
+    if here.saturating_sub(refusing) >= needed {
+        return None;
+    }
+    let servers = format!("{needed} servers needed (-r {}), {here} here", needed - 1);
+    Some(if refusing > 0 { format!("{servers}, {refusing} of them without room for replicas") } else { servers })
 }
 
 fn json_of(table: &TableRecord) -> Value {
@@ -169,10 +197,10 @@ fn summary(counters: &[Counter]) -> String {
     let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
     let (memory, free) = (value("memory_bytes"), value("memory_free_bytes"));
     let percent = (memory.saturating_sub(free) * 100).checked_div(memory).unwrap_or(0);
-    let stopped =
-        if value("writes_stopped") == 0 { "" } else { "\n  WRITES STOPPED: the disk has failed; see the server's log" };
+    let troubles = disk_troubles(counters).into_iter().map(str::to_owned).chain(limits(counters));
+    let told: String = troubles.map(|line| format!("\n  {line}")).collect();
     format!(
-        "  {} objects; memory {percent} % of {} MB; disk {} of {} frames; reads {}, writes {}{stopped}",
+        "  {} objects; memory {percent} % of {} MB; disk {} of {} frames; reads {}, writes {}{told}",
         value("objects"),
         memory >> 20,
         value("disk_frames_live"),
@@ -180,6 +208,50 @@ fn summary(counters: &[Counter]) -> String {
         value("reads_total"),
         value("writes_total"),
     )
+}
+
+/// Limits that are reached, of those that all clients of a server have together.
+fn limits(counters: &[Counter]) -> Vec<String> {
+    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let (sessions, most) = (value("rpc_sessions"), value("rpc_sessions_max"));
+    let (bytes, most_bytes) = (value("rpc_reassembly_bytes"), value("rpc_reassembly_bytes_max"));
+    let answers = (value("shares_scarce") > 0).then(|| {
+        let held = value("values_pinned") + value("answers_made");
+        let waiting = value("answers_waiting");
+        format!(
+            "LIMIT REACHED: {held} answers that clients have not taken, {waiting} that wait for the disk; each session is held to its \
+             share"
+        )
+    });
+    let full = (most > 0 && sessions >= most)
+        .then(|| format!("LIMIT REACHED: {sessions} sessions; the longest idle give way to new ones"));
+    let reassembly = (most_bytes > 0 && bytes >= most_bytes / 8 * 7).then(|| {
+        let (bytes, most_bytes) = (bytes >> 20, most_bytes >> 20);
+        format!("LIMIT REACHED: {bytes} of {most_bytes} MB for long requests; those with most give way")
+    });
+    [answers, full, reassembly].into_iter().flatten().collect()
+}
+
+/// What is wrong with a server's disk, by its log and by what it keeps for others.
+fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
+    let is = |name: &str| counters.iter().any(|counter| counter.name == name && counter.value > 0);
+    let own = match (is("writes_stopped"), is("disk_full")) {
+        (false, false) => None,
+        (false, true) => Some("DISK FULL: writes end when its frames are used up; remove objects, or make space on it"),
+        (true, false) => Some("WRITES STOPPED: the disk has failed; see the server's log"),
+        (true, true) => Some("WRITES STOPPED: the disk is full; make space on it, and start the server again"),
+    };
+    let kept = match (is("replica_writes_stopped"), is("replica_disk_full"), is("replica_frames_lacking")) {
+        (false, false, false) => None,
+        (false, true, false) => Some("DISK FULL: takes replicas until its frames are used up; make space on it"),
+        (false, true, true) => Some("DISK FULL: takes no replicas; make space on it, or add servers"),
+        (false, false, true) => {
+            Some("TAKES NO REPLICAS: all its frames are in use; give it more --disk, or add servers")
+        }
+        (true, false, _) => Some("TAKES NO REPLICAS: the disk has failed; see the server's log"),
+        (true, true, _) => Some("TAKES NO REPLICAS: the disk is full; make space on it, and start the server again"),
+    };
+    own.into_iter().chain(kept).collect()
 }
 
 /// What a server is bringing back of one that is gone.
@@ -216,6 +288,7 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
 
 /// What a person wants to know of a server's replicas while something is missing.
 fn replicas(counters: &[Counter]) -> Vec<String> {
+    let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
     let told = recoveries(counters).into_iter().map(|Recovering { server, stage, tablets, read, left }| {
         let far = match &*stage {
             "fencing" | "searching" => "looking for its log".to_owned(),
@@ -227,9 +300,10 @@ fn replicas(counters: &[Counter]) -> Vec<String> {
     });
     let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
     let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
-    let few = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
-    let few = few.map(|few| format!("  {} segments have their replicas in fewer racks than there are", few.value));
-    told.chain(short).chain(few).collect()
+    let in_few_racks = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
+    let in_few_racks =
+        in_few_racks.map(|few| format!("  {} segments have their replicas in fewer racks than there are", few.value));
+    few.into_iter().chain(told).chain(short).chain(in_few_racks).collect()
 }
 
 /// The value of a label in a counter's name.

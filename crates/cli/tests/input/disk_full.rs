@@ -1,55 +1,17 @@
 //! A disk that is really full, under a whole server.
 
 use crate::connect;
-use crate::support::{ServerProcess, run, skip};
-use sprat_client::Error;
+use crate::support::small::SmallFilesystem;
+use crate::support::{PATIENCE, ServerProcess, run, run_with, skip};
+use sprat_client::{Client, Error, Table};
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::time::{Duration, Instant};
 
 const FLAGS: [&str; 4] = ["--memory", "64M", "--disk", "1G"];
 
 /// Bytes of the filesystem, and of a file that takes part of it.
 const FILESYSTEM: u64 = 96 << 20;
 const FILLER: u64 = 40 << 20;
-
-/// A filesystem of its own in a file, unmounted when dropped.
-struct SmallFilesystem {
-    directory: tempfile::TempDir,
-}
-
-impl SmallFilesystem {
-    /// An ext4, or why there is none.
-    fn mount() -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let small = Self { directory };
-        let image = small.directory.path().join("image");
-        fs::create_dir(small.root()).map_err(|error| error.to_string())?;
-        let file = fs::File::create(&image).map_err(|error| error.to_string())?;
-        file.set_len(FILESYSTEM).map_err(|error| error.to_string())?;
-        tool(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&image))?;
-        tool(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(small.root()))?;
-        Ok(small)
-    }
-
-    fn root(&self) -> PathBuf {
-        self.directory.path().join("root")
-    }
-}
-
-impl Drop for SmallFilesystem {
-    fn drop(&mut self) {
-        let _ = tool(Command::new("umount").arg(self.root()));
-    }
-}
-
-fn tool(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-}
 
 fn key(number: usize) -> String {
     format!("object {number}")
@@ -60,14 +22,27 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_full_disk_stops_writes_aloud_and_loses_nothing() {
-    let small = match SmallFilesystem::mount() {
+fn a_full_disk_refuses_writes_aloud_and_goes_on_when_there_is_room() {
+    let small = match SmallFilesystem::mount(FILESYSTEM) {
         Ok(small) => small,
         Err(why) => return skip(&format!("disk full under a server: no small filesystem can be mounted here: {why}")),
     };
     for durability in ["sync", "buffered"] {
         full(&small, durability);
     }
+}
+
+/// Writes objects from `first` on until one is refused because the disk is full; how many were written, and the refusal.
+fn fill(client: &mut Client, table: Table, first: usize) -> (usize, String) {
+    for number in first.. {
+        match client.put(table, key(number).as_bytes(), &value(number)) {
+            Ok(_) => {}
+            Err(Error::DiskFull(reason)) => return (number - first, reason),
+            Err(error) => panic!("after {} writes: {error}", number - first),
+        }
+        assert!(number < first + 5000, "the filesystem does not get full");
+    }
+    unreachable!("it returns above")
 }
 
 fn full(small: &SmallFilesystem, durability: &str) {
@@ -77,56 +52,65 @@ fn full(small: &SmallFilesystem, durability: &str) {
     let mut server = ServerProcess::start(&data, &flags).expect("it starts");
     let mut client = connect(&server);
     let table = client.create_table("t").expect("a table");
-    let mut acknowledged = 0;
-    let reason = loop {
-        match client.put(table, key(acknowledged).as_bytes(), &value(acknowledged)) {
-            Ok(_) => acknowledged += 1,
-            Err(Error::WritesStopped(reason)) => break reason,
-            Err(error) => panic!("after {acknowledged} writes: {error}"),
-        }
-        assert!(acknowledged < 5000, "the filesystem does not get full");
-    };
-    assert!(reason.contains("No space left on device") && reason.contains("log.sprat"), "{reason}");
+    let (acknowledged, reason) = fill(&mut client, table, 0);
+    assert!(reason.contains("the disk is full") && reason.contains("log.sprat"), "{reason}");
     assert!(acknowledged > 100, "{acknowledged}");
 
-    // Nothing is acknowledged from here on; reads go on; everybody is told.
-    let stopped = |result: Result<u64, Error>| assert!(matches!(result, Err(Error::WritesStopped(_))), "{result:?}");
-    stopped(client.put(table, b"another", b"value"));
-    stopped(client.remove(table, key(0).as_bytes()).map(|_| 0));
-    stopped(client.increment_i64(table, b"number", 1).map(|_| 0));
-    for number in 0..acknowledged {
+    // Reads go on; everybody is told.
+    let is_there = |client: &mut Client, table, number: usize| {
         let object = client.get(table, key(number).as_bytes()).expect("reads go on").expect("acknowledged");
         assert!(object.value == value(number));
-    }
-    assert!(server.heard().contains("no more writes are taken"), "the server's log says so");
+    };
+    (0..acknowledged).for_each(|number| is_there(&mut client, table, number));
+    assert!(server.heard().contains("the disk is full"), "the server's log says so");
     let status = run(&["status", "-C", &server.coordinator]);
-    assert!(status.ok().contains("WRITES STOPPED"), "{status:?}");
-    let refused = run(&["put", "t", "k", "v", "-C", &server.coordinator]);
+    assert!(status.ok().contains("DISK FULL"), "{status:?}");
+    let refused = run_with(&["put", "t", "k", "-", "-C", &server.coordinator], &value(0));
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
+
+    // What is removed makes room, without a restart.
+    (0..acknowledged / 2).for_each(|number| {
+        client.remove(table, key(number).as_bytes()).expect("removals go on").expect("it was there");
+    });
+    let begun = Instant::now();
+    while let Err(error) = client.put(table, key(0).as_bytes(), &value(0)) {
+        assert!(matches!(error, Error::DiskFull(_)) && begun.elapsed() < PATIENCE, "{error}");
+        pause();
+    }
+    (1..acknowledged / 4).for_each(|number| {
+        client.put(table, key(number).as_bytes(), &value(number)).expect("room for as much as was removed");
+    });
     server.kill();
 
-    // Still full: it starts, and serves reads.
+    // Still full: it starts, and serves reads and removals.
     let server = ServerProcess::start(&data, &flags).expect("it starts on a full disk");
     let mut client = connect(&server);
     let table = client.table("t").expect("the table");
-    for number in 0..acknowledged {
-        let object = client.get(table, key(number).as_bytes()).expect("a read").expect("acknowledged");
-        assert!(object.value == value(number));
-    }
-    drop(server);
+    (0..acknowledged / 4).chain(acknowledged / 2..acknowledged).for_each(|number| {
+        is_there(&mut client, table, number);
+    });
+    client.remove(table, key(0).as_bytes()).expect("a removal").expect("it was there");
 
-    // With room again, everything is there and writes are taken.
+    // With space again, writes go on in the same life.
     fs::remove_file(&filler).expect("there");
-    let server = ServerProcess::start(&data, &flags).expect("it starts");
-    let mut client = connect(&server);
-    let table = client.table("t").expect("the table");
-    for number in 0..acknowledged {
-        let object = client.get(table, key(number).as_bytes()).expect("a read").expect("acknowledged");
-        assert!(object.value == value(number));
+    let begun = Instant::now();
+    let mut more = 0;
+    while more < acknowledged / 2 {
+        match client.put(table, key(acknowledged + more).as_bytes(), &value(acknowledged + more)) {
+            Ok(_) => more += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::DiskFull(_)) && begun.elapsed() < PATIENCE, "{error}");
+                pause();
+            }
+        }
     }
-    client.put(table, b"another", b"value").expect("writes are taken again");
     assert!(server.stop().success());
     eprintln!("{durability}: full after {acknowledged} writes");
     fs::remove_dir_all(&data).expect("removed");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod kills;
 pub(crate) mod racks;
+pub(crate) mod small;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

@@ -26,7 +26,7 @@ const TOMBSTONE_SHARE: usize = 4;
 impl Log {
     /// Whether segments on disk come near the most there may be.
     pub(super) fn disk_is_short(&self) -> bool {
-        let most = self.config.max_segments_on_disk;
+        let most = self.most_on_disk();
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
     }
 
@@ -34,8 +34,13 @@ impl Log {
     pub(crate) fn disk_room(&self) -> usize {
         match self.config.durability {
             Durability::Volatile => usize::MAX,
-            Durability::Tracked => self.config.max_segments_on_disk.saturating_sub(self.memory.by_id.len()),
+            Durability::Tracked => self.most_on_disk().saturating_sub(self.memory.by_id.len()),
         }
+    }
+
+    /// Most segments that there may be on disk now.
+    fn most_on_disk(&self) -> usize {
+        self.config.max_segments_on_disk.min(self.disk_limit)
     }
 
     /// Whether tombstones take so much memory that the segments which they guard against should go.

@@ -1,11 +1,12 @@
 //! Long messages being received.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sprat_net::Nanos;
 use sprat_wire::MAX_MESSAGE;
 
-use crate::config::{GRANT_WINDOW, MAX_ASSEMBLIES, MAX_RESEND_RANGES, MAX_RTO, UNSCHEDULED_BYTES};
+use crate::config::{GRANT_WINDOW, MAX_ASSEMBLIES, MAX_RESEND_RANGES, MAX_RTO, STALLED_TRIES, UNSCHEDULED_BYTES};
 use crate::grants::{self, Candidate};
 use crate::message::Owner;
 use crate::slab::Slab;
@@ -163,6 +164,27 @@ impl Incoming {
         Some(index)
     }
 
+    /// The message that gives way to one of `total` bytes for `session`, for which there is no memory: one whose sender is silent, or
+    /// else one of the session with the most, if that has more than this one would. Of several, the one that has got no further for
+    /// longest. So all who ask have equal parts of the memory, whoever came first.
+    pub(crate) fn gives_way(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
+        let oldest = |of: &dyn Fn(&Assembly) -> bool| {
+            let candidates = self.assemblies.iter().filter(|(_, assembly)| of(assembly));
+            let oldest = candidates.min_by_key(|(_, assembly)| (assembly.progress_at, assembly.birth))?;
+            Some((oldest.0, oldest.1.owner))
+        };
+        oldest(&|assembly| assembly.tries >= STALLED_TRIES).or_else(|| {
+            let mut sums: HashMap<u32, usize> = HashMap::new();
+            for (_, assembly) in self.assemblies.iter() {
+                *sums.entry(assembly.owner.session).or_default() += assembly.total;
+            }
+            let own = sums.get(&session).copied().unwrap_or(0) + total;
+            let (&largest, _) =
+                sums.iter().filter(|&(_, &sum)| sum > own).max_by_key(|&(&other, &sum)| (sum, other))?;
+            oldest(&|assembly| assembly.owner.session == largest)
+        })
+    }
+
     /// Adds a fragment that is [`plausible`].
     pub(crate) fn add(&mut self, now: Nanos, index: u32, offset: usize, total: usize, payload: &[u8]) -> Arrival {
         let Some(assembly) = self.assemblies.get_mut(index) else { return Arrival::Duplicate };
@@ -272,6 +294,11 @@ impl Incoming {
     /// When a poll has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
+    }
+
+    /// Most bytes set aside.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Messages in reassembly, and the bytes set aside for them.

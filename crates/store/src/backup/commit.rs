@@ -1,10 +1,11 @@
 //! Group commits: what was appended goes out, what the disk has done comes in.
 
+use super::config::GROW_AGAIN;
 use super::frames::Place;
-use super::growth::{GROW_FRAMES, Growth, Next};
+use super::growth::{DiskFull, Doing, GROW_FRAMES, Growth, Next, is_full};
 use super::reading::MAX_READS;
 use super::retire::MAX_RETIRING_WRITES;
-use super::{Backup, Durability, Failed, Operation, Progress, Replica, SPARE_FRAMES, SYNC_INTERVAL};
+use super::{Backup, Durability, Failed, Operation, Progress, Replica, SYNC_INTERVAL};
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
@@ -134,11 +135,14 @@ impl<D: Disk> Backup<D> {
     /// Begins to grow the file when few frames are ready.
     pub(super) fn grow(&mut self) {
         let left = self.max_frames.saturating_sub(self.frames.total);
-        if self.growth.is_some() || self.frames.ready() >= SPARE_FRAMES || left == 0 {
+        if self.growth.is_some() || self.frames.ready() >= self.owner.spare_frames() || left == 0 {
+            return;
+        }
+        if self.disk_full.as_ref().is_some_and(|full| full.again_at.is_some()) {
             return;
         }
         let first = self.frames.total;
-        let frames = first..first + left.min(GROW_FRAMES);
+        let frames = first..first + left.min(self.grow_by);
         let bytes = self.header.frame_offset(frames.start)..self.header.frame_offset(frames.end);
         let (growth, op) = Growth::begin(frames, bytes);
         self.growth = Some(growth);
@@ -168,10 +172,35 @@ impl<D: Disk> Backup<D> {
         }
         self.advance(now);
         self.retire();
+        self.look_for_room(now);
         self.grow();
         self.continue_growth();
         self.raise();
         Ok(())
+    }
+
+    /// Sees to it that a file for which the disk had no room is tried again, and that the disk counts as full no longer than frames lack.
+    fn look_for_room(&mut self, now: Nanos) {
+        let Some(full) = &mut self.disk_full else { return };
+        if self.frames.ready() >= self.owner.spare_frames() {
+            tracing::info!("{} has frames again", self.disk.name());
+            self.disk_full = None;
+        } else if self.growth.is_none() && *full.again_at.get_or_insert(now + GROW_AGAIN) <= now {
+            full.again_at = None;
+        }
+    }
+
+    /// The disk has no room for the frames that the file was to grow by.
+    fn has_no_room(&mut self, offset: u64, source: std::io::Error) {
+        let release = self.growth.as_mut().expect("growing").give_up();
+        self.growth_next = Some(release);
+        if self.disk_full.is_none() && self.grow_by == 1 {
+            let (file, total) = (self.disk.name(), self.frames.total);
+            tracing::error!("the disk is full: {file} stays at {total} segment frames until there is space ({source})");
+        }
+        if self.grow_by == 1 {
+            self.disk_full = Some(DiskFull { offset, source, again_at: None });
+        }
     }
 
     /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and whoever writes piece
@@ -204,8 +233,17 @@ impl<D: Disk> Backup<D> {
                 let growth = self.growth.as_mut().expect("growing");
                 if let Err(error) = result {
                     let offset = growth.offset();
-                    return Err(self.fail(Operation::Grow, offset, error));
+                    match growth.doing() {
+                        Doing::AsksForRoom if is_full(&error) => {
+                            self.has_no_room(offset, error);
+                            return Ok(None);
+                        }
+                        // Blocks that cannot be given back are lost to others, and to nobody else.
+                        Doing::GivesBack => tracing::warn!("cannot shorten {}: {error}", self.disk.name()),
+                        Doing::AsksForRoom | Doing::Ends => return Err(self.fail(Operation::Grow, offset, error)),
+                    }
                 }
+                let growth = self.growth.as_mut().expect("growing");
                 match growth.advance(buffer) {
                     Next::Do(op) => self.growth_next = Some(op),
                     Next::Header(frames) => {
@@ -216,6 +254,11 @@ impl<D: Disk> Backup<D> {
                     Next::Ready(frames) => {
                         self.frames.add(frames);
                         self.growth = None;
+                        (self.disk_full, self.grow_by) = (None, GROW_FRAMES);
+                    }
+                    Next::GivenUp => {
+                        self.growth = None;
+                        self.grow_by = 1;
                     }
                 }
                 Ok(None)

@@ -21,6 +21,16 @@ pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
 pub const SPARE_FRAMES: usize = 2;
 
+/// The same of a node's own log: when the file cannot grow, as many are left to be emptied with, beside those that are freed and wait
+/// for a sync.
+pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
+
+/// Frames of a log on a full disk that are freed and may not be written again yet.
+pub(super) const SETTLING_FRAMES: usize = 2;
+
+/// How often it is tried to grow a file for which the disk had no room.
+pub const GROW_AGAIN: Duration = Duration::from_secs(1);
+
 /// Most segments of a log open at once: a head, the next one, and survivors.
 pub const MAX_OPEN: usize = 16;
 

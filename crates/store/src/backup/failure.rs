@@ -35,7 +35,10 @@ impl fmt::Display for Operation {
 /// The disk refused something. What the log holds from then on is unknown until it is opened again,
 /// so nothing more is taken or reported durable.
 #[derive(Clone, Debug, Error)]
-#[error("cannot {operation} {file} at offset {offset}: {source}; writes are refused until the log is opened again")]
+#[error(
+    "cannot {operation} {file} at offset {offset}: {}{source}; writes are refused until the log is opened again",
+    if super::growth::is_full(source) { "the disk is full: " } else { "" }
+)]
 pub struct Failed {
     /// What was asked.
     pub operation: Operation,

@@ -6,8 +6,13 @@
 //! within every durable write; then one sync makes all of it permanent, and the file's header tells how long it is
 //! now, so that one cut short later is noticed. A crash on the way leaves a shorter file, which the next start
 //! continues.
+//!
+//! A disk that is full ends no more than the growth: what it has taken so far is given back, fewer frames are tried, and then it is
+//! tried again [from time to time](super::GROW_AGAIN). The frames that there are go on.
 
 use sprat_disk::{AlignedBuf, Op};
+use sprat_net::Nanos;
+use std::io;
 use std::ops::Range;
 
 /// Bytes of zeroes in one write: well under a millisecond on the device, the longest a commit waits behind it.
@@ -23,6 +28,7 @@ enum Step {
     Zero(u64, usize),
     Sync,
     Header,
+    Release,
 }
 
 /// What a growing file needs next.
@@ -32,6 +38,34 @@ pub(super) enum Next {
     Header(u32),
     /// Nothing: these frames are ready.
     Ready(Range<u32>),
+    /// Nothing: there was no room, and what was taken is given back.
+    GivenUp,
+}
+
+/// What a step of growing does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Doing {
+    /// Asks the disk for room: that there is none ends the growth alone.
+    AsksForRoom,
+    /// Makes the new frames permanent: that it fails concerns what was written before as well.
+    Ends,
+    /// Gives back what was taken in vain.
+    GivesBack,
+}
+
+/// A disk that had no room for more frames.
+pub(super) struct DiskFull {
+    /// Where it had none, bytes from the file's beginning.
+    pub(super) offset: u64,
+    /// What the operating system said.
+    pub(super) source: io::Error,
+    /// When it is tried again; `None` until the time is known.
+    pub(super) again_at: Option<Nanos>,
+}
+
+/// Whether an error says that the disk has no room, or none for us.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The file growing by some frames.
@@ -54,10 +88,25 @@ impl Growth {
     /// Where the step under way works, bytes from the file's beginning.
     pub(super) fn offset(&self) -> u64 {
         match self.step {
-            Step::Reserve | Step::Sync => self.bytes.start,
+            Step::Reserve | Step::Sync | Step::Release => self.bytes.start,
             Step::Header => 0,
             Step::Zero(offset, _) => offset,
         }
+    }
+
+    /// What the step under way does.
+    pub(super) fn doing(&self) -> Doing {
+        match self.step {
+            Step::Reserve | Step::Zero(..) => Doing::AsksForRoom,
+            Step::Sync | Step::Header => Doing::Ends,
+            Step::Release => Doing::GivesBack,
+        }
+    }
+
+    /// There is no room: gives back what was taken so far.
+    pub(super) fn give_up(&mut self) -> Op {
+        self.step = Step::Release;
+        Op::Release { offset: self.bytes.start }
     }
 
     /// The step is done, its buffer back: what comes next.
@@ -73,6 +122,7 @@ impl Growth {
                 return Next::Header(self.frames.end);
             }
             Step::Header => return Next::Ready(self.frames.clone()),
+            Step::Release => return Next::GivenUp,
         };
         let left = self.bytes.end - from;
         if left == 0 {

@@ -28,7 +28,8 @@
 //! power failure could bring back the head that still lists them.
 //!
 //! # When the disk refuses
-//! Any failed write or sync, or a full disk, poisons the backup: [`Failed`] is kept, every later call returns it, and
+//! A disk without room for a longer file ends no more than its growth ([`growth`]): the frames that there are go on, and what becomes
+//! free is used. Any failed write or sync poisons the backup: [`Failed`] is kept, every later call returns it, and
 //! nothing more is reported durable until the log is opened again. A failed sync is not tried again: the
 //! kernel forgets which pages it could not write. Replaying tells what really is there.
 //!
@@ -60,7 +61,9 @@ mod stored;
 mod survey;
 mod walk;
 
-pub use config::{Durability, MAX_OPEN, MAX_OPEN_REPLICAS, MAX_REPLAY_THREADS, Options, SPARE_FRAMES, SYNC_INTERVAL};
+pub use config::{
+    Durability, GROW_AGAIN, MAX_OPEN, MAX_OPEN_REPLICAS, MAX_REPLAY_THREADS, Options, SPARE_FRAMES, SYNC_INTERVAL,
+};
 pub use contents::Contents;
 pub use failure::{AppendError, Failed, Operation};
 pub use frames::FrameCount;
@@ -71,7 +74,7 @@ pub use report::{Corruption, Cut, Garbage, ReplayReport, ReplayedSegment};
 pub use stored::{Damage, Stored, StoredReport, Torn};
 
 use frames::Frames;
-use growth::Growth;
+use growth::{DiskFull, Growth};
 use incarnation::Incarnations;
 use owner::Owner;
 use reading::Reading;
@@ -119,6 +122,10 @@ pub struct Backup<D: Disk> {
     /// Writes under way.
     writing: usize,
     growth: Option<Growth>,
+    /// Most frames that it is tried to grow by at a time.
+    grow_by: u32,
+    /// The disk had no room when that was last tried.
+    disk_full: Option<DiskFull>,
     /// The growth's next operation, held until a commit has come between.
     growth_next: Option<Op>,
     /// A commit's write has ended since the growth's last operation began.
@@ -277,7 +284,23 @@ impl<D: Disk> Backup<D> {
     #[must_use]
     pub fn frame_count(&self) -> FrameCount {
         let waiting = self.open.iter().filter(|replica| replica.frame.is_none()).count();
-        self.frames.count(self.max_frames, waiting)
+        // On a full disk there may be no more than there are.
+        let max_frames = if self.disk_full.is_some() { 0 } else { self.max_frames };
+        self.frames.count(max_frames, waiting)
+    }
+
+    /// Whether the disk had no room when the file was last to grow, or for something that has failed. A file that could not grow goes on
+    /// with the frames that it has, and grows when there is space again.
+    #[must_use]
+    pub fn disk_is_full(&self) -> bool {
+        self.disk_full.is_some() || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
+    }
+
+    /// Segments of a node's own log that the disk takes for now, if it is full.
+    #[must_use]
+    pub fn segments_on_full_disk(&self) -> Option<usize> {
+        self.disk_full.as_ref()?;
+        Some((self.frames.total as usize).saturating_sub(config::SETTLING_FRAMES))
     }
 
     /// Where in the file a segment's frame begins, if it has one.
@@ -294,11 +317,12 @@ impl<D: Disk> Backup<D> {
     /// When [`poll`](Self::poll) must be called at the latest though the disk says nothing.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
-        if self.dirty && !self.syncing && self.failure.is_none() {
-            self.synced_at + SYNC_INTERVAL
-        } else {
-            Nanos::NEVER
+        if self.failure.is_some() {
+            return Nanos::NEVER;
         }
+        let sync = if self.dirty && !self.syncing { self.synced_at + SYNC_INTERVAL } else { Nanos::NEVER };
+        let again = self.disk_full.as_ref().and_then(|full| full.again_at);
+        again.map_or(sync, |again| again.min(sync))
     }
 
     /// Polls readable when the disk may have answered.

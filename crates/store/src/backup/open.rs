@@ -2,6 +2,7 @@
 
 use super::config::{Durability, MAX_REPLAY_THREADS, Options, SPARE_FRAMES};
 use super::frames::{Frames, Place};
+use super::growth::{DiskFull, GROW_FRAMES};
 use super::incarnation::{AHEAD, Incarnations};
 use super::owner::Owner;
 use super::reading::Reading;
@@ -11,7 +12,7 @@ use super::report::{Corruption, ReplayReport, ReplayedSegment};
 use super::retire::Retiring;
 use super::stored::StoredReport;
 use super::survey::Source;
-use super::{Backup, Failed};
+use super::{Backup, Failed, Operation};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op, ReadAt};
 use sprat_net::Nanos;
 use sprat_wire::frame::{
@@ -212,6 +213,11 @@ impl<D: Disk> Backup<D> {
             backup.begin_life()?;
         }
         backup.prepare()?;
+        if backup.frames.total == 0
+            && let Some(DiskFull { offset, source, .. }) = backup.disk_full.take()
+        {
+            return Err(backup.fail(Operation::Grow, offset, source).into());
+        }
         Ok(backup)
     }
 
@@ -237,6 +243,8 @@ impl<D: Disk> Backup<D> {
             queue: VecDeque::new(),
             writing: 0,
             growth: None,
+            grow_by: GROW_FRAMES,
+            disk_full: None,
             growth_next: None,
             written_since_growth: false,
             dirty: false,

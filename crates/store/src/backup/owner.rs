@@ -1,6 +1,6 @@
 //! Whose segments a file holds, and what follows from that.
 
-use super::config::{MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options};
+use super::config::{MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options, SPARE_FRAMES, SPARE_FRAMES_OF_LOG};
 use sprat_wire::frame::{BLOCK_BYTES, REPLICA_FILE};
 
 /// Whose segments a file holds.
@@ -18,6 +18,14 @@ impl Owner {
         match self {
             Self::Log => MAX_OPEN,
             Self::Replicas => MAX_OPEN_REPLICAS + MAX_ENDING_REPLICAS,
+        }
+    }
+
+    /// Frames kept ready ahead of need.
+    pub(super) fn spare_frames(self) -> usize {
+        match self {
+            Self::Log => SPARE_FRAMES_OF_LOG,
+            Self::Replicas => SPARE_FRAMES,
         }
     }
 

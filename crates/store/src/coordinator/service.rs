@@ -89,6 +89,8 @@ pub struct Coordinator<M> {
     ready: VecDeque<(RequestId, Outcome<u32>)>,
     bodies: Bodies,
     requests: u64,
+    /// The session of the request that is being answered.
+    session: u32,
     /// Whether it led when it was last polled.
     led: bool,
     /// When servers that these metadata do not fit are reported again.
@@ -108,6 +110,7 @@ impl<M: Metadata> Coordinator<M> {
             ready: VecDeque::new(),
             bodies: Bodies::default(),
             requests: 0,
+            session: 0,
             led: true,
             warn_foreign_from: Nanos(0),
         }
@@ -142,7 +145,7 @@ impl<M: Metadata> Coordinator<M> {
 
     /// Answers with a list; asked again, it is made again.
     fn list(&mut self, status: Status, number: u64, fill: impl FnOnce(&mut Vec<u8>)) -> Outcome<u32> {
-        match self.bodies.make(fill) {
+        match self.bodies.make(self.session, fill) {
             Some(body) => Outcome::Reply(answer(status, false, 0, number, Repeat::Retain).with_body(body)),
             None => Outcome::Retry(BUSY_MICROS),
         }
@@ -194,7 +197,9 @@ impl<M: Metadata> Coordinator<M> {
     ) -> Outcome<u32> {
         servers.sort_unstable();
         servers.dedup();
-        if self.changes.len() >= MAX_WAITING {
+        // One may have as many as are free, so that nobody keeps others from changing anything.
+        let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
+        if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
             return Outcome::Retry(BUSY_MICROS);
         }
         let (version, until) = (self.catalog.version(), now + APPLY_PATIENCE);
@@ -273,6 +278,7 @@ impl<M: Metadata> Coordinator<M> {
         // place that it has in its session would be lost to the server for ever.
         if let Some(at) = self.questions.iter().position(|question| question.server == server) {
             let Question { id, known, .. } = self.questions.swap_remove(at);
+            self.session = id.session();
             let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
@@ -407,10 +413,12 @@ impl<M: Metadata> Coordinator<M> {
     /// Answers what waits: questions with that it does not lead, changes as what they are, made.
     fn turn_away(&mut self) {
         for question in std::mem::take(&mut self.questions) {
+            self.session = question.id.session();
             let outcome = self.not_leading();
             self.ready.push_back((question.id, outcome));
         }
         for change in std::mem::take(&mut self.changes) {
+            self.session = change.id.session();
             let outcome = self.changed(change.table, change.version);
             self.ready.push_back((change.id, outcome));
         }
@@ -552,6 +560,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
 
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u32> {
         self.requests += 1;
+        self.session = id.session();
         match Request::parse(payload) {
             Ok(request) => self.dispatch(now, id, request),
             Err(malformed) => answer_text(&mut self.bodies, Status::Malformed, &malformed.to_string()),
@@ -624,6 +633,7 @@ impl<M: Metadata> Coordinator<M> {
             keep
         });
         for (id, server, known) in due {
+            self.session = id.session();
             let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
@@ -638,6 +648,7 @@ impl<M: Metadata> Coordinator<M> {
             keep
         });
         for (id, table) in done {
+            self.session = id.session();
             let outcome = self.changed(table, version);
             self.ready.push_back((id, outcome));
         }

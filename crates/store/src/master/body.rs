@@ -1,6 +1,7 @@
 //! What a response of the master is gathered from.
 
 use crate::bodies::Bodies;
+use crate::shares::Shares;
 use sprat_log::{Log, Pin, Ref};
 
 /// Memory that a response is gathered from.
@@ -18,37 +19,47 @@ impl From<u32> for Body {
     }
 }
 
-/// Most values pinned at once; each keeps a segment's memory from the cleaner.
+/// Values pinned at once that sessions have [shares](Shares) of, beside one each; each keeps a segment's memory from the cleaner.
 pub const MAX_PINS: usize = 4096;
 
 /// Bodies handed out and not yet given back.
-#[derive(Default)]
 pub(super) struct Held {
-    pins: Vec<Option<Pin>>,
+    /// Values, and for which session each is held.
+    pins: Vec<Option<(Pin, u32)>>,
     free: Vec<u32>,
+    shares: Shares,
     pub(super) made: Bodies,
 }
 
+impl Default for Held {
+    fn default() -> Self {
+        Self { pins: Vec::new(), free: Vec::new(), shares: Shares::new(MAX_PINS), made: Bodies::default() }
+    }
+}
+
 impl Held {
-    /// Pins a value; `None` when [`MAX_PINS`] are.
+    /// Pins a value for a session; `None` when that has its share of them.
     #[inline]
-    pub(super) fn pin(&mut self, log: &mut Log, reference: Ref) -> Option<Body> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.pins.len() < MAX_PINS => {
-                self.pins.push(None);
-                u32::try_from(self.pins.len() - 1).expect("MAX_PINS fits")
-            }
-            None => return None,
-        };
-        self.pins[index as usize] = Some(log.pin(reference));
+    pub(super) fn pin(&mut self, session: u32, log: &mut Log, reference: Ref) -> Option<Body> {
+        if !self.shares.admits(session) {
+            return None;
+        }
+        self.shares.take(session);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.pins.push(None);
+            u32::try_from(self.pins.len() - 1).expect("few")
+        });
+        self.pins[index as usize] = Some((log.pin(reference), session));
         Some(Body::Value(index))
     }
 
     #[inline]
     pub(super) fn bytes<'a>(&'a self, log: &'a Log, body: Body) -> &'a [u8] {
         match body {
-            Body::Value(index) => log.bytes(self.pins[index as usize].as_ref().expect("pinned until released")),
+            Body::Value(index) => {
+                let (pin, _) = self.pins[index as usize].as_ref().expect("pinned until released");
+                log.bytes(pin)
+            }
             Body::Made(index) => self.made.bytes(index),
         }
     }
@@ -57,14 +68,17 @@ impl Held {
     pub(super) fn release(&mut self, log: &mut Log, body: Body) {
         match body {
             Body::Value(index) => {
-                log.unpin(self.pins[index as usize].take().expect("released once"));
+                let (pin, session) = self.pins[index as usize].take().expect("released once");
+                log.unpin(pin);
+                self.shares.give(session);
                 self.free.push(index);
             }
             Body::Made(index) => self.made.release(index),
         }
     }
 
-    pub(super) fn pinned(&self) -> usize {
-        self.pins.len() - self.free.len()
+    /// What sessions have of the values that may be pinned.
+    pub(super) fn pinned(&self) -> &Shares {
+        &self.shares
     }
 }

@@ -60,7 +60,10 @@ impl<D: Disk> Durable<D> {
             Self::Servers(replicator) if replicator.is_fenced() => {
                 Err("this server was declared dead, and others recover what it had".to_owned())
             }
-            Self::Servers(_) => Ok(false),
+            Self::Servers(replicator) => {
+                replicator.look_out(now, log);
+                Ok(false)
+            }
         }
     }
 
@@ -88,17 +91,36 @@ impl<D: Disk> Durable<D> {
         backup.poll_fd()
     }
 
+    /// What is full when the disk is, in words.
+    pub(super) fn full_disk(&self) -> String {
+        match self {
+            Self::Disk(backup, _) => {
+                let most = backup.frame_count().max;
+                format!("the disk is full: {} stays at {most} segment frames", backup.name())
+            }
+            Self::Nothing | Self::Servers(_) => String::new(),
+        }
+    }
+
     /// Counters by name.
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Nothing => vec![("disk_frames_live", 0), ("disk_frames_max", 0)],
             Self::Disk(backup, _) => {
                 let frames = backup.frame_count();
-                vec![("disk_frames_live", frames.live.into()), ("disk_frames_max", frames.max.into())]
+                vec![
+                    ("disk_frames_live", frames.live.into()),
+                    ("disk_frames_max", frames.max.into()),
+                    ("disk_full", backup.disk_is_full().into()),
+                ]
             }
             Self::Servers(replicator) => {
                 let counts = replicator.counts();
+                let (needed, here, refusing) = replicator.servers();
                 vec![
+                    ("servers_needed", needed as u64),
+                    ("servers_here", here as u64),
+                    ("servers_refusing", refusing as u64),
                     ("replica_writes_total", counts.writes),
                     ("replicas_replaced_total", counts.replaced),
                     ("segments_short", replicator.short() as u64),
@@ -129,6 +151,7 @@ fn commit<D: Disk>(backup: &mut Backup<D>, pace: &mut Pace, now: Nanos, log: &mu
         progressed = true;
     };
     backup.poll(now, progress).map_err(|failed| failed.to_string())?;
+    log.limit_disk(backup.segments_on_full_disk());
     match hand_over(backup, log) {
         Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {} // the rest when the disk has made room
         Err(error) => return Err(error.to_string()),

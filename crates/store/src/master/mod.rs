@@ -22,7 +22,7 @@ use crate::expected::Expected;
 use crate::guests::Guests;
 use crate::moving::{Arrivals, Leaving};
 use crate::node::{Caller, Service};
-use crate::replication::Replicator;
+use crate::replication::{Outlook, Replicator};
 use body::Held;
 use durable::Durable;
 use loads::{Asks, Loads};
@@ -241,13 +241,27 @@ impl<D: Disk> Master<D> {
         self.durable.is_nothing() || position <= self.log.durable_position()
     }
 
-    /// Seals the head when its replicas would not hold an entry of `len` bytes more.
+    /// Whether what waits to become durable waits for servers that are not there, or that refuse.
+    #[inline]
+    fn is_bleak(&self) -> bool {
+        self.replicator().is_some_and(|replicator| replicator.outlook() == Outlook::Bleak)
+    }
+
+    /// Seals the head when its replicas would not hold an entry of `len` bytes more. What `removes` may go on where a full disk keeps
+    /// others from doing so.
     ///
     /// # Errors
-    /// [`Full::Replication`] when no other head can be opened before the disk has made room.
+    /// When no other head can be opened before the disk has made room: [`Full::Disk`] if it is full, else [`Full::Replication`].
     #[inline]
-    fn seal_if_short(&mut self, len: usize) -> Result<(), Full> {
-        if self.durable.has_room(&self.log, len) || self.log.roll_head() { Ok(()) } else { Err(Full::Replication) }
+    fn seal_if_short(&mut self, len: usize, removes: bool) -> Result<(), Full> {
+        if self.durable.has_room(&self.log, len) {
+            return Ok(());
+        }
+        match if removes { self.log.roll_head_to_remove() } else { self.log.roll_head() } {
+            true => Ok(()),
+            false if self.log.lacks_disk() => Err(Full::Disk),
+            false => Err(Full::Replication),
+        }
     }
 
     /// From here on no write is taken, and none that waits is acknowledged.
@@ -425,6 +439,13 @@ impl<D: Disk> Service for Master<D> {
                 self.release(body);
             }
             return Some((waiter.id, self.writes_stopped()));
+        }
+        if self.is_bleak() {
+            let waiter = self.waiting.abandon()?;
+            if let Some(body) = waiter.reply.body() {
+                self.release(body);
+            }
+            return Some((waiter.id, self.too_few(true)));
         }
         None
     }

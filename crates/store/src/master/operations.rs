@@ -5,6 +5,7 @@ use super::timing::Mark;
 use super::{Master, Serves};
 use crate::answers::{answer, answer_text, denied};
 use crate::moving::Given;
+use crate::replication::{Outlook, Replicator};
 use sprat_disk::Disk;
 use sprat_log::{Full, Operation, Ref};
 use sprat_net::Nanos;
@@ -52,6 +53,12 @@ fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<Body> {
 
 /// What to ask of those who come too early or when too much is under way, microseconds.
 pub(super) const BUSY_MICROS: u32 = 500;
+
+/// What to ask of those who have their share of answers on their way, microseconds: they are to take some first.
+const SHARE_MICROS: u32 = 5_000;
+
+/// What to ask of those who want to change something while servers are missing, microseconds.
+const FEW_MICROS: u32 = 20_000;
 
 impl<D: Disk> Master<D> {
     #[inline]
@@ -101,7 +108,7 @@ impl<D: Disk> Master<D> {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         }
-        if self.waiting.is_full() {
+        if !self.waiting.admits(id.session()) {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         }
@@ -125,8 +132,8 @@ impl<D: Disk> Master<D> {
                 Some((old + delta).to_le_bytes())
             }),
             Request::Scan { after, .. } => self.scan(id, tablet, after),
-            Request::TableStats { .. } => self.table_stats(table),
-            Request::Echo { value, .. } => self.echo(value),
+            Request::TableStats { .. } => self.table_stats(id, table),
+            Request::Echo { value, .. } => self.echo(id, value),
             _ => unreachable!("answered above"),
         }
     }
@@ -140,15 +147,18 @@ impl<D: Disk> Master<D> {
             return self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Reexecute));
         };
         let version = self.log.entry(found).version;
-        let Some(body) = self.held.pin(&mut self.log, found) else { return Outcome::Retry(BUSY_MICROS) };
+        let Some(body) = self.held.pin(id.session(), &mut self.log, found) else {
+            self.counts.turned_away += 1;
+            return Outcome::Retry(SHARE_MICROS);
+        };
         let reply = answer(Status::Ok, false, 0, version, Repeat::Reexecute).with_body(body);
         self.tell(id, Some(found), reply)
     }
 
     fn write(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], condition: Condition) -> Outcome<Body> {
         self.counts.writes += 1;
-        if self.stopped.is_some() {
-            return self.writes_stopped();
+        if let Some(outcome) = self.not_taken(asked) {
+            return outcome;
         }
         if condition != Condition::None
             && let Err(outcome) = self.check(asked, key, condition)
@@ -163,15 +173,15 @@ impl<D: Disk> Master<D> {
 
     fn remove(&mut self, asked: &Asked<'_>, key: &[u8], condition: Condition) -> Outcome<Body> {
         self.counts.removes += 1;
-        if self.stopped.is_some() {
-            return self.writes_stopped();
+        if let Some(outcome) = self.not_taken(asked) {
+            return outcome;
         }
         if let Err(outcome) = self.check(asked, key, condition) {
             return outcome;
         }
         let operation = asked.done(&[]);
         let before = operation.as_ref().map_or(0, Operation::len);
-        let removed = self.seal_if_short(before + HEADER_BYTES + key.len() + size_of::<u64>());
+        let removed = self.seal_if_short(before + HEADER_BYTES + key.len() + size_of::<u64>(), true);
         let removed = removed.and_then(|()| match &operation {
             Some(operation) => self.log.remove_once(asked.table, key, operation),
             None => self.log.remove(asked.table, key),
@@ -194,8 +204,8 @@ impl<D: Disk> Master<D> {
         add: impl FnOnce(Option<&[u8]>) -> Option<[u8; 8]>,
     ) -> Outcome<Body> {
         self.counts.increments += 1;
-        if self.stopped.is_some() {
-            return self.writes_stopped();
+        if let Some(outcome) = self.not_taken(asked) {
+            return outcome;
         }
         let found = self.log.find(asked.table, key);
         let Some(sum) = add(found.map(|found| self.log.entry(found).value)) else {
@@ -230,8 +240,8 @@ impl<D: Disk> Master<D> {
         Some(self.wait_for(self.log.position(), id, reply))
     }
 
-    fn echo(&mut self, value: &[u8]) -> Outcome<Body> {
-        let Some(body) = self.held.made.make(|out| out.extend_from_slice(value)) else {
+    fn echo(&mut self, id: RequestId, value: &[u8]) -> Outcome<Body> {
+        let Some(body) = self.held.made.make(id.session(), |out| out.extend_from_slice(value)) else {
             return Outcome::Retry(BUSY_MICROS);
         };
         Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute).with_body(Body::Made(body)))
@@ -261,7 +271,7 @@ impl<D: Disk> Master<D> {
         let Some(operation) = asked.operation.filter(|operation| operation.again) else {
             return self.tell(asked.id, found, reply);
         };
-        let kept = self.seal_if_short(MAX_ALONE);
+        let kept = self.seal_if_short(MAX_ALONE, true);
         match kept.and_then(|()| self.log.complete_alone((asked.table, key), operation, status, number)) {
             Ok(()) => {
                 self.changed(asked, key);
@@ -274,7 +284,7 @@ impl<D: Disk> Master<D> {
     fn put(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], result: &[u8]) -> Result<u64, Outcome<Body>> {
         let operation = asked.done(result);
         let len = operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.len();
-        let put = self.seal_if_short(len).and_then(|()| match &operation {
+        let put = self.seal_if_short(len, false).and_then(|()| match &operation {
             Some(operation) => self.log.put_once(asked.table, key, value, operation),
             None => self.log.put(asked.table, key, value),
         });
@@ -297,12 +307,12 @@ impl<D: Disk> Master<D> {
         if !id.who().serves() {
             return denied();
         }
-        if self.waiting.is_full() {
+        if !self.waiting.admits(id.session()) {
             return Outcome::Retry(BUSY_MICROS);
         }
         let Self { leaving, log, held, .. } = self;
         let mut given = None;
-        let Some(body) = held.made.make(|out| given = leaving.give(log, what, out)) else {
+        let Some(body) = held.made.make(id.session(), |out| given = leaving.give(log, what, out)) else {
             return Outcome::Retry(BUSY_MICROS);
         };
         match given {
@@ -325,11 +335,40 @@ impl<D: Disk> Master<D> {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
             }
-            Full::Memory | Full::Replication => {
+            Full::Disk if asked.operation.is_none_or(|operation| !operation.again) => {
+                self.counts.turned_away += 1;
+                answer_text(&mut self.held.made, Status::DiskFull, &self.durable.full_disk())
+            }
+            Full::Memory | Full::Disk | Full::Replication => {
                 self.counts.turned_away += 1;
                 Outcome::Retry(BUSY_MICROS)
             }
         }
+    }
+
+    /// The answer to a change that is not taken because it could not be acknowledged.
+    #[inline]
+    fn not_taken(&mut self, asked: &Asked<'_>) -> Option<Outcome<Body>> {
+        if self.stopped.is_some() {
+            return Some(self.writes_stopped());
+        }
+        match self.replicator().map(Replicator::outlook)? {
+            Outlook::Good => None,
+            Outlook::Waiting => {
+                self.counts.turned_away += 1;
+                Some(Outcome::Retry(FEW_MICROS))
+            }
+            // What was sent before may be in another server's log, and count once that is brought back.
+            Outlook::Bleak => Some(self.too_few(asked.operation.is_some_and(|operation| operation.again))),
+        }
+    }
+
+    /// Says that too few servers take replicas; `perhaps` of what may count once they do.
+    pub(super) fn too_few(&mut self, perhaps: bool) -> Outcome<Body> {
+        let reason = self.replicator().map(Replicator::shortage).unwrap_or_default();
+        let reply = answer(Status::TooFewServers, false, 0, perhaps.into(), Repeat::Retain);
+        let body = self.held.made.explain(&reason);
+        Outcome::Reply(body.map_or(reply, |body| reply.with_body(Body::Made(body))))
     }
 
     /// Answers a change once it is durable.
@@ -363,6 +402,12 @@ impl<D: Disk> Master<D> {
             }
             return self.writes_stopped();
         }
+        if self.is_bleak() {
+            if let Some(body) = reply.body() {
+                self.held.release(&mut self.log, body);
+            }
+            return self.too_few(true);
+        }
         self.waiting.push(position, id, reply);
         self.durable.arrived();
         Outcome::Pending
@@ -378,7 +423,7 @@ impl<D: Disk> Master<D> {
         let next = next.or((range.last < u64::MAX).then_some(range.last));
         let durable = found.iter().all(|&found| log.is_durable(found));
         let count = u32::try_from(found.len()).expect("a page of objects");
-        let body = held.made.make(|out| {
+        let body = held.made.make(id.session(), |out| {
             for entry in found.iter().map(|&found| log.entry(found)) {
                 write_scan_record(out, &Item { version: entry.version, key: entry.key, value: entry.value });
             }
@@ -390,9 +435,9 @@ impl<D: Disk> Master<D> {
         self.wait_for(position, id, reply.with_body(Body::Made(body)))
     }
 
-    fn table_stats(&mut self, table: u32) -> Outcome<Body> {
+    fn table_stats(&mut self, id: RequestId, table: u32) -> Outcome<Body> {
         let stats = self.log.table_stats(table);
-        match self.held.made.make(|out| push_counter(out, "bytes", stats.bytes)) {
+        match self.held.made.make(id.session(), |out| push_counter(out, "bytes", stats.bytes)) {
             Some(body) => {
                 let reply = answer(Status::Ok, false, 0, stats.objects, Repeat::Retain);
                 Outcome::Reply(reply.with_body(Body::Made(body)))

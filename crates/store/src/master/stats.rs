@@ -24,6 +24,7 @@ impl<D: Disk> Master<D> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
+        let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
         let (recovered, moved) = (self.recoveries.totals(), self.arrivals.totals());
         let mut counters = vec![
             ("reads_total", reads),
@@ -37,8 +38,11 @@ impl<D: Disk> Master<D> {
             ("turned_away_total", turned_away),
             ("memory_full_total", memory_full),
             ("writes_stopped", u64::from(self.stopped.is_some())),
-            ("answers_waiting", self.waiting.len() as u64),
-            ("values_pinned", self.held.pinned() as u64),
+            ("answers_waiting", self.waiting.shares().taken() as u64),
+            ("values_pinned", self.held.pinned().taken() as u64),
+            ("answers_made", self.held.made.shares().taken() as u64),
+            ("shares_refused_total", shares.iter().map(|shares| shares.refused()).sum()),
+            ("shares_scarce", shares.iter().any(|shares| shares.are_scarce()).into()),
             ("assignments_version", self.serves.version),
             ("objects", log.objects),
             ("completions", log.completions),

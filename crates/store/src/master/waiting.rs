@@ -5,10 +5,12 @@
 //! what was just written. Positions only grow, so the queue is in order by itself.
 
 use super::body::Body;
+use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Most answers that wait. Beyond, requests are turned away until the disk has caught up.
+/// Answers that wait, of which sessions have [shares](Shares) beside one each. Beyond, requests are turned away until
+/// the disk has caught up.
 pub const MAX_WAITING: usize = 65_536;
 
 /// An answer and the log position that it waits for.
@@ -19,23 +21,32 @@ pub(super) struct Waiter {
 }
 
 /// The queue.
-#[derive(Default)]
 pub(super) struct Waiting {
     queue: VecDeque<Waiter>,
+    shares: Shares,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), shares: Shares::new(MAX_WAITING) }
+    }
 }
 
 impl Waiting {
-    pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= MAX_WAITING
+    /// Whether an answer for this session may wait.
+    #[inline]
+    pub(super) fn admits(&mut self, session: u32) -> bool {
+        self.shares.admits(session)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// What sessions have of the answers that may wait.
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// Has an answer wait until the log is durable up to `position`.
     pub(super) fn push(&mut self, position: u64, id: RequestId, reply: Reply<Body>) {
-        assert!(!self.is_full(), "callers look first");
+        self.shares.take(id.session());
         // What waits for an earlier position may come later: it then waits a little longer than it must.
         let position = self.queue.back().map_or(position, |last| position.max(last.position));
         self.queue.push_back(Waiter { position, id, reply });
@@ -46,11 +57,13 @@ impl Waiting {
         if self.queue.front()?.position > durable {
             return None;
         }
-        self.queue.pop_front()
+        self.abandon()
     }
 
     /// The next answer, whatever it waits for: when nothing will become durable any more.
     pub(super) fn abandon(&mut self) -> Option<Waiter> {
-        self.queue.pop_front()
+        let waiter = self.queue.pop_front()?;
+        self.shares.give(waiter.id.session());
+        Some(waiter)
     }
 }

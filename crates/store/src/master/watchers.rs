@@ -48,7 +48,7 @@ impl Watchers {
         for id in self.requests.drain(..) {
             let fill =
                 |out: &mut Vec<u8>| figures.iter().for_each(|figure| push_counter(out, &figure.name, figure.value));
-            let outcome = match held.made.make(fill) {
+            let outcome = match held.made.make(id.session(), fill) {
                 Some(body) => {
                     let reply = answer(Status::Ok, false, 0, version, Repeat::Retain);
                     Outcome::Reply(reply.with_body(Body::Made(body)))

@@ -237,7 +237,7 @@ impl Arrival {
             match adopt(log, &entry) {
                 Ok(()) => {}
                 Err(Full::Replication) => return false,
-                Err(Full::Memory) => {
+                Err(Full::Memory | Full::Disk) => {
                     self.step = Step::Ended { told: false, failure: "it does not fit into that server's memory" };
                     return true;
                 }

@@ -435,7 +435,7 @@ impl Recovery {
                 match adopt(log, &mut self.graves, &entry) {
                     Ok(written) => self.report.objects += u64::from(written),
                     Err(Full::Replication) => return false,
-                    Err(Full::Memory) => {
+                    Err(Full::Memory | Full::Disk) => {
                         self.fail(Failure::Full(self.order.master));
                         return true;
                     }
@@ -465,7 +465,7 @@ impl Recovery {
                     return true;
                 }
                 Err(Full::Replication) => return false,
-                Err(Full::Memory) => {
+                Err(Full::Memory | Full::Disk) => {
                     self.fail(Failure::Full(self.order.master));
                     return true;
                 }

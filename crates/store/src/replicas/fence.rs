@@ -107,14 +107,14 @@ impl<D: Disk> Replicas<D> {
             self.write_fences(now);
             return Outcome::Pending;
         }
-        self.tell(master)
+        self.tell(id.session(), master)
     }
 
     /// All that is here of a master, as an answer.
-    fn tell(&mut self, master: u32) -> Outcome<u32> {
+    fn tell(&mut self, session: u32, master: u32) -> Outcome<u32> {
         let records = self.records(master);
         let count = u32::try_from(records.len()).expect("fewer than MAX_FRAMES");
-        let body = self.bodies.make(|out| records.iter().for_each(|record| push_replica(out, record)));
+        let body = self.bodies.make(session, |out| records.iter().for_each(|record| push_replica(out, record)));
         match body {
             Some(body) => Outcome::Reply(answer(Status::Ok, false, count, 0, Repeat::Reexecute).with_body(body)),
             None => Outcome::Retry(BUSY_MICROS),
@@ -155,7 +155,7 @@ impl<D: Disk> Replicas<D> {
             if matches!(fence, Fence::Unwritten | Fence::Written) && !failed {
                 self.fences.waiting.push_back((id, master));
             } else {
-                let told = self.tell(master);
+                let told = self.tell(id.session(), master);
                 self.ready.push_back((id, told));
             }
         }

@@ -7,11 +7,12 @@ use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
 use crate::answers::answer;
 use crate::backup::Contents;
+use crate::shares::Shares;
 use sprat_disk::Disk;
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Most replicas in memory at a time, each up to 9 MB.
@@ -53,22 +54,45 @@ struct Cached {
 }
 
 /// Reads that wait, and what they are answered from.
-#[derive(Default)]
 pub(super) struct Reads {
     waiting: VecDeque<Reader>,
     cached: Vec<Cached>,
-    /// Bodies of answers on their way.
-    answers: BTreeSet<u32>,
+    /// Bodies of answers on their way, and whose they are.
+    answers: BTreeMap<u32, u32>,
+    /// What each session has of them.
+    shares: Shares,
     /// Somebody waits for a place in memory.
     crowded: bool,
     /// Memory for what will be sorted next, at most [`MAX_CACHED`].
     spare: Vec<Vec<u8>>,
 }
 
+impl Default for Reads {
+    fn default() -> Self {
+        let (waiting, cached, answers, spare) = (VecDeque::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        Self { waiting, cached, answers, shares: Shares::new(MAX_ANSWERS), crowded: false, spare }
+    }
+}
+
 impl Reads {
+    /// An answer is on its way.
+    fn answered(&mut self, body: u32, session: u32) {
+        self.shares.take(session);
+        self.answers.insert(body, session);
+    }
+
     /// The body of an answer is needed no longer.
     pub(super) fn released(&mut self, body: u32) {
-        self.answers.remove(&body);
+        if let Some(session) = self.answers.remove(&body) {
+            self.shares.give(session);
+        }
+    }
+
+    /// Whether a read by this session may wait: it may have as many as are free, so that one server that reads much keeps none from
+    /// reading.
+    fn admits(&self, session: u32) -> bool {
+        let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
+        own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
     }
 
     /// Forgets a replica that is in memory. One that is being read is forgotten when it comes.
@@ -151,7 +175,7 @@ impl<D: Disk> Replicas<D> {
             let len = kept.len;
             return self.refuse(&format!("{replica} has {len} B here, none at byte {offset}"));
         }
-        if self.reads.waiting.len() >= MAX_READERS {
+        if !self.reads.admits(id.session()) {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         }
@@ -258,7 +282,7 @@ impl<D: Disk> Replicas<D> {
                 return Fate::Answer(self.refuse(&why));
             }
         }
-        if self.reads.answers.len() >= MAX_ANSWERS {
+        if !self.reads.shares.admits(reader.id.session()) {
             return Fate::Wait;
         }
         let Some(at) = self.reads.find(word, stored.incarnation) else {
@@ -280,8 +304,8 @@ impl<D: Disk> Replicas<D> {
             return Fate::Wait;
         }
         match selection {
-            None => Fate::Answer(self.give(now, at, replica, offset as usize, len)),
-            Some(selection) => self.give_selected(now, at, replica, offset as usize, selection),
+            None => Fate::Answer(self.give(now, at, (reader.id.session(), replica), offset as usize, len)),
+            Some(selection) => self.give_selected(now, at, (reader.id.session(), replica), offset as usize, selection),
         }
     }
 
@@ -290,7 +314,7 @@ impl<D: Disk> Replicas<D> {
         &mut self,
         now: Nanos,
         at: usize,
-        replica: ReplicaId,
+        (session, replica): (u32, ReplicaId),
         offset: usize,
         selection: Selection<'_>,
     ) -> Fate {
@@ -309,7 +333,7 @@ impl<D: Disk> Replicas<D> {
             };
         }
         let mut total = 0;
-        let body = self.bodies.make_long(|out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
+        let body = self.bodies.make_long(session, |out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
         let Some(body) = body else { return Fate::Answer(Outcome::Retry(BUSY_MICROS)) };
         let len = self.bodies.bytes(body).len();
         let more = offset + len < total;
@@ -322,7 +346,7 @@ impl<D: Disk> Replicas<D> {
                 self.backup.give_back(contents);
             }
         }
-        self.reads.answers.insert(body);
+        self.reads.answered(body, session);
         self.counts.read_bytes += len as u64;
         let told = answer(Status::Ok, more, 0, total as u64, Repeat::Reexecute);
         Fate::Answer(Outcome::Reply(told.with_body(body)))
@@ -342,12 +366,19 @@ impl<D: Disk> Replicas<D> {
     }
 
     /// Answers from memory.
-    fn give(&mut self, now: Nanos, at: usize, replica: ReplicaId, offset: usize, len: u32) -> Outcome<u32> {
+    fn give(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        (session, replica): (u32, ReplicaId),
+        offset: usize,
+        len: u32,
+    ) -> Outcome<u32> {
         let Self { reads, bodies, .. } = self;
         let cached = &mut reads.cached[at];
         let contents = cached.contents.as_mut().expect("it is in memory");
         let mut copied = Ok(false);
-        let body = bodies.make_long(|out| copied = contents.copy(offset, REPLICA_BYTES, out));
+        let body = bodies.make_long(session, |out| copied = contents.copy(offset, REPLICA_BYTES, out));
         let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };
         cached.used = now;
         match copied {
@@ -355,7 +386,7 @@ impl<D: Disk> Replicas<D> {
                 let end = offset + bodies.bytes(body).len();
                 let more = end < len as usize;
                 cached.finished |= !more;
-                reads.answers.insert(body);
+                reads.answered(body, session);
                 self.counts.read_bytes += (end - offset) as u64;
                 Outcome::Reply(answer(Status::Ok, more, 0, 0, Repeat::Reexecute).with_body(body))
             }

@@ -1,5 +1,6 @@
 //! What is told of a file of replicas: on opening it, and while it is used.
 
+use super::fence::FENCE_FRAMES;
 use super::{Damage, Replicas, Torn};
 use crate::backup::StoredReport;
 use sprat_disk::Disk;
@@ -91,6 +92,8 @@ impl<D: Disk> Replicas<D> {
             ("replica_requests_refused_total", refused),
             ("replica_requests_malformed_total", malformed),
             ("replica_requests_turned_away_total", turned_away),
+            ("replica_disk_full", u64::from(self.backup.disk_is_full())),
+            ("replica_frames_lacking", u64::from(frames.live + FENCE_FRAMES >= frames.max)),
             ("replica_writes_stopped", u64::from(self.failure().is_some())),
             ("replica_frames_live", u64::from(frames.live)),
             ("replica_frames_max", u64::from(frames.max)),

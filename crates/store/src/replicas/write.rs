@@ -136,9 +136,11 @@ impl<D: Disk> Replicas<D> {
         let count = self.backup.frame_count();
         let most = count.max.saturating_sub(FENCE_FRAMES);
         if count.live - u32::from(outdated) >= most {
-            return Some(format!(
-                "all {most} frames for replicas are in use: give this server more disk, or add servers"
-            ));
+            let most = format!("all {most} frames for replicas are in use");
+            return Some(match self.backup.disk_is_full() {
+                true => format!("its disk is full, and {most}: make space on it, or add servers"),
+                false => format!("{most}: give this server more --disk, or add servers"),
+            });
         }
         if !sealed && self.backup.unsealed() >= MAX_OPEN_REPLICAS {
             return Some(format!("{MAX_OPEN_REPLICAS} replicas are open here: choose another backup"));

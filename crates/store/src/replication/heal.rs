@@ -219,12 +219,20 @@ impl Replicator {
     }
 
     /// A backup has taken a piece of a copy, or has not; with this one it is `whole`.
-    pub(super) fn copied(&mut self, now: Nanos, job: (u64, u32, u8), whole: bool, taken: bool, log: &mut Log) {
+    pub(super) fn copied(
+        &mut self,
+        now: Nanos,
+        job: (u64, u32, u8),
+        whole: bool,
+        taken: Result<(), &str>,
+        log: &mut Log,
+    ) {
         let (segment, server, _) = job;
         match taken {
-            true => self.peers.trust(server),
-            false => self.peers.shun(server, now),
+            Ok(()) => self.peers.trust(server),
+            Err(why) => self.peers.shun(server, now, why),
         }
+        let taken = taken.is_ok();
         if taken && !whole {
             let jobs = &mut self.healer.jobs;
             if let Some(found) = jobs.iter_mut().find(|found| (found.segment, found.server, found.edition) == job) {

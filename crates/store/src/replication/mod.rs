@@ -6,14 +6,17 @@
 //! appended meanwhile makes up the next.
 
 mod heal;
+mod outlook;
 mod peers;
 mod segment;
 
 pub use heal::{HEAL_BYTES_A_SECOND, MAX_HEALING};
+pub use outlook::{FEW_FOR, Outlook, STUCK_FOR};
 pub use peers::Member;
 
 use crate::node::Caller;
 use heal::{Closed, Healer};
+use outlook::Lookout;
 use peers::Peers;
 use segment::{Open, Replica, Sendable, sendable};
 use sprat_log::{Log, OpenSegment, Role};
@@ -74,6 +77,7 @@ pub struct Replicator {
     confirmed: u64,
     /// A backup has said that this master is being recovered.
     fenced: bool,
+    lookout: Lookout,
     chance: u64,
     counts: Counts,
 }
@@ -113,6 +117,7 @@ impl Replicator {
             min_open: 0,
             confirmed: 0,
             fenced: false,
+            lookout: Lookout::default(),
             chance: seed | 1,
             counts: Counts::default(),
         }
@@ -179,7 +184,8 @@ impl Replicator {
     /// When there is something to do although nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.healer.next_deadline().filter(|_| !self.fenced)
+        let next = [self.healer.next_deadline(), self.lookout.next_deadline()];
+        next.into_iter().flatten().min().filter(|_| !self.fenced)
     }
 
     /// Bytes that the head can still take.
@@ -305,24 +311,23 @@ impl Replicator {
         match purpose {
             Purpose::Free => self.freeing -= 1,
             Purpose::Heal { job, sealed } => {
-                let answer = result.ok().and_then(Answer::parse).map(|answer| (answer.status, answer.more));
-                self.fenced |= matches!(answer, Some((Status::Fenced, _)));
+                let answer = taken(result);
+                self.fenced |= matches!(answer, Ok(Answer { status: Status::Fenced, .. }));
                 // It may have a whole one, of a life before.
-                let whole = sealed || matches!(answer, Some((Status::Ok, true)));
-                self.copied(now, job, whole, matches!(answer, Some((Status::Ok, _))), log);
+                let whole = sealed || matches!(answer, Ok(Answer { status: Status::Ok, more: true, .. }));
+                let answer = answer.and_then(|answer| refusal(&answer));
+                self.copied(now, job, whole, answer.as_ref().copied().map_err(String::as_str), log);
             }
-            Purpose::Write { segment, server, up_to, sealed } => {
-                let answer = result.ok().and_then(Answer::parse);
-                match answer {
-                    Some(Answer { status: Status::Ok, number, .. }) => {
-                        self.peers.trust(server);
-                        self.written(segment, server, (up_to, sealed), usize::try_from(number).unwrap_or(0));
-                        self.tell(log);
-                    }
-                    Some(Answer { status: Status::Fenced, .. }) => self.fenced = true,
-                    _ => self.give_up(now, segment, server, log),
+            Purpose::Write { segment, server, up_to, sealed } => match taken(result) {
+                Ok(Answer { status: Status::Ok, number, .. }) => {
+                    self.peers.trust(server);
+                    self.written(segment, server, (up_to, sealed), usize::try_from(number).unwrap_or(0));
+                    self.tell(log);
                 }
-            }
+                Ok(Answer { status: Status::Fenced, .. }) => self.fenced = true,
+                Ok(other) => self.give_up(now, segment, server, &refusal(&other).err().unwrap_or_default(), log),
+                Err(why) => self.give_up(now, segment, server, &why, log),
+            },
         }
         true
     }
@@ -338,8 +343,8 @@ impl Replicator {
     }
 
     /// A backup has failed to take a write: its replica is given up, and another takes its place.
-    fn give_up(&mut self, now: Nanos, segment: u64, server: u32, log: &Log) {
-        self.peers.shun(server, now);
+    fn give_up(&mut self, now: Nanos, segment: u64, server: u32, why: &str, log: &Log) {
+        self.peers.shun(server, now, why);
         let Some(open) = self.open.get_mut(&segment) else { return };
         let before = open.replicas.len();
         open.replicas.retain(|replica| replica.server != server);
@@ -412,6 +417,21 @@ impl Replicator {
         let (min_open, confirmed) = (self.min_open, self.confirmed);
         let (short, fenced, open) = (self.short(), self.fenced, open.join("; "));
         format!("min open {min_open}, {confirmed} confirmed, {short} short, fenced {fenced}, {open}")
+    }
+}
+
+/// What a backup has answered; without an answer, why there is none.
+fn taken(result: Result<&[u8], CallFailure>) -> Result<Answer<'_>, String> {
+    let answer = result.map_err(|failure| failure.to_string())?;
+    Answer::parse(answer).ok_or_else(|| "its answer makes no sense".to_owned())
+}
+
+/// Why a backup has not taken what it was sent, if it has not.
+fn refusal(answer: &Answer<'_>) -> Result<(), String> {
+    match answer.status {
+        Status::Ok => Ok(()),
+        status if answer.body.is_empty() => Err(status.to_string()),
+        _ => Err(String::from_utf8_lossy(answer.body).into_owned()),
     }
 }
 

@@ -48,6 +48,8 @@ struct Peer {
     shunned_until: Nanos,
     /// How often it was shunned since it last took something.
     failures: u32,
+    /// Why it took nothing the last time.
+    refusal: String,
     /// Open replicas that it was chosen for.
     load: usize,
 }
@@ -56,6 +58,8 @@ struct Peer {
 #[derive(Default)]
 pub(super) struct Peers {
     peers: BTreeMap<u32, Peer>,
+    /// How many of them took nothing the last time.
+    refusing: usize,
     /// Where the master itself is, once it is known.
     here: Option<Site>,
     /// Sessions to servers that are no members any more.
@@ -65,7 +69,7 @@ pub(super) struct Peers {
 impl Peers {
     /// These are the members from now on; of them `own` is the master's server.
     pub(super) fn set(&mut self, members: &[Member], own: u32) {
-        let Self { peers, here, gone } = self;
+        let Self { peers, refusing, here, gone } = self;
         peers.retain(|server, peer| {
             let stays = members.iter().any(|member| member.server == *server && member.address == peer.address);
             if !stays {
@@ -79,9 +83,18 @@ impl Peers {
                 *here = Some(Site::of(address, rack));
                 continue;
             }
-            let new = Peer { address, rack, session: None, shunned_until: Nanos(0), failures: 0, load: 0 };
+            let new = Peer {
+                address,
+                rack,
+                session: None,
+                shunned_until: Nanos(0),
+                failures: 0,
+                refusal: String::new(),
+                load: 0,
+            };
             peers.entry(server).or_insert(new).rack = rack;
         }
+        *refusing = peers.values().filter(|peer| peer.failures > 0).count();
     }
 
     /// How many racks there are.
@@ -94,6 +107,22 @@ impl Peers {
         let servers: Vec<u32> = servers.filter_map(|server| Some(self.peers.get(&server)?.rack)).collect();
         let most = (servers.len() + self.here.iter().len()).min(racks);
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
+    }
+
+    /// How many others keep replicas, whether they take any now or not.
+    pub(super) fn len(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// How many of them took nothing the last time.
+    pub(super) fn refuse(&self) -> usize {
+        self.refusing
+    }
+
+    /// Those that took nothing the last time, and why.
+    pub(super) fn refusing(&self) -> impl Iterator<Item = (u32, &str)> {
+        let failed = self.peers.iter().filter(|(_, peer)| peer.failures > 0);
+        failed.map(|(&server, peer)| (server, peer.refusal.as_str()))
     }
 
     pub(super) fn contains(&self, server: u32) -> bool {
@@ -112,10 +141,12 @@ impl Peers {
 
     /// A member has failed: for a while it is chosen only if there is nobody else. Each time that it fails again before it has taken
     /// anything this is twice as long: one whose disk does not answer any more would hold up everybody every few seconds.
-    pub(super) fn shun(&mut self, server: u32, now: Nanos) {
+    pub(super) fn shun(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.shunned_until <= now
         {
+            why.clone_into(&mut peer.refusal);
+            self.refusing += usize::from(peer.failures == 0);
             peer.shunned_until = now + SHUN * (1 << peer.failures.min(MAX_DOUBLINGS));
             peer.failures += 1;
         }
@@ -124,6 +155,7 @@ impl Peers {
     /// A member has taken something.
     pub(super) fn trust(&mut self, server: u32) {
         if let Some(peer) = self.peers.get_mut(&server) {
+            self.refusing -= usize::from(peer.failures > 0);
             peer.failures = 0;
         }
     }
@@ -199,8 +231,8 @@ mod tests {
         let mut now = Nanos(1);
         let mut shunned_for = |peers: &mut Peers| {
             let begun = now;
-            peers.shun(2, now);
-            peers.shun(2, now); // of another replica there, which fails with the first
+            peers.shun(2, now, "");
+            peers.shun(2, now, ""); // of another replica there, which fails with the first
             while peers.choose_willing(now, &[3], |_| 0).is_none() {
                 assert_eq!(peers.choose(now, &[3], |_| 0), Some(2), "where there is nobody else");
                 now = now + SHUN;

@@ -1,9 +1,13 @@
 //! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
 
-use crate::support::{MiniLog, Random, SEGMENT, open, options};
-use sprat_disk::{Fault, MemControl};
+use crate::support::{FRAME, MiniLog, Random, SEGMENT, open, options};
+use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
-use sprat_store::backup::{AppendError, Durability, FrameCount, MAX_OPEN, OpenError, Operation, Options};
+use sprat_store::backup::{
+    AppendError, Backup, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError, Operation, Options,
+};
+use sprat_wire::frame::FRAMES_OFFSET;
+use std::time::Duration;
 
 /// Runs a log until the disk refuses; checks that the refusal is final, and what is there afterwards.
 fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
@@ -58,25 +62,45 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
+/// The frames that there are go on, and so do those that become free; what growing took in vain is given back; and when there is space
+/// again the file grows, all of it in one life.
 #[test]
-fn a_disk_that_fills_up_stops_the_log_while_it_grows() {
-    let control = MemControl::new(1);
-    control.set_capacity(200 << 10);
-    let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
-    let mut log = MiniLog::new(1);
-    let failed = loop {
-        assert!(log.append(&backup, 500), "the disk is full before the log is");
-        log.pass(&mut backup).unwrap();
-        if let Err(failed) = backup.submit(Nanos(0)).and_then(|_| log.poll(&mut backup, 0)) {
-            break failed;
+fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let control = MemControl::new(1);
+        let frame = u64::from(FRAME);
+        control.set_capacity(7 * frame + frame / 2);
+        let (mut backup, ..) = open(control.open().unwrap(), &options(durability)).unwrap();
+        let count = backup.frame_count();
+        assert_eq!((count.free, count.max, backup.disk_is_full()), (7, 7, true));
+        assert!(control.contents().len() as u64 <= 7 * frame + FRAMES_OFFSET, "blocks are given back");
+        assert_eq!(backup.segments_on_full_disk(), Some(5));
+        let mut clock = 0;
+        let mut commit = |backup: &mut Backup<MemDisk>, wait: Duration| {
+            clock += u64::try_from(wait.as_nanos()).unwrap();
+            backup.submit(Nanos(clock)).unwrap();
+            for _ in 0..1000 {
+                backup.poll(Nanos(clock), |_| ()).unwrap();
+            }
+        };
+        for segment in 1..=7 {
+            backup.append(segment, 0, [&[1; 50][..]], true).unwrap();
+            commit(&mut backup, Duration::from_millis(1));
         }
-    };
-    assert_eq!(failed.operation, Operation::Grow);
-    assert_eq!(failed.source.raw_os_error(), Some(28), "{failed}");
-    control.kill();
-    control.set_capacity(u64::MAX);
-    let (_, _, segments, newest) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
-    log.check(&segments, newest, true);
+        assert!(matches!(backup.append(8, 0, [&[1; 50][..]], true), Err(AppendError::NoFrame(7))));
+        commit(&mut backup, 2 * GROW_AGAIN);
+        assert!(backup.disk_is_full() && backup.failure().is_none());
+        backup.free(3);
+        backup.append(8, 0, [&[1; 50][..]], true).unwrap();
+        commit(&mut backup, Duration::from_millis(1));
+        assert!(backup.is_idle() || durability == Durability::Buffered, "the freed frame is used");
+        control.set_capacity(u64::MAX);
+        commit(&mut backup, 2 * GROW_AGAIN);
+        commit(&mut backup, 2 * GROW_AGAIN);
+        let count = backup.frame_count();
+        assert!(!backup.disk_is_full() && count.free >= 4 && count.max == 24, "{count:?}");
+        assert_eq!(backup.segments_on_full_disk(), None);
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod frames;
 pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
 
 pub(crate) fn options(durability: Durability) -> Options {
-    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 12) }
+    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 24) }
 }
 
 pub(crate) fn hash(table: u32, key: &[u8]) -> u64 {

@@ -127,6 +127,60 @@ fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
     assert_eq!(world.ask(&put(b"a", b"2")).status, Status::Ok);
 }
 
+/// A disk that fills up under a master: writes are refused for that reason, nothing else ends, and what is removed makes room without a
+/// restart; so does space.
+#[test]
+fn a_full_disk_can_be_emptied() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let control = MemControl::new(5);
+        control.set_capacity(10 << 20);
+        let mut world = start(&control, durability);
+        let value = vec![7; 60_000];
+        let key = |number: u32| number.to_le_bytes();
+        let fill = |world: &mut World<Master<MemDisk>>, from: u32| {
+            let mut next = from;
+            let refused = loop {
+                let told = world.ask(&put(&key(next), &value));
+                if told.status != Status::Ok {
+                    break told;
+                }
+                next += 1;
+                assert!(next < from + 500, "the disk gets full");
+            };
+            let text = String::from_utf8_lossy(&refused.body).into_owned();
+            assert!(refused.status == Status::DiskFull && text.contains("disk is full"), "{refused:?} {text}");
+            next
+        };
+        let full = fill(&mut world, 0);
+        assert!(full > 10, "{full}");
+        let mut there = full;
+        for round in 1..10 {
+            for number in 0..there {
+                assert_eq!(world.ask(&remove(&key(number))).status, Status::Ok, "{number}, round {round}");
+            }
+            for _ in 0..2000 {
+                world.turn(); // idle, it cleans
+            }
+            there = fill(&mut world, 0);
+            assert!(there > full / 2, "round {round}: room for {there} of {full}");
+            for number in 0..there {
+                assert_eq!(world.ask(&read(&key(number))).body, value);
+            }
+        }
+        assert!(world.node.service().stopped().is_none());
+        control.set_capacity(u64::MAX);
+        for _ in 0..60_000 {
+            world.turn(); // three seconds
+        }
+        for number in 0..there {
+            assert_eq!(world.ask(&remove(&key(number))).status, Status::Ok);
+        }
+        for number in 1000..1000 + full {
+            assert_eq!(world.ask(&put(&key(number), &value)).status, Status::Ok, "there is space again");
+        }
+    }
+}
+
 /// A change asked for, and what it was to make of its key.
 struct Asked {
     call: CallId,

@@ -47,7 +47,7 @@ pub(crate) struct World<S: Service> {
     pub(crate) now: Nanos,
 }
 
-fn address(last: u8) -> SocketAddr {
+pub(crate) fn address(last: u8) -> SocketAddr {
     ([10, 0, 0, last], 1).into()
 }
 
@@ -60,6 +60,11 @@ impl<S: Service> World<S> {
         let mut endpoint = Endpoint::new(&Config { slots: 64, ..Config::default() }, 2);
         let session = endpoint.connect(Nanos(0), address(1), driver.tx()).expect("the first");
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now: Nanos(0) }
+    }
+
+    /// Another end on the network.
+    pub(crate) fn port(&self, last: u8) -> Mem {
+        self.hub.port(address(last)).expect("free")
     }
 
     /// Lets a little time pass.

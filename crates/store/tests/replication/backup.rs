@@ -31,11 +31,16 @@ pub(crate) struct Kept {
 pub(crate) struct Backup {
     pub(crate) kept: BTreeMap<u64, Kept>,
     segment_bytes: usize,
+    /// It takes nothing.
+    pub(crate) full: bool,
 }
+
+/// What a backup that is full answers.
+pub(crate) const FULL: &str = "its disk is full";
 
 impl Backup {
     pub(crate) fn new(segment_bytes: usize) -> Self {
-        Self { kept: BTreeMap::new(), segment_bytes }
+        Self { kept: BTreeMap::new(), segment_bytes, full: false }
     }
 
     /// The newest head that it has, and bytes of it.
@@ -86,6 +91,10 @@ impl Handler for Backup {
 
     fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
         let Ok(Request::Backup(request)) = Request::parse(payload) else { panic!("a request to a backup") };
+        if self.full && matches!(request, BackupRequest::Write { .. }) {
+            let refused = Reply::new(encode_answer(Status::Refused, false, 0, 0).as_bytes(), Repeat::Retain);
+            return Outcome::Reply(refused.with_body(()));
+        }
         let (status, number) = match request {
             BackupRequest::Write { replica, edition, .. }
                 if self.kept.get(&replica.segment).is_some_and(|kept| kept.edition < edition && kept.sealed) =>
@@ -116,7 +125,7 @@ impl Handler for Backup {
     }
 
     fn gather(&self, (): ()) -> &[u8] {
-        &[]
+        FULL.as_bytes()
     }
 
     fn release(&mut self, (): ()) {}

@@ -29,6 +29,8 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
+    /// What it was answered when there were too few servers, and whether it may count all the same.
+    pub(crate) refused: Vec<(String, bool)>,
     chance: u64,
     resting: bool,
 }
@@ -49,7 +51,18 @@ pub(crate) fn removes(number: u64) -> bool {
 impl Client {
     pub(crate) fn new(master: SocketAddr, seed: u64) -> Self {
         let (known, chance) = (BTreeMap::new(), seed | 1);
-        Self { master, session: None, under_way: None, next: 1, known, acknowledged: 0, chance, resting: false }
+        let refused = Vec::new();
+        Self {
+            master,
+            session: None,
+            under_way: None,
+            next: 1,
+            known,
+            acknowledged: 0,
+            refused,
+            chance,
+            resting: false,
+        }
     }
 
     /// Begins nothing more, and goes on.
@@ -99,7 +112,14 @@ impl Handler for Client {
     fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
         let Some((under_way, key, number)) = self.under_way.take() else { panic!("nothing was asked") };
         assert_eq!(under_way, call);
-        let status = result.ok().and_then(|answer| Answer::parse(&answer).map(|answer| answer.status));
+        let result = result.ok();
+        let answer = result.as_deref().and_then(Answer::parse);
+        let mut status = answer.map(|answer| answer.status);
+        if let Some(answer) = answer.filter(|answer| answer.status == Status::TooFewServers) {
+            let perhaps = answer.number != 0;
+            self.refused.push((String::from_utf8_lossy(answer.body).into_owned(), perhaps));
+            status = status.filter(|_| !perhaps);
+        }
         self.answered(key, number, status);
     }
 }

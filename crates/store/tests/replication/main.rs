@@ -133,10 +133,54 @@ fn between_two_backups_nothing_is_taken_for_all() {
 }
 
 #[test]
-fn fewer_backups_than_copies_acknowledge_nothing() {
+fn fewer_backups_than_copies_acknowledge_nothing_and_say_so() {
     let mut world = World::new(1, 3, 2);
+    world.spare();
     world.run(300);
-    assert_eq!(world.acknowledged(), 0);
+    assert_eq!((world.acknowledged(), world.take_refused()), (0, vec![]), "they may be about to come");
+    world.run(3000);
+    let refused = world.take_refused();
+    assert!(refused.len() > 3, "each is refused at once: {refused:?}");
+    let words = ("4 servers needed (-r 3), 3 here".to_owned(), false);
+    assert!(refused.iter().all(|told| *told == words), "{refused:?}");
+    world.join();
+    world.run(300);
+    let acknowledged = world.acknowledged();
+    assert!(acknowledged > 20 && world.take_refused().len() <= 1, "{acknowledged}");
+    // One of those that there are goes: what was under way then may count.
+    world.lose();
+    world.run(5000);
+    let refused = world.take_refused();
+    assert!(refused.len() > 3 && refused.iter().skip(1).all(|told| *told == words), "{refused:?}");
+    world.join();
+    world.run(300);
+    assert!(world.acknowledged() > acknowledged + 20);
+    world.heal(3);
+    assert!(matches!(world.recover_without(2), Verdict::Found));
+}
+
+#[test]
+fn backups_that_take_nothing_are_named() {
+    let mut world = World::new(2, 2, 3);
+    world.spare();
+    world.run(300);
+    let before = world.acknowledged();
+    assert!(before > 20);
+    world.fill(true);
+    world.run(8000);
+    let refused = world.take_refused();
+    assert!(refused.len() > 3, "each is refused at once: {refused:?}");
+    let named = |told: &(String, bool)| {
+        told.0.starts_with("3 servers needed (-r 2), 4 here, 3 of them without room for replicas (server 1: ")
+            && told.0.contains(backup::FULL)
+    };
+    assert!(refused.iter().all(named), "{refused:?}");
+    let (first, others) = refused.split_first().unwrap();
+    assert!(first.1 && others.iter().all(|(_, perhaps)| !perhaps), "only what was under way may count");
+    world.fill(false);
+    world.run(300);
+    assert!(world.acknowledged() > before + 20, "there is room again, and writes go on");
+    assert!(matches!(world.recover_without(1), Verdict::Found));
 }
 
 /// What was sent so far of a replica that is being made anew says nothing: others may have been acknowledged more.

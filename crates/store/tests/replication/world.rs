@@ -226,6 +226,37 @@ impl World {
         assert!(self.outbox.send(Command::Assign(Box::new(assigned))));
     }
 
+    /// One more backup comes; the master is told.
+    pub(crate) fn join(&mut self) {
+        self.backups.push(Life::Gone);
+        let at = self.backups.len() - 1;
+        let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
+        let node = Node::new(driver, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
+        self.backups[at] = Life::Up(Box::new(node));
+        self.exchange(0);
+    }
+
+    /// A backup is gone for good, and the master is told.
+    pub(crate) fn lose(&mut self) {
+        let at = self.alive().next().expect("there are some");
+        self.backups[at] = Life::Gone;
+        self.exchange(0);
+    }
+
+    /// All backups that are up take nothing from here on, or again.
+    pub(crate) fn fill(&mut self, full: bool) {
+        for backup in &mut self.backups {
+            if let Life::Up(node) = backup {
+                node.service_mut().full = full;
+            }
+        }
+    }
+
+    /// What the client was refused, and whether it may count all the same, since this was last asked.
+    pub(crate) fn take_refused(&mut self) -> Vec<(String, bool)> {
+        std::mem::take(&mut self.client.service_mut().refused)
+    }
+
     fn alive(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.backups.len()).filter(|&at| !matches!(self.backups[at], Life::Gone))
     }

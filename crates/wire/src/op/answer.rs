@@ -73,6 +73,13 @@ pub enum Status {
     /// Who asks may not; whether there is what was asked for is not said.
     #[error("this identity may not do that")]
     Denied = 15,
+    /// Too few servers take replicas for anything to be acknowledged; body: how many are needed, and how many there are.
+    /// `number`: zero when nothing was changed, one when the change is in the log and counts once servers take it.
+    #[error("too few servers take replicas")]
+    TooFewServers = 16,
+    /// The server's disk is full, and nothing was changed; body: which file. Reads and removals go on, and writes when there is room.
+    #[error("the server's disk is full")]
+    DiskFull = 17,
 }
 
 impl TryFrom<u8> for Status {
@@ -96,6 +103,8 @@ impl TryFrom<u8> for Status {
             13 => Self::Fenced,
             14 => Self::NotLeading,
             15 => Self::Denied,
+            16 => Self::TooFewServers,
+            17 => Self::DiskFull,
             other => return Err(other),
         })
     }

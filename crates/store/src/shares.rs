@@ -1,0 +1,104 @@
+//! Shares of what all sessions have together.
+
+/// Places that sessions take and give back: one for each session, which no other can have, and a number for all.
+///
+/// Of the latter a session may take one more as long as it has fewer than are free: one alone gets half of them, and the more there are
+/// that want all they can get, the less each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So nobody keeps
+/// others out, however much it takes and however long it keeps it.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    places: usize,
+    /// Places taken of those for all.
+    common: usize,
+    /// All that are taken.
+    taken: usize,
+    /// By session.
+    held: Vec<u32>,
+    /// How often a session was refused.
+    refused: u64,
+}
+
+impl Shares {
+    pub(crate) fn new(places: usize) -> Self {
+        Self { places, common: 0, taken: 0, held: Vec::new(), refused: 0 }
+    }
+
+    /// Whether a session may take one more; counted if not.
+    #[inline]
+    pub(crate) fn admits(&mut self, session: u32) -> bool {
+        let held = self.held.get(session as usize).copied().unwrap_or(0);
+        let admits = held == 0 || (held as usize) < self.places - self.common;
+        self.refused += u64::from(!admits);
+        admits
+    }
+
+    /// A session takes one, which it must be [admitted](Self::admits) to.
+    #[inline]
+    pub(crate) fn take(&mut self, session: u32) {
+        let at = session as usize;
+        if self.held.len() <= at {
+            self.held.resize(at + 1, 0);
+        }
+        self.common += usize::from(self.held[at] > 0);
+        self.held[at] += 1;
+        self.taken += 1;
+    }
+
+    /// A session gives one back.
+    #[inline]
+    pub(crate) fn give(&mut self, session: u32) {
+        let held = &mut self.held[session as usize];
+        *held -= 1;
+        self.common -= usize::from(*held > 0);
+        self.taken -= 1;
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// How often a session was refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Whether so few are free that sessions are held to their shares.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.places - self.common < sprat_rpc::MAX_SLOTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shares;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However many sessions take all that they are given, in whatever order: there is one for a session that has none.
+        #[test]
+        fn a_newcomer_finds_a_place(places in 8usize..200, greedy in 1u32..300, order: u64, in_turn: bool) {
+            let mut shares = Shares::new(places);
+            let mut turn = order | 1;
+            for round in 0..2000 {
+                turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let drawn = u32::try_from((turn >> 33) % u64::from(greedy)).unwrap();
+                let session = if in_turn { (round / 64).min(greedy - 1) } else { drawn };
+                if shares.admits(session) {
+                    shares.take(session);
+                }
+            }
+            prop_assert!(shares.common <= places && shares.taken() <= places + greedy as usize);
+            prop_assert!(shares.admits(greedy), "one that has none");
+            if greedy == 1 {
+                prop_assert!(shares.held[0] as usize > places / 2, "one alone gets half");
+            }
+            for session in 0..greedy {
+                while shares.held.get(session as usize).is_some_and(|held| *held > 0) {
+                    shares.give(session);
+                }
+            }
+            prop_assert_eq!((shares.taken(), shares.common), (0, 0));
+        }
+    }
+}
