@@ -313,7 +313,8 @@ pub(crate) enum IdleArg {
 #[command(after_help = "Examples:
   sprat get users alice
   sprat get users alice --json
-  sprat get pictures cat.jpg -o cat.jpg")]
+  sprat get pictures cat.jpg -o cat.jpg
+  sprat get counters visits --number")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -324,7 +325,10 @@ pub(crate) struct GetArgs {
     /// Write the value to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Print key, version and value as JSON.
+    /// Print a counter as a number instead of its 8 bytes; other objects are an error.
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    pub(crate) number: bool,
+    /// Print key, version and value as JSON; of a counter its number too.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -397,7 +401,7 @@ pub(crate) struct IncrArgs {
     /// What to add.
     #[arg(default_value = "1", allow_negative_numbers = true)]
     pub(crate) delta: String,
-    /// The number is a double, not a 64-bit integer.
+    /// Add to a double, not to a 64-bit integer. A counter stays what its first increment made it.
     #[arg(long)]
     pub(crate) double: bool,
     /// Print value and version as JSON.

@@ -133,7 +133,7 @@ impl AsyncClient {
     /// The object of a key; `None` when there is none.
     pub fn get(&self, table: Table, key: &[u8]) -> Call<Option<Object>> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
-            Ok((answer.status == Status::Ok).then(|| Object { version: answer.number, value: answer.body.to_vec() }))
+            Ok((answer.status == Status::Ok).then(|| Object::of(answer)))
         })
     }
 

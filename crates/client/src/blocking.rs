@@ -122,7 +122,7 @@ impl Client {
     /// [`Error`].
     pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Object>, Error> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
-            (answer.status == Status::Ok).then(|| Object { version: answer.number, value: answer.body.to_vec() })
+            (answer.status == Status::Ok).then(|| Object::of(answer))
         })
     }
 
@@ -163,7 +163,8 @@ impl Client {
     /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the object's version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the value is not 8 bytes or the sum overflows; others of [`Error`].
+    /// [`Error::NotANumber`] when the object is no integer counter or the sum overflows; others of
+    /// [`Error`].
     pub fn increment_i64(&mut self, table: Table, key: &[u8], delta: i64) -> Result<(i64, u64), Error> {
         let request = Request::IncrementI64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
@@ -173,7 +174,8 @@ impl Client {
     /// Adds to a double; an absent one counts as zero. Returns the sum and the object's version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the value is not 8 bytes; others of [`Error`].
+    /// [`Error::NotANumber`] when the object is no double counter or the sum is not finite; others
+    /// of [`Error`].
     pub fn increment_f64(&mut self, table: Table, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
         let request = Request::IncrementF64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;

@@ -1,6 +1,6 @@
 //! `scan`.
 
-use super::{connect, json_bytes};
+use super::{connect, json_bytes, json_number};
 use crate::args::ScanArgs;
 use anyhow::Result;
 use serde_json::Map;
@@ -24,6 +24,7 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {
                 line.insert("version".into(), row.version.into());
                 if !args.keys {
                     json_bytes(&mut line, "value", &row.value);
+                    json_number(&mut line, row.number());
                 }
                 serde_json::to_writer(&mut out, &line)?;
                 writeln!(out)?;
