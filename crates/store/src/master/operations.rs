@@ -77,7 +77,12 @@ impl<D: Disk> Master<D> {
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
         let Some(tablets) = &self.serves.tablets else { return Outcome::Retry(BUSY_MICROS) };
-        let Some((at, position)) = Serves::find(tablets, table, || request.position(self.log.config().seed)) else {
+        let position = |first: Tablet| match request {
+            // Of all that is here of the table, whichever tablets these are.
+            Request::TableStats { .. } => first.range.first,
+            _ => request.position(self.log.config().seed),
+        };
+        let Some((at, position)) = Serves::find(tablets, table, position) else {
             // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
