@@ -457,6 +457,7 @@ pub(crate) enum FormatArg {
 #[command(after_help = "Examples:
   sprat import sources ~/project              every file, by its path
   sprat import users users.csv --key id       every row, by a column
+  sprat import users pairs.csv                columns `key` and `value`
   sprat import events events.jsonl --key uuid every line, by a field")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
@@ -469,10 +470,11 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
     /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
-    /// the columns or fields `key` and `value`, as `export` writes them.
+    /// the columns or fields `key` and `value`. A column `encoding`, as `export` writes it, says
+    /// which of both are base64: `key`, `value`, `both` or nothing.
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
-    /// The CSV file has no header row.
+    /// The CSV file has no header row; without --key its first two columns are key and value.
     #[arg(long)]
     pub(crate) no_header: bool,
     /// Leave out values over 1 MB instead of refusing the import.

@@ -594,7 +594,7 @@ fn rows_come_back_byte_for_byte() {
     for (key, value) in [("plain", &b"text"[..]), ("bytes", &[0, 255, 10, 13]), ("empty", b""), ("quote\"s,", b"\"")] {
         assert_eq!(run_with(&["put", "any", key, "-C", &server.coordinator], value).code, Some(0));
     }
-    for format in ["csv", "jsonl"] {
+    for format in ["csv", "tsv", "jsonl"] {
         let (one, two) = (file(&format!("one.{format}")), file(&format!("two.{format}")));
         export("any", &one, &[]);
         let table = format!("any-{format}");
