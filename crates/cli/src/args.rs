@@ -176,6 +176,7 @@ impl Connect {
             timeout: Duration::from_millis(self.timeout),
             waiting: Mode::Sleep,
             identity: self.identity.load()?,
+            ..Options::default()
         })
     }
 }

@@ -22,6 +22,10 @@ pub struct Options {
     pub local: Option<String>,
     /// How long an operation may take in all, repeats included.
     pub timeout: Duration,
+    /// Whether to wait that long also for coordinators that refuse connections, instead of
+    /// failing at once:
+    /// [`Core::wait_for_coordinators`].
+    pub patient: bool,
     /// What the calling thread does while it waits.
     pub waiting: Mode,
     /// Who we are to the cluster; without, we speak only to one that lets in anybody.
@@ -34,6 +38,7 @@ impl Default for Options {
             coordinator: "tcp:host=127.0.0.1,port=11100".into(),
             local: None,
             timeout: Duration::from_secs(10),
+            patient: false,
             waiting: Mode::Adaptive,
             identity: None,
         }
@@ -96,7 +101,10 @@ impl Client {
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
         let seed = RandomState::new().hash_one(std::process::id());
-        let core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
+        let mut core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
+        if options.patient {
+            core.wait_for_coordinators();
+        }
         let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
             .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
         Ok(Self {

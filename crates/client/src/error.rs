@@ -67,6 +67,10 @@ pub enum Error {
         /// How long.
         waited: Duration,
     },
+    /// No coordinator listens at any of the addresses given, and none was ever reached. Nothing was
+    /// executed.
+    #[error("connection refused: no coordinator listens at {0}; is it running, and is that its address?")]
+    ConnectionRefused(String),
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
     NoServer(String),
@@ -102,7 +106,7 @@ impl Error {
     /// Whether the same operation may be tried again without looking first.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::NoServer(_) | Self::TooManyPending(_))
+        matches!(self, Self::Timeout { .. } | Self::ConnectionRefused(_) | Self::NoServer(_) | Self::TooManyPending(_))
     }
 
     /// Whether the operation may have been executed although it failed.

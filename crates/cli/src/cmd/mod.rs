@@ -88,7 +88,9 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
         Some(Error::Conflict { .. }) => CONFLICT,
         Some(Error::Denied { .. }) => DENIED,
-        Some(Error::Timeout { .. } | Error::Indeterminate { .. } | Error::Lost { .. }) => UNREACHABLE,
+        Some(
+            Error::Timeout { .. } | Error::Indeterminate { .. } | Error::Lost { .. } | Error::ConnectionRefused(_),
+        ) => UNREACHABLE,
         _ => 1,
     }
 }
