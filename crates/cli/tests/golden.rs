@@ -643,6 +643,30 @@ fn man_pages_are_made_for_every_command() {
 }
 
 #[test]
+fn what_cannot_be_written_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, _) = live(&dir.path().join("data"));
+    run(&["table", "create", "t", "-C", &server.coordinator]).ok();
+    run(&["put", "t", "k", "v", "-C", &server.coordinator]).ok();
+    let to = |device: &str, line: &str, more: &[&str]| {
+        let out = fs::File::options().write(true).open(device).expect("a device");
+        let ran =
+            sprat().args(line.split(' ')).args(more).stdout(out).stderr(Stdio::piped()).output().expect("it runs");
+        (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
+    };
+    let alone = ["--help", "get --help", "--version", "completions bash", "lab topologies", "rack examples"];
+    let asking = ["get t k", "get t k --json", "scan t", "scan t --json", "scan t --keys", "table list", "status"];
+    let asking = asking.into_iter().chain(["export t - --format csv -q", "put t k w", "table stats t --json"]);
+    let asking = asking.map(|line| (line, vec!["-C", server.coordinator.as_str()]));
+    for (line, more) in alone.map(|line| (line, Vec::new())).into_iter().chain(asking) {
+        let (code, said) = to("/dev/full", line, &more);
+        assert!(code == Some(1) && said.contains("standard output: No space left"), "{line}: {code:?}, {said}");
+        assert_eq!(to("/dev/null", line, &more).0, Some(0), "{line}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let mut child =
         sprat().args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
