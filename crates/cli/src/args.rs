@@ -181,6 +181,7 @@ impl Connect {
             timeout: Duration::from_millis(self.timeout),
             waiting: Mode::Sleep,
             identity: self.identity.load()?,
+            ..Options::default()
         })
     }
 }
@@ -318,7 +319,8 @@ pub(crate) enum IdleArg {
 #[command(after_help = "Examples:
   sprat get users alice
   sprat get users alice --json
-  sprat get pictures cat.jpg -o cat.jpg")]
+  sprat get pictures cat.jpg -o cat.jpg
+  sprat get counters visits --number")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -329,7 +331,10 @@ pub(crate) struct GetArgs {
     /// Write the value to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Print key, version and value as JSON.
+    /// Print a counter as a number instead of its 8 bytes; other objects are an error.
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    pub(crate) number: bool,
+    /// Print key, version and value as JSON; of a counter its number too.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -402,7 +407,7 @@ pub(crate) struct IncrArgs {
     /// What to add.
     #[arg(default_value = "1", allow_negative_numbers = true)]
     pub(crate) delta: String,
-    /// The number is a double, not a 64-bit integer.
+    /// Add to a double, not to a 64-bit integer. A counter stays what its first increment made it.
     #[arg(long)]
     pub(crate) double: bool,
     /// Print value and version as JSON.
@@ -458,6 +463,7 @@ pub(crate) enum FormatArg {
 #[command(after_help = "Examples:
   sprat import sources ~/project              every file, by its path
   sprat import users users.csv --key id       every row, by a column
+  sprat import users pairs.csv                columns `key` and `value`
   sprat import events events.jsonl --key uuid every line, by a field")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
@@ -470,10 +476,11 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
     /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
-    /// the columns or fields `key` and `value`, as `export` writes them.
+    /// the columns or fields `key` and `value`. A column `encoding`, as `export` writes it, says
+    /// which of both are base64: `key`, `value`, `both` or nothing.
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
-    /// The CSV file has no header row.
+    /// The CSV file has no header row; without --key its first two columns are key and value.
     #[arg(long)]
     pub(crate) no_header: bool,
     /// Leave out values over 1 MB instead of refusing the import.

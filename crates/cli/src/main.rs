@@ -12,7 +12,10 @@ use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(shown) => return show(&shown),
+    };
     let result = match command {
         Command::Server(ServerArgs { command: Some(ServerCommand::Drain(args)), .. }) => cmd::moves::drain(&args),
         Command::Server(args) => cmd::serve::server(&args),
@@ -100,6 +103,17 @@ fn main() -> ExitCode {
             eprintln!("sprat: {}", lines.join("\n"));
             ExitCode::from(cmd::exit_code(&error))
         }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn show(shown: &clap::Error) -> ExitCode {
+    match shown.print() {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("sprat: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => u8::try_from(shown.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use sprat_cli::check::{
     Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name,
 };
-use sprat_client::Row;
+use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, sprat};
 
@@ -62,6 +62,7 @@ impl Store {
             key: key_name(*key).into_bytes(),
             version: *version,
             value: value.clone(),
+            value_type: ValueType::Bytes,
         };
         let mut rows: Vec<_> = self.objects.iter().map(row).collect();
         rows.sort_by(|a, b| a.key.cmp(&b.key));
@@ -168,7 +169,13 @@ fn any_difference_in_the_table_is_found() {
     assert_eq!(spoil(&|rows| rows[3].version += 1).key, third, "another version");
     assert_eq!(spoil(&|rows| rows[3].value.push(0)).key, third, "another value");
     assert_eq!(
-        spoil(&|rows| rows.push(Row { key: b"stranger".to_vec(), version: 1, value: Vec::new() })).key,
+        spoil(&|rows| rows.push(Row {
+            key: b"stranger".to_vec(),
+            version: 1,
+            value: Vec::new(),
+            value_type: ValueType::Bytes
+        }))
+        .key,
         "stranger"
     );
 }
@@ -204,7 +211,12 @@ fn additions_under_way_together_are_each_done_once() {
             shared.judge(1, &summed(first + sum)).expect("a sum of its own");
         }
     }
-    let row = |value: &[u8]| Row { key: SHARED_KEY.as_bytes().to_vec(), version: 400, value: value.to_vec() };
+    let row = |value: &[u8]| Row {
+        key: SHARED_KEY.as_bytes().to_vec(),
+        version: 400,
+        value: value.to_vec(),
+        value_type: ValueType::Integer,
+    };
     shared.judge_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
     for wrong in [Some(row(&401_i64.to_le_bytes())), Some(row(&399_i64.to_le_bytes())), Some(row(b"x")), None] {
         let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();

@@ -396,8 +396,18 @@ fn objects_come_and_go() {
         "incr counters visits 0.5",
         "incr counters heat 0.5 --double",
         "incr counters heat -- x",
+        "incr counters visits 1 --double",
+        "incr counters heat",
+        "incr counters heat 1e309 --double",
+        "incr counters heat nan --double",
+        "incr counters visits -- -9223372036854775808",
+        "get counters visits --number",
+        "get counters heat --number",
+        "get counters visits --json",
         "put counters word tea",
         "incr counters word",
+        "get counters word --number",
+        "scan counters --json",
         "put users empty ",
         "get users empty --json",
         "table list",
@@ -592,7 +602,7 @@ fn rows_come_back_byte_for_byte() {
     for (key, value) in [("plain", &b"text"[..]), ("bytes", &[0, 255, 10, 13]), ("empty", b""), ("quote\"s,", b"\"")] {
         assert_eq!(run_with(&["put", "any", key, "-C", &server.coordinator], value).code, Some(0));
     }
-    for format in ["csv", "jsonl"] {
+    for format in ["csv", "tsv", "jsonl"] {
         let (one, two) = (file(&format!("one.{format}")), file(&format!("two.{format}")));
         export("any", &one, &[]);
         let table = format!("any-{format}");
@@ -638,6 +648,30 @@ fn man_pages_are_made_for_every_command() {
     fs::write(&file, "").expect("written");
     let refused = run(&["man", file.join("below").to_str().expect("text")]);
     assert_eq!(refused.code, Some(1));
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, _) = live(&dir.path().join("data"));
+    run(&["table", "create", "t", "-C", &server.coordinator]).ok();
+    run(&["put", "t", "k", "v", "-C", &server.coordinator]).ok();
+    let to = |device: &str, line: &str, more: &[&str]| {
+        let out = fs::File::options().write(true).open(device).expect("a device");
+        let ran =
+            sprat().args(line.split(' ')).args(more).stdout(out).stderr(Stdio::piped()).output().expect("it runs");
+        (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
+    };
+    let alone = ["--help", "get --help", "--version", "completions bash", "lab topologies", "rack examples"];
+    let asking = ["get t k", "get t k --json", "scan t", "scan t --json", "scan t --keys", "table list", "status"];
+    let asking = asking.into_iter().chain(["export t - --format csv -q", "put t k w", "table stats t --json"]);
+    let asking = asking.map(|line| (line, vec!["-C", server.coordinator.as_str()]));
+    for (line, more) in alone.map(|line| (line, Vec::new())).into_iter().chain(asking) {
+        let (code, said) = to("/dev/full", line, &more);
+        assert!(code == Some(1) && said.contains("standard output: No space left"), "{line}: {code:?}, {said}");
+        assert_eq!(to("/dev/null", line, &more).0, Some(0), "{line}");
+    }
+    assert!(server.stop().success());
 }
 
 #[test]

@@ -122,10 +122,15 @@ proptest! {
         ),
     ) {
         let mut table = Table::of(items);
-        let (file, omitted) = export_csv(&mut table, CsvExport::Pairs);
+        let (file, omitted) = export_csv(&mut table, CsvExport::Pairs { delimiter: b',' });
         prop_assert_eq!(omitted.count(), 0);
         prop_assert_eq!(&import_csv(&file, CsvImport::pairs()).unwrap().items, &table.items);
         prop_assert!(std::str::from_utf8(&file).is_ok());
+
+        let (file, omitted) = export_csv(&mut table, CsvExport::Pairs { delimiter: b'\t' });
+        prop_assert_eq!(omitted.count(), 0);
+        let tabs = CsvImport { delimiter: b'\t', ..CsvImport::pairs() };
+        prop_assert_eq!(&import_csv(&file, tabs).unwrap().items, &table.items);
 
         let (file, omitted) = export_jsonl(&mut table, JsonlExport::Pairs);
         prop_assert_eq!(omitted.count(), 0);
@@ -171,6 +176,20 @@ fn a_csv_header_is_kept_with_its_byte_order_mark_and_found_without() {
 fn an_empty_file_is_an_empty_table() {
     assert!(import_csv(b"", CsvImport::rows(column("id"))).unwrap().items.is_empty());
     assert!(import_jsonl(b"\n\r\n", lines("id")).unwrap().items.is_empty());
+}
+
+#[test]
+fn pairs_need_no_encoding_and_no_header() {
+    let table = |file: &str, how| import_csv(file.as_bytes(), how).unwrap();
+    for file in ["key,value\na,1\n", "value,note,key\n1,x,a\n", "\u{feff}key,value,encoding\na,MQ==,value\n"] {
+        assert_eq!(table(file, CsvImport::pairs()).get(b"a"), Some(&b"1"[..]), "{file:?}");
+    }
+    let headless = table("a,1\nkey,value\n", CsvImport::headless_pairs());
+    assert_eq!((headless.get(b"a"), headless.get(b"key")), (Some(&b"1"[..]), Some(&b"value"[..])));
+    for (file, missing) in [("key,val\na,1\n", "value"), ("a,value\na,1\n", "key")] {
+        let (line, fault) = fault(import_csv(file.as_bytes(), CsvImport::pairs()));
+        assert!(matches!((line, fault), (1, Fault::NoField(name)) if name == missing), "{file:?}");
+    }
 }
 
 #[test]
@@ -263,7 +282,7 @@ fn a_row_under_our_own_key_is_refused_and_its_neighbours_are_not() {
     assert!(matches!(fault(import_jsonl(line.as_bytes(), lines("id"))), (1, Fault::Reserved)));
 
     let mut kept = import_csv(row("a").as_bytes(), rows()).unwrap();
-    let (pairs, _) = export_csv(&mut kept, CsvExport::Pairs);
+    let (pairs, _) = export_csv(&mut kept, CsvExport::Pairs { delimiter: b',' });
     assert_eq!(import_csv(&pairs, CsvImport::pairs()).unwrap().items, kept.items);
     let (pairs, _) = export_jsonl(&mut kept, JsonlExport::Pairs);
     assert_eq!(import_jsonl(&pairs, JsonlImport::pairs()).unwrap().items, kept.items);

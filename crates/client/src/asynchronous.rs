@@ -108,7 +108,10 @@ impl AsyncClient {
         let options = options.clone();
         let run = move || {
             let seed = RandomState::new().hash_one(std::process::id());
-            let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(|core| {
+            let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(|mut core| {
+                if options.patient {
+                    core.wait_for_coordinators();
+                }
                 let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
                 Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
             });
@@ -133,7 +136,7 @@ impl AsyncClient {
     /// The object of a key; `None` when there is none.
     pub fn get(&self, table: Table, key: &[u8]) -> Call<Option<Object>> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
-            Ok((answer.status == Status::Ok).then(|| Object { version: answer.number, value: answer.body.to_vec() }))
+            Ok((answer.status == Status::Ok).then(|| Object::of(answer)))
         })
     }
 

@@ -22,6 +22,10 @@ pub struct Options {
     pub local: Option<String>,
     /// How long an operation may take in all, repeats included.
     pub timeout: Duration,
+    /// Whether to wait that long also for coordinators that refuse connections, instead of
+    /// failing at once:
+    /// [`Core::wait_for_coordinators`].
+    pub patient: bool,
     /// What the calling thread does while it waits.
     pub waiting: Mode,
     /// Who we are to the cluster; without, we speak only to one that lets in anybody.
@@ -34,6 +38,7 @@ impl Default for Options {
             coordinator: "tcp:host=127.0.0.1,port=11100".into(),
             local: None,
             timeout: Duration::from_secs(10),
+            patient: false,
             waiting: Mode::Adaptive,
             identity: None,
         }
@@ -96,7 +101,10 @@ impl Client {
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
         let seed = RandomState::new().hash_one(std::process::id());
-        let core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
+        let mut core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
+        if options.patient {
+            core.wait_for_coordinators();
+        }
         let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
             .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
         Ok(Self {
@@ -122,7 +130,7 @@ impl Client {
     /// [`Error`].
     pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Object>, Error> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
-            (answer.status == Status::Ok).then(|| Object { version: answer.number, value: answer.body.to_vec() })
+            (answer.status == Status::Ok).then(|| Object::of(answer))
         })
     }
 
@@ -163,7 +171,8 @@ impl Client {
     /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the object's version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the value is not 8 bytes or the sum overflows; others of [`Error`].
+    /// [`Error::NotANumber`] when the object is no integer counter or the sum overflows; others of
+    /// [`Error`].
     pub fn increment_i64(&mut self, table: Table, key: &[u8], delta: i64) -> Result<(i64, u64), Error> {
         let request = Request::IncrementI64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
@@ -173,7 +182,8 @@ impl Client {
     /// Adds to a double; an absent one counts as zero. Returns the sum and the object's version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the value is not 8 bytes; others of [`Error`].
+    /// [`Error::NotANumber`] when the object is no double counter or the sum is not finite; others
+    /// of [`Error`].
     pub fn increment_f64(&mut self, table: Table, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
         let request = Request::IncrementF64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;

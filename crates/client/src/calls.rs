@@ -131,6 +131,8 @@ pub(crate) struct Calls {
     silent: Vec<(Target, bool)>,
     /// A coordinator that does not lead, or does not answer, and whom it named instead.
     strayed: Option<(Target, String)>,
+    /// Somebody has answered.
+    has_heard: bool,
 }
 
 impl Calls {
@@ -144,6 +146,7 @@ impl Calls {
             doubts: Vec::new(),
             silent: Vec::new(),
             strayed: None,
+            has_heard: false,
         }
     }
 
@@ -287,6 +290,30 @@ impl Calls {
         }
     }
 
+    /// Whether anybody has ever answered.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.has_heard
+    }
+
+    /// Ends all operations that are for a coordinator. What is under way of them still has to end.
+    pub(crate) fn end_refused(&mut self, error: &Error, sink: Sink<'_>) {
+        let mut ended = Vec::new();
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            if let Some(pending) = entry.pending.as_mut().filter(|pending| pending.roams && !pending.given_up) {
+                pending.given_up = true;
+                ended.push((index, pending.tag));
+            }
+        }
+        let waiting = std::mem::take(&mut self.due).into_vec();
+        let (over, waiting): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|&Reverse((_, index))| ended.iter().any(|&(one, _)| one == index));
+        self.due = waiting.into();
+        for Reverse((_, index)) in over {
+            self.remove(index);
+        }
+        ended.into_iter().for_each(|(_, tag)| sink(tag, Err(error.clone())));
+    }
+
     /// An operation's bytes, and until when to try it: what may be executed twice is given up early, so that it can be tried
     /// with whoever has the table by then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
@@ -368,6 +395,7 @@ impl Calls {
         }
         match result {
             Ok(response) => {
+                self.has_heard = true;
                 let answer = Answer::parse(&response);
                 let pending = *self.pending(index);
                 if !self.silent.is_empty() {

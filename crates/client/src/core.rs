@@ -77,6 +77,9 @@ pub struct Core {
     tables: Places,
     /// Tables whose place is being asked for.
     asked: HashSet<u32>,
+    /// Coordinators that refuse connections, while no other has answered; `None`: they are waited
+    /// for.
+    refused: Option<Vec<Target>>,
     /// When operations that wait for long are looked for.
     look_at: Nanos,
     seed: u64,
@@ -137,6 +140,7 @@ impl Core {
             member: None,
             tables: Places::default(),
             asked: HashSet::new(),
+            refused: Some(Vec::new()),
             look_at: Nanos(0),
             seed,
             turns: 0,
@@ -174,6 +178,31 @@ impl Core {
             }
         };
         Ok(Target { port, peer })
+    }
+
+    /// Has operations wait, as long as they may, for coordinators that refuse connections: those of
+    /// a cluster that is being started. Otherwise, until one has answered, operations fail with
+    /// [`Error::ConnectionRefused`] once all have refused.
+    pub fn wait_for_coordinators(&mut self) {
+        self.refused = None;
+    }
+
+    /// Ends operations for a coordinator when all coordinators refuse connections and none has ever
+    /// answered this client. One that has answered before is being restarted, or others take over:
+    /// then the client goes on trying.
+    fn heed_refusals(&mut self, sink: Sink<'_>) {
+        let refusals = (0..).zip(&mut self.ports);
+        let refusals =
+            refusals.flat_map(|(port, of)| std::iter::from_fn(|| of.take_refusal()).map(move |peer| (port, peer)));
+        let refusals: Vec<Target> = refusals.map(|(port, peer)| Target { port, peer }).collect();
+        let Some(refused) = self.refused.as_mut().filter(|_| !self.calls.has_heard()) else { return };
+        refused.extend(refusals);
+        if !refused.is_empty() && self.coordinators.iter().all(|one| refused.contains(one)) {
+            // The next operation tries all of them again.
+            refused.clear();
+            let all: Vec<_> = self.coordinators.iter().map(|one| one.peer.to_string()).collect();
+            self.calls.end_refused(&Error::ConnectionRefused(all.join(", ")), sink);
+        }
     }
 
     /// The coordinator that leads, as far as known.
@@ -332,6 +361,7 @@ impl Core {
                 worked |= port.turn(now, &mut deliver)?;
             }
         }
+        self.heed_refusals(sink);
         if let Some((from, named)) = self.calls.take_strayed()
             && from == self.coordinator()
         {

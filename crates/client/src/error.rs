@@ -1,6 +1,7 @@
 //! What can go wrong, and what to do about it.
 
 use sprat_wire::op::{Answer, Status};
+use sprat_wire::value::Uncountable;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -29,9 +30,9 @@ pub enum Error {
     /// Not a table's name.
     #[error("{0:?} cannot name a table: a name has 1 to {max} bytes", max = sprat_wire::MAX_TABLE_NAME)]
     BadTableName(String),
-    /// The value to increment is not a number, or the sum overflows.
-    #[error("cannot increment: the value is not a number of 8 bytes, or the sum overflows")]
-    NotANumber,
+    /// The object cannot be incremented so; it was not changed.
+    #[error("cannot increment: {0}")]
+    NotANumber(Uncountable),
     /// Live data fills the server's memory; nothing was changed.
     #[error("the server's memory is full of live data; remove objects, or start it with more --memory")]
     MemoryFull,
@@ -83,6 +84,10 @@ pub enum Error {
         /// How long.
         waited: Duration,
     },
+    /// No coordinator listens at any of the addresses given, and none was ever reached. Nothing was
+    /// executed.
+    #[error("connection refused: no coordinator listens at {0}; is it running, and is that its address?")]
+    ConnectionRefused(String),
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
     NoServer(String),
@@ -121,6 +126,7 @@ impl Error {
         matches!(
             self,
             Self::Timeout { .. }
+                | Self::ConnectionRefused(_)
                 | Self::NoServer(_)
                 | Self::TooManyPending(_)
                 | Self::TooFewServers { perhaps: false, .. }
@@ -155,7 +161,7 @@ impl Error {
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },
             Status::NoSuchTable => Self::NoSuchTable(name.to_owned()),
             Status::UnknownTable => Self::TableDropped(table),
-            Status::NotANumber => Self::NotANumber,
+            Status::NotANumber => Self::NotANumber(Uncountable::of_code(number)),
             Status::MemoryFull => Self::MemoryFull,
             Status::DiskFull => Self::DiskFull(reason()),
             Status::WritesStopped => Self::WritesStopped(reason()),

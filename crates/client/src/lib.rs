@@ -36,4 +36,5 @@ pub use member::credentials;
 pub use sprat_key::{FileError, Identity};
 pub use sprat_net::Mode;
 pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};
+pub use sprat_wire::value::{Number, Uncountable, ValueType};
 pub use types::{Counter, Object, Page, Row, Table, TableStats};

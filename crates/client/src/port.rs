@@ -156,6 +156,11 @@ impl Port {
         pong
     }
 
+    /// A peer whose host refuses connections: see [`AnyDriver::take_refusal`].
+    pub(crate) fn take_refusal(&mut self) -> Option<SocketAddr> {
+        self.driver.take_refusal()
+    }
+
     pub(crate) fn flush(&mut self) {
         self.endpoint.flush(&mut Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on));
     }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use sprat_wire::op::{Answer, Items, Records};
+use sprat_wire::value::{Number, ValueType};
 
 /// A table, by the id its name stands for now.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -14,6 +15,22 @@ pub struct Object {
     pub version: u64,
     /// Its value.
     pub value: Vec<u8>,
+    /// What its value is: a counter's, or just bytes.
+    pub value_type: ValueType,
+}
+
+impl Object {
+    /// The number, if the object is a counter.
+    #[must_use]
+    pub fn number(&self) -> Option<Number> {
+        Number::of(self.value_type, &self.value)
+    }
+
+    /// The object in the answer to a read that found one.
+    pub(crate) fn of(answer: &Answer<'_>) -> Self {
+        let value_type = ValueType::of_code(answer.count);
+        Self { version: answer.number, value: answer.body.to_vec(), value_type }
+    }
 }
 
 /// An object as scanned.
@@ -25,6 +42,16 @@ pub struct Row {
     pub version: u64,
     /// Its value.
     pub value: Vec<u8>,
+    /// What its value is: a counter's, or just bytes.
+    pub value_type: ValueType,
+}
+
+impl Row {
+    /// The number, if the object is a counter.
+    #[must_use]
+    pub fn number(&self) -> Option<Number> {
+        Number::of(self.value_type, &self.value)
+    }
 }
 
 /// Part of a table.
@@ -61,6 +88,7 @@ impl Page {
             key: item.key.to_vec(),
             version: item.version,
             value: item.value.to_vec(),
+            value_type: item.value_type,
         };
         let rows = Items::new(answer.body, answer.count).map(|item| item.map(row)).collect::<Option<_>>()?;
         Some(Self { rows, next: answer.more.then_some(answer.number) })

@@ -4,6 +4,7 @@ use crate::log::{Full, Log, Ref};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::Status;
+use sprat_wire::value::ValueType;
 
 /// An operation that is being done, and what it answers beside the object's version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,7 +109,7 @@ impl Log {
     ) -> Result<(), Full> {
         let mut value = [0; MAX_COMPLETION];
         let len = Completion { joined: false, ..*what }.encode(&mut value);
-        self.write(table, key, &value[..len], Some(sequence), None)?;
+        self.write(table, key, (ValueType::Bytes, &value[..len]), Some(sequence), None)?;
         self.clients.hear(OperationId::client_of(key));
         Ok(())
     }
@@ -128,7 +129,8 @@ impl Log {
         let completion = Completion { joined: true, status: Status::Ok, version, position: None, result };
         let len = completion.encode(&mut value);
         let value = &value[..len];
-        let entry = Entry { kind: Kind::Object, successor: false, table, version: id.sequence, key, value };
+        let (version, value_type) = (id.sequence, ValueType::Bytes);
+        let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value, value_type };
         let len = entry.encode(&mut self.memory.bytes[address..address + operation.len()]);
         let hash = self.hash(table, key);
         match self.lookup(hash, table, key) {

@@ -3,6 +3,7 @@
 use crate::table::ADDRESS_BITS;
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::{SEGLET_BYTES, SEGLETS_PER_SEGMENT, SEGMENT_BYTES};
+use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// Least memory of a log, bytes.
@@ -86,9 +87,25 @@ impl Config {
     /// size fit from 64 MB on; twice as many segments on disk as in memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
+        let seglets = memory / 32 / SEGLET_BYTES;
+        Self::with_segments(memory, seglets.clamp(MIN_SEGMENT_SEGLETS, SEGLETS_PER_SEGMENT) * SEGLET_BYTES, durability)
+    }
+
+    /// The set-up for so many bytes of memory, within [`memory_for`](Self::memory_for), of a log
+    /// that was made with segments of this length for perhaps another memory.
+    #[must_use]
+    pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
-        let segment_bytes = (memory / 32 / SEGLET_BYTES).clamp(MIN_SEGMENT_SEGLETS, SEGLETS_PER_SEGMENT) * SEGLET_BYTES;
         Self { memory, seed: 0, durability, segment_bytes, max_segments_on_disk: 2 * memory / segment_bytes + 16 }
+    }
+
+    /// The memory that a log with segments of this length can have, bytes: an eighth is a segment
+    /// at most, and the digest of a log that fills it fits into half a segment.
+    #[must_use]
+    pub fn memory_for(segment_bytes: usize) -> RangeInclusive<usize> {
+        let listed = (segment_bytes / 2 - 64) / 8;
+        let most = (listed - 2 * CLEANER_SEGMENTS) * 2 / 3 * segment_bytes;
+        (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
     /// Fewest segments on disk that hold what fits in memory and leave the cleaner room.

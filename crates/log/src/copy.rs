@@ -11,6 +11,7 @@
 
 use crate::log::Log;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::value::ValueType;
 
 /// A copy under way: to be given back by [`Log::end_copy`], for until then the segment is kept from the cleaner.
 #[derive(Debug)]
@@ -92,8 +93,8 @@ impl Log {
 fn push_header(out: &mut Vec<u8>, header: &SegmentHeader) {
     debug_assert!(header.role == Role::Survivor || header.is_copy());
     let value = header.encode();
-    let version = header.safe_version;
-    let entry = Entry { kind: Kind::Segment, successor: false, table: 0, version, key: &[], value: &value };
+    let (kind, version, value_type) = (Kind::Segment, header.safe_version, ValueType::Bytes);
+    let entry = Entry { kind, successor: false, table: 0, version, key: &[], value: &value, value_type };
     let at = out.len();
     out.resize(at + entry.encoded_len(), 0);
     entry.encode(&mut out[at..]);

@@ -10,6 +10,7 @@ use crate::tables::Tables;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
 use sprat_wire::once::COMPLETIONS;
 use sprat_wire::tablet::{Tablet, hash};
+use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
 use std::collections::VecDeque;
 use thiserror::Error;
@@ -243,7 +244,7 @@ impl Log {
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the edge.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
-        self.write(table, key, value, None, None)
+        self.put_typed(table, key, (ValueType::Bytes, value), None)
     }
 
     /// The same for an operation that takes effect once: its completion is written with the object, both or neither.
@@ -260,10 +261,29 @@ impl Log {
         value: &[u8],
         operation: &Operation<'_>,
     ) -> Result<Written, Full> {
-        self.write(table, key, value, None, Some(operation))
+        self.put_typed(table, key, (ValueType::Bytes, value), Some(operation))
     }
 
-    /// Writes an object that another log had, with the version it had there, unless there is one as new here; returns
+    /// [`put`](Self::put), or [`put_once`](Self::put_once) for an operation, of a value that has a
+    /// type.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was changed then.
+    ///
+    /// # Panics
+    /// As [`put_once`](Self::put_once); when a counter's value is not a number's bytes.
+    pub fn put_typed(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: (ValueType, &[u8]),
+        operation: Option<&Operation<'_>>,
+    ) -> Result<Written, Full> {
+        self.write(table, key, value, None, operation)
+    }
+
+    /// Writes an object that another log had, with the type and the version it had there, unless
+    /// there is one as new here; returns
     /// whether it was written. Versions of what is written later are higher.
     ///
     /// # Errors
@@ -271,7 +291,7 @@ impl Log {
     ///
     /// # Panics
     /// As [`put`](Self::put).
-    pub fn adopt(&mut self, table: u32, key: &[u8], value: &[u8], version: u64) -> Result<bool, Full> {
+    pub fn adopt(&mut self, table: u32, key: &[u8], value: (ValueType, &[u8]), version: u64) -> Result<bool, Full> {
         let known = self.find(table, key).map(|known| self.entry(known).version);
         if known.is_some_and(|known| known >= version) {
             return Ok(false);
@@ -297,7 +317,7 @@ impl Log {
         &mut self,
         table: u32,
         key: &[u8],
-        value: &[u8],
+        (value_type, value): (ValueType, &[u8]),
         version: Option<u64>,
         operation: Option<&Operation<'_>>,
     ) -> Result<Written, Full> {
@@ -320,7 +340,7 @@ impl Log {
             None => (self.safe_version, false),
         };
         let version = version.unwrap_or(next);
-        let entry = Entry { kind: Kind::Object, successor, table, version, key, value };
+        let entry = Entry { kind: Kind::Object, successor, table, version, key, value, value_type };
         entry.encode(&mut self.memory.bytes[address..address + len]);
         match known {
             Some((place, old)) => {
@@ -379,7 +399,8 @@ impl Log {
             let successor = entry.successor || !holder.listed;
             let segment = if successor { self.memory.next_id - 1 } else { holder.id };
             let value = segment.to_le_bytes();
-            let entry = Entry { kind: Kind::Tombstone, successor, table, version, key, value: &value };
+            let value_type = ValueType::Bytes;
+            let entry = Entry { kind: Kind::Tombstone, successor, table, version, key, value: &value, value_type };
             entry.encode(&mut self.memory.bytes[address..address + len]);
             let head = self.memory.segment_mut(self.head);
             head.live += len;
@@ -614,8 +635,8 @@ impl Log {
     /// Writes the header of a new segment; returns its length.
     pub(crate) fn append_header(&mut self, slot: u32, header: &SegmentHeader, floor: usize) -> Result<usize, NoRoom> {
         let value = header.encode();
-        let kind = Kind::Segment;
-        let entry = Entry { kind, successor: false, table: 0, version: header.safe_version, key: &[], value: &value };
+        let (kind, version, value_type) = (Kind::Segment, header.safe_version, ValueType::Bytes);
+        let entry = Entry { kind, successor: false, table: 0, version, key: &[], value: &value, value_type };
         let len = entry.encoded_len();
         let address = self.memory.append(slot, len, 1, self.config.segment_bytes, floor)?;
         entry.encode(&mut self.memory.bytes[address..address + len]);

@@ -8,10 +8,12 @@ use proptest::prelude::*;
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
+use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, HashMap};
 
 type Key = (u32, Vec<u8>);
-type Object = (u64, Vec<u8>);
+/// Version, type and value.
+type Object = (u64, ValueType, Vec<u8>);
 
 /// What was done to the log, in order; `state` is all of it together.
 #[derive(Default)]
@@ -118,10 +120,14 @@ impl Case {
         Some(OperationId { client, lane, sequence: *sequence, again: false })
     }
 
-    fn value(&mut self) -> Vec<u8> {
+    fn value(&mut self) -> (ValueType, Vec<u8>) {
+        if self.chance.one_in(6) {
+            let value_type = ValueType::of_code(u32::try_from(self.chance.below(3)).unwrap());
+            return (value_type, self.chance.next().to_le_bytes().to_vec());
+        }
         let len = self.chance.below(self.value_max);
         let stamp = self.chance.next().to_le_bytes();
-        (0..len).map(|at| stamp[at % 8]).collect()
+        (ValueType::Bytes, (0..len).map(|at| stamp[at % 8]).collect())
     }
 }
 
@@ -141,7 +147,7 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
             let entry = log.entry(reference);
             // Whether it was joined is of no concern once it is there.
             let value = if table & COMPLETIONS == 0 { entry.value } else { &entry.value[1..] };
-            let before = all.insert((table, entry.key.to_vec()), (entry.version, value.to_vec()));
+            let before = all.insert((table, entry.key.to_vec()), (entry.version, entry.value_type, value.to_vec()));
             assert!(before.is_none(), "given twice");
         }
     }
@@ -153,7 +159,7 @@ fn record(model: &mut Model, log: &Log, key: Key, object: Option<Object>, versio
     if let Some(id) = id {
         let completion = [&version.to_le_bytes()[..6], RESULT].concat();
         let name = (key.0 | COMPLETIONS, id.key().to_vec());
-        model.record(name, Some((id.sequence, completion)), log.position());
+        model.record(name, Some((id.sequence, ValueType::Bytes, completion)), log.position());
         let found = log.completion(key.0, &id).map(|found| log.entry(found));
         let found = found.and_then(|entry| Completion::of(&entry));
         assert_eq!(
@@ -185,21 +191,20 @@ fn step(
 ) {
     let what = case.chance.below(100);
     if what < 60 {
-        let (key, value) = (case.key(), case.value());
+        let (key, (value_type, value)) = (case.key(), case.value());
         let id = case.operation();
         for round in 0.. {
-            let put = match id {
-                Some(id) => log.put_once(key.0, &key.1, &value, &Operation { id, result: RESULT }),
-                None => log.put(key.0, &key.1, &value),
-            };
+            let operation = id.map(|id| Operation { id, result: RESULT });
+            let put = log.put_typed(key.0, &key.1, (value_type, &value), operation.as_ref());
             match put {
                 Ok(written) => {
                     let entry = log.entry(written.reference);
                     assert_eq!((entry.version, entry.value), (written.version, &value[..]));
-                    if let Some((version, _)) = model.state.get(&key) {
+                    assert_eq!(entry.value_type, value_type);
+                    if let Some((version, _, _)) = model.state.get(&key) {
                         assert_eq!(written.version, version + 1);
                     }
-                    record(model, log, key, Some((written.version, value)), written.version, id);
+                    record(model, log, key, Some((written.version, value_type, value)), written.version, id);
                 }
                 Err(Full::Replication) => {
                     assert!(round < 100, "waits for ever: {:?}", log.stats());
@@ -241,14 +246,15 @@ fn step(
     } else if what < 85 {
         let key = case.key();
         let found = log.find(key.0, &key.1);
-        let object = found.map(|found| (log.entry(found).version, log.entry(found).value.to_vec()));
+        let object = found.map(|found| log.entry(found));
+        let object = object.map(|entry| (entry.version, entry.value_type, entry.value.to_vec()));
         assert_eq!(object.as_ref(), model.state.get(&key));
         if let Some(found) = found
             && pins.len() < 4
         {
             let pin = log.pin(found);
-            assert_eq!(pin.len(), object.as_ref().unwrap().1.len());
-            pins.push((pin, object.unwrap().1));
+            assert_eq!(pin.len(), object.as_ref().unwrap().2.len());
+            pins.push((pin, object.unwrap().2));
         }
     } else if what < 90 {
         if !pins.is_empty() {

@@ -118,6 +118,16 @@ impl AnyDriver {
         }
     }
 
+    /// Returns a peer whose host has reported since the last call that no process listens there.
+    /// Kernel TCP learns of it, and kernel UDP that was opened to [connect](crate::Role::Connect).
+    pub fn take_refusal(&mut self) -> Option<SocketAddr> {
+        match &mut self.tx {
+            AnyTx::Tcp(tx) => tx.take_refusal(),
+            AnyTx::Udp(tx) => tx.take_refusal(),
+            AnyTx::Mem(_) | AnyTx::Bypass(_) => None,
+        }
+    }
+
     /// Closes connections that have carried nothing since the last call; returns how many.
     /// Of drivers that have connections, that is [`Tcp::close_idle`]; others have nothing to close.
     pub fn close_idle(&mut self) -> usize {

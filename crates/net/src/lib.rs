@@ -24,6 +24,7 @@ mod idle;
 mod locator;
 mod mem;
 mod open;
+mod refusals;
 mod stamp;
 mod tcp;
 mod time;

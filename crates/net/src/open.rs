@@ -83,7 +83,13 @@ fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<An
     Ok(match (transport, role) {
         (Transport::Tcp, Role::Listen) => AnyDriver::from(Tcp::listen(own)?),
         (Transport::Tcp, Role::Connect(_)) => AnyDriver::from(Tcp::connect_only()?),
-        (Transport::FastUdp | Transport::FastDpdk(_), _) => AnyDriver::from(Udp::bind(own)?),
+        (Transport::FastUdp | Transport::FastDpdk(_), Role::Listen) => AnyDriver::from(Udp::bind(own)?),
+        (Transport::FastUdp | Transport::FastDpdk(_), Role::Connect(_)) => {
+            let mut udp = Udp::bind(own)?;
+            // Without it a peer where no process listens looks like one that is silent.
+            let _ = udp.hear_refusals();
+            AnyDriver::from(udp)
+        }
     })
 }
 

@@ -7,6 +7,7 @@ use crate::trace::Trace;
 use sprat_client::{Core, Error};
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_wire::op::{Answer, Condition, Items, Request, Status, TableRecord};
+use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -400,7 +401,10 @@ fn told(
 fn judge(action: Action, answer: &Answer<'_>) -> Option<Told> {
     let version = answer.number;
     Some(match (answer.status, action) {
-        (Status::Ok, Action::Read) => Told::Found { version, value: Value::decode(answer.body)? },
+        (Status::Ok, Action::Read) => {
+            let value = Value::decode(ValueType::of_code(answer.count), answer.body)?;
+            Told::Found { version, value }
+        }
         (Status::Ok, Action::Increment { .. }) => {
             Told::Sum { sum: i64::from_le_bytes(answer.body.try_into().ok()?), version }
         }
@@ -445,7 +449,7 @@ fn page(
     };
     let row = |item: Option<sprat_wire::op::Item<'_>>| {
         let item = item?;
-        Some((item.key.to_vec(), item.version, Value::decode(item.value)?))
+        Some((item.key.to_vec(), item.version, Value::decode(item.value_type, item.value)?))
     };
     let Some(rows) = Items::new(answer.body, answer.count).map(row).collect::<Option<Vec<_>>>() else {
         shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that nobody wrote"));

@@ -3,6 +3,7 @@
 use crate::random::mix;
 use sprat_net::Nanos;
 use sprat_wire::op::Condition;
+use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -22,8 +23,10 @@ pub const MAX_UNSETTLED: usize = 10;
 /// What an object holds. Every text is written by one operation only, so that a reader knows whose it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Value {
-    /// Eight bytes that can be incremented.
+    /// Eight bytes that a client wrote, which can be incremented.
     Number(i64),
+    /// An integer counter: the sum of an increment.
+    Sum(i64),
     /// A text made for one write; never of eight bytes.
     Text {
         /// Which.
@@ -41,7 +44,7 @@ impl Value {
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         match self {
-            Self::Number(number) => number.to_le_bytes().to_vec(),
+            Self::Number(number) | Self::Sum(number) => number.to_le_bytes().to_vec(),
             Self::Text { id, len } => {
                 assert!(len >= MIN_TEXT);
                 let len = usize::try_from(len).expect("at most 1 MB");
@@ -58,11 +61,15 @@ impl Value {
         }
     }
 
-    /// What the bytes stand for; `None` if nobody can have written them.
+    /// What bytes of this type stand for; `None` if no client can have written them.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        if let Ok(number) = bytes.try_into() {
-            return Some(Self::Number(i64::from_le_bytes(number)));
+    pub fn decode(value_type: ValueType, bytes: &[u8]) -> Option<Self> {
+        let number = bytes.try_into().map(i64::from_le_bytes);
+        match (value_type, number) {
+            (ValueType::Bytes, Ok(number)) => return Some(Self::Number(number)),
+            (ValueType::Integer, Ok(number)) => return Some(Self::Sum(number)),
+            (ValueType::Bytes, Err(_)) => {}
+            (ValueType::Integer | ValueType::Double, _) => return None,
         }
         let id = u64::from_le_bytes(*bytes.first_chunk()?);
         let text = Self::Text { id, len: u32::try_from(bytes.len()).ok()? };
@@ -294,6 +301,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "number {number}"),
+            Self::Sum(sum) => write!(f, "sum {sum}"),
             Self::Text { id, len } => write!(f, "text {id} ({len} B)"),
         }
     }

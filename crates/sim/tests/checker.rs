@@ -4,6 +4,7 @@ use sprat_net::Nanos;
 use sprat_sim::check::{Violation, check};
 use sprat_sim::history::{Action, History, Name, Page, Told, Value};
 use sprat_wire::op::Condition;
+use sprat_wire::value::ValueType;
 
 const NAME: Name = Name { table: 1, key: 1 };
 const SEED: u64 = 7;
@@ -119,8 +120,10 @@ fn conditions_are_kept() {
 #[test]
 fn an_increment_counts_once() {
     let add = |sum, version| (Action::Increment { delta: 5 }, Told::Sum { sum, version });
-    let number = |number, version| (Action::Read, Told::Found { version, value: Value::Number(number) });
+    let number = |number, version| (Action::Read, Told::Found { version, value: Value::Sum(number) });
     lawful(&in_turn(&[add(5, 1), add(10, 2), number(10, 2)]));
+    let untyped = (Action::Read, Told::Found { version: 2, value: Value::Number(10) });
+    lawless(&in_turn(&[add(5, 1), add(10, 2), untyped]));
     lawless(&in_turn(&[add(5, 1), add(10, 2), number(15, 3)]));
     lawless(&in_turn(&[add(5, 1), add(5, 2)]));
     lawful(&in_turn(&[(write(1), done(1)), (Action::Increment { delta: 5 }, Told::NotANumber)]));
@@ -204,12 +207,12 @@ fn a_scan_gives_it_once_and_in_its_place() {
 #[test]
 fn nobody_can_have_written_other_bytes() {
     let bytes = text(3).encode();
-    assert_eq!(Value::decode(&bytes), Some(text(3)));
-    assert_eq!(Value::decode(&5i64.to_le_bytes()), Some(Value::Number(5)));
-    assert_eq!(Value::decode(b"short"), None);
+    assert_eq!(Value::decode(ValueType::Bytes, &bytes), Some(text(3)));
+    assert_eq!(Value::decode(ValueType::Bytes, &5i64.to_le_bytes()), Some(Value::Number(5)));
+    assert_eq!(Value::decode(ValueType::Bytes, b"short"), None);
     for at in 8..bytes.len() {
         let mut bent = bytes.clone();
         bent[at] ^= 1;
-        assert_eq!(Value::decode(&bent), None, "byte {at}");
+        assert_eq!(Value::decode(ValueType::Bytes, &bent), None, "byte {at}");
     }
 }

@@ -73,14 +73,14 @@ impl Object {
             },
             Action::Increment { delta } => match self.value {
                 Some(Value::Text { .. }) => Told::NotANumber,
-                Some(Value::Number(number)) => self.sum(random, number + delta),
+                Some(Value::Number(number) | Value::Sum(number)) => self.sum(random, number + delta),
                 None => self.sum(random, delta),
             },
         }
     }
 
     fn sum(&mut self, random: &mut Random, sum: i64) -> Told {
-        Told::Sum { sum, version: self.put(random, Value::Number(sum)) }
+        Told::Sum { sum, version: self.put(random, Value::Sum(sum)) }
     }
 
     fn put(&mut self, random: &mut Random, value: Value) -> u64 {

@@ -4,8 +4,12 @@ use crate::backup::{self, Backup, OpenError, Options, ReplayReport};
 use crate::coordinator::REMEDY;
 use sprat_disk::Disk;
 use sprat_log::{Config, ConfigError, Log, Restore, RestoreError};
+use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::ControlFlow;
+use std::path::Path;
 use thiserror::Error;
 
 /// Why a log cannot be opened. Nothing on the disk was changed.
@@ -136,6 +140,18 @@ pub fn open<D: Disk>(
             Ok((log, backup, report))
         }
     }
+}
+
+/// Bytes of a segment of the log at `path`; `None` when there is no log yet, or none whose header
+/// is whole, which opening it will name. A log keeps the segments that it was made with, whatever
+/// memory it has later.
+#[must_use]
+pub fn segment_bytes_of(path: &Path) -> Option<usize> {
+    let mut file = File::open(path).ok()?;
+    let mut block = [0; BLOCK_BYTES];
+    let mut copy = || file.read_exact(&mut block).ok().and_then(|()| FileHeader::parse(&block).ok());
+    let header = (0..FILE_HEADERS).find_map(|_| copy())?;
+    usize::try_from(header.segment_bytes).ok()
 }
 
 /// How the log and its backup are set up together: the same segments, and as many on disk as there is room for.

@@ -66,9 +66,18 @@ fn a_client_outlives_its_server() {
         let version = client.put(table, b"key", b"value").unwrap();
         server.stop().unwrap();
 
-        let mut hasty =
-            Client::connect(&Options { timeout: Duration::from_millis(300), ..reach_at(&options) }).unwrap();
-        assert!(matches!(hasty.table("lasting"), Err(Error::Timeout { .. })), "nobody is there");
+        for coordinator in [options.coordinator.clone(), format!("{},{}", options.coordinator, options.listen[0])] {
+            // Longer than this test may take: the refusal is known at once.
+            let timeout = Duration::from_secs(3600);
+            let mut hasty = Client::connect(&Options { coordinator, timeout, ..reach_at(&options) }).unwrap();
+            for _ in 0..2 {
+                let refused = hasty.table("lasting");
+                assert!(matches!(refused, Err(Error::ConnectionRefused(_))), "no process listens: {refused:?}");
+            }
+        }
+        let patient = Options { timeout: Duration::from_millis(300), patient: true, ..reach_at(&options) };
+        let mut patient = Client::connect(&patient).unwrap();
+        assert!(matches!(patient.table("lasting"), Err(Error::Timeout { .. })), "somebody may come");
 
         let restart = std::thread::spawn(move || {
             pause(300);

@@ -13,6 +13,7 @@ use sprat_store::restart::{Tables, open, set_up};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
+use sprat_wire::value::{NUMBER_BYTES, Uncountable};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -310,7 +311,18 @@ proptest! {
             prop_assert_eq!(found.as_ref(), work.objects.get(&key[..]), "{:?}", key);
             let other = work.world.ask(1 - work.at(&key), &request, None, |_| {});
             prop_assert_eq!(other.0, Status::UnknownTable, "one of them has it");
+            if work.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
+                let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
+                let (status, why, _) = work.world.ask(work.at(&key), &double, None, |_| {});
+                let refused = (status, Uncountable::of_code(why));
+                prop_assert_eq!(refused, (Status::NotANumber, Uncountable::IsInteger), "its type came along");
+            }
         }
+        // Each counts what it has, also without the table's beginning. What has left may not yet be
+        // freed.
+        let here = work.objects.keys().filter(|key| work.at(key) == 1).count() as u64;
+        let (status, objects, _) = work.world.ask(1, &Request::TableStats { table: TABLE }, None, |_| {});
+        prop_assert_eq!((status, objects), (Status::Ok, here));
         // Versions go on behind what is gone.
         for key in 0..KEYS {
             work.step(Step::Write(key, 9));

@@ -4,10 +4,12 @@
 //! 0        4       8          14        16     19
 //! | crc32c | table | version  | key_len | kind | key ... | value ... |
 //! ```
-//! The CRC covers everything behind itself. `kind` holds, from its lowest bit on, 21 bits of value length, 2 of
-//! [`Kind`], and [`Entry::successor`]. Entries are not aligned: at 130 B of data an object, each byte
+//! The CRC covers everything behind itself. `kind` holds, from its lowest bit on, 21 bits of value
+//! length (of a counter, its [type](crate::value)), 2 of [`Kind`], and [`Entry::successor`].
+//! Entries are not aligned: at 130 B of data an object, each byte
 //! of padding would be 0.6 % of the memory.
 
+use crate::value::ValueType;
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32};
@@ -22,7 +24,7 @@ pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 /// Bits of the value's length in a header's `kind`; the entry's kind follows, then whether it is a successor.
 const LENGTH_BITS: u32 = 21;
 const SUCCESSOR_BIT: u32 = 23;
-const _: () = assert!(MAX_VALUE < 1 << LENGTH_BITS);
+const _: () = assert!(MAX_VALUE + 2 < 1 << LENGTH_BITS);
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,11 +50,11 @@ pub struct Header {
 }
 
 impl Header {
-    fn new(kind: Kind, successor: bool, table: u32, version: u64, key_len: usize, value_len: usize) -> Self {
-        assert!(version <= MAX_VERSION && value_len <= MAX_VALUE);
+    /// `length` is what stands for the value's length: [`ValueType::encode_length`].
+    fn new(kind: Kind, successor: bool, table: u32, version: u64, key_len: usize, length: u32) -> Self {
+        assert!(version <= MAX_VERSION);
         let version = version.to_le_bytes();
-        let value_len = u32::try_from(value_len).expect("value within limits");
-        let kind = value_len | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
+        let kind = length | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
         let kind = kind.to_le_bytes();
         Self {
             crc: U32::new(0),
@@ -86,6 +88,8 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
+    /// What the value is: [`ValueType::Bytes`] unless it is an object that was incremented.
+    pub value_type: ValueType,
 }
 
 /// Why bytes are not an entry.
@@ -129,8 +133,8 @@ impl<'a> Entry<'a> {
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
         let out = &mut out[..len];
-        let (key_len, value_len) = (self.key.len(), self.value.len());
-        let header = Header::new(self.kind, self.successor, self.table, self.version, key_len, value_len);
+        let (key_len, length) = (self.key.len(), self.value_type.encode_length(self.value.len()));
+        let header = Header::new(self.kind, self.successor, self.table, self.version, key_len, length);
         out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         out[HEADER_BYTES..][..self.key.len()].copy_from_slice(self.key);
         out[HEADER_BYTES + self.key.len()..].copy_from_slice(self.value);
@@ -158,10 +162,10 @@ impl<'a> Entry<'a> {
             _ => return Err(Malformed::Kind(c)),
         };
         let key_len = usize::from(header.key_len.get());
-        let value_len = (bits & ((1 << LENGTH_BITS) - 1)) as usize;
-        if value_len > MAX_VALUE {
-            return Err(Malformed::Length(value_len));
-        }
+        let length = bits & ((1 << LENGTH_BITS) - 1);
+        let (value_type, value_len) = ValueType::parse_length(length)
+            .filter(|(value_type, _)| *value_type == ValueType::Bytes || kind == Kind::Object)
+            .ok_or(Malformed::Length(length as usize))?;
         if key_len + value_len > rest.len() {
             let needed = HEADER_BYTES + key_len + value_len;
             return Err(Malformed::Truncated { needed, present: bytes.len() });
@@ -175,6 +179,7 @@ impl<'a> Entry<'a> {
             version: u64::from_le_bytes([v0, v1, v2, v3, v4, v5, 0, 0]),
             key,
             value: &rest[..value_len],
+            value_type,
         })
     }
 
@@ -205,7 +210,8 @@ pub fn fill_gap(mut gap: &mut [u8]) {
         if gap.len() - len > 0 && gap.len() - len < HEADER_BYTES {
             len -= HEADER_BYTES;
         }
-        let header = Header::new(Kind::Segment, false, 0, 0, 0, len - HEADER_BYTES);
+        let length = ValueType::Bytes.encode_length(len - HEADER_BYTES);
+        let header = Header::new(Kind::Segment, false, 0, 0, 0, length);
         let (filler, rest) = gap.split_at_mut(len);
         filler[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         gap = rest;

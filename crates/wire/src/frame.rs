@@ -40,8 +40,12 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Version of everything on this page.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of everything on this page. Version 2 added [types of values](crate::value) to entries;
+/// an older program would take these for damage, so files get this version when they are opened.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// Oldest version that is read.
+const OLDEST_VERSION: u32 = 1;
 
 /// First bytes of a log file, in every version.
 pub const FILE_MAGIC: [u8; 8] = *b"SPRATLOG";
@@ -185,7 +189,7 @@ impl FileHeader {
             return Err(BadFileHeader::Crc { stored, computed });
         }
         match raw.version.get() {
-            FORMAT_VERSION => {}
+            OLDEST_VERSION..=FORMAT_VERSION => {}
             0 => return Err(BadFileHeader::Field("version")),
             newer => return Err(BadFileHeader::Newer(newer)),
         }

@@ -6,6 +6,7 @@
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`once`]: operations that take effect once, and what is kept of them.
 //! - [`tablet`]: tables in parts.
+//! - [`value`]: the types of values, and what increments add.
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
 //! All integers are little-endian. Bytes from outside are parsed here once, into types that cannot
@@ -20,5 +21,6 @@ pub mod once;
 pub mod op;
 pub mod packet;
 pub mod tablet;
+pub mod value;
 
 pub use limits::*;

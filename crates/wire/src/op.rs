@@ -102,7 +102,8 @@ impl Condition {
 /// A request, parsed; borrowed from the bytes it came in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
-    /// To a master: the object of a key. Body of the answer: the value.
+    /// To a master: the object of a key. Body of the answer: the value; `count`: the code of its
+    /// [type](crate::value::ValueType::code).
     Read {
         /// Table id.
         table: u32,
@@ -129,8 +130,9 @@ pub enum Request<'a> {
         /// What must hold first.
         condition: Condition,
     },
-    /// To a master: add to a value of 8 bytes that is a little-endian `i64`; an absent one counts as 0.
-    /// Body of the answer: the new value.
+    /// To a master: add to an integer counter, a little-endian `i64`; an absent one counts as 0.
+    /// Body of the answer: the new value. What is no such counter, or would overflow, stays as it
+    /// is: [`Number::added_to`](crate::value::Number::added_to).
     IncrementI64 {
         /// Table id.
         table: u32,
@@ -139,7 +141,8 @@ pub enum Request<'a> {
         /// What to add; the sum must not overflow.
         delta: i64,
     },
-    /// As [`IncrementI64`](Self::IncrementI64), for a little-endian `f64`.
+    /// As [`IncrementI64`](Self::IncrementI64), for a double counter: a little-endian `f64`, which
+    /// stays finite.
     IncrementF64 {
         /// Table id.
         table: u32,

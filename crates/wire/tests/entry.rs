@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Malformed, Role, SegmentHeader, fill_gap};
+use sprat_wire::value::{Number, Uncountable, ValueType};
 use sprat_wire::{MAX_VALUE, MAX_VERSION};
 
 fn bytes_of(entry: &Entry<'_>) -> Vec<u8> {
@@ -26,7 +27,7 @@ proptest! {
         value in prop::collection::vec(any::<u8>(), 0..3000),
         behind in prop::collection::vec(any::<u8>(), 0..40),
     ) {
-        let entry = Entry { kind, successor, table, version, key: &key, value: &value };
+        let entry = Entry { kind, successor, table, version, key: &key, value: &value, value_type: ValueType::Bytes };
         let mut bytes = bytes_of(&entry);
         let len = bytes.len();
         bytes.extend(behind);
@@ -40,7 +41,7 @@ proptest! {
 
     #[test]
     fn a_flipped_bit_is_noticed(value in prop::collection::vec(any::<u8>(), 0..300), at: prop::sample::Index, bit in 0..8u8) {
-        let entry = Entry { kind: Kind::Object, successor: false, table: 7, version: 9, key: b"key", value: &value };
+        let entry = Entry { kind: Kind::Object, successor: false, table: 7, version: 9, key: b"key", value: &value, value_type: ValueType::Bytes };
         let mut bytes = bytes_of(&entry);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -88,8 +89,96 @@ proptest! {
 
 #[test]
 fn the_layout_does_not_change() {
-    let entry = Entry { kind: Kind::Object, successor: true, table: 1, version: 2, key: b"k", value: b"vw" };
+    let entry = Entry {
+        kind: Kind::Object,
+        successor: true,
+        table: 1,
+        version: 2,
+        key: b"k",
+        value: b"vw",
+        value_type: ValueType::Bytes,
+    };
     let bytes = bytes_of(&entry);
     assert_eq!(bytes[4..], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0x80 | 0x20, b'k', b'v', b'w']);
     assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
+}
+
+/// Entries as programs wrote them before values had types: the 8 bytes of an integer counter, and
+/// of a double counter.
+const OLD_COUNTERS: [(&[u8], &[u8]); 2] = [(b"visits", b"\x05\0\0\0\0\0\0\0"), (b"heat", b"\0\0\0\0\0\0\xe0\x3f")];
+
+#[test]
+fn counters_from_before_types_are_read_and_take_a_type() {
+    let entry = |key, value| Entry {
+        kind: Kind::Object,
+        successor: false,
+        table: 1,
+        version: 2,
+        key,
+        value,
+        value_type: ValueType::Bytes,
+    };
+    for (key, value) in OLD_COUNTERS {
+        let mut old = vec![0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, u8::try_from(key.len()).unwrap(), 0, 8, 0, 0x20];
+        old.extend(key.iter().chain(value));
+        let crc = crc32c::crc32c(&old[4..]).to_le_bytes();
+        old[..4].copy_from_slice(&crc);
+        assert_eq!(Entry::parse_checked(&old), Ok(entry(key, value)));
+        assert_eq!(bytes_of(&entry(key, value)), old, "bytes without a type are written as ever");
+    }
+    let [(_, five), (_, half)] = OLD_COUNTERS.map(|(key, value)| (key, (ValueType::Bytes, value)));
+    assert_eq!(Number::Integer(1).added_to(Some(five)), Ok(Number::Integer(6)));
+    assert_eq!(Number::Double(1.0).added_to(Some(half)), Ok(Number::Double(1.5)));
+    assert_eq!(Number::Double(1.0).added_to(Some(five)), Err(Uncountable::NoDouble));
+    let below_zero = (-5i64).to_le_bytes();
+    assert_eq!(Number::Double(1.0).added_to(Some((ValueType::Bytes, &below_zero))), Err(Uncountable::NoDouble));
+}
+
+#[test]
+fn a_counter_has_a_type_where_its_length_stands() {
+    for (number, length) in [(Number::Integer(-7), 1), (Number::Double(0.25), 2)] {
+        let (value, value_type) = (number.bytes(), number.value_type());
+        let entry =
+            Entry { kind: Kind::Object, successor: false, table: 1, version: 2, key: b"k", value: &value, value_type };
+        let bytes = bytes_of(&entry);
+        assert_eq!(bytes[16..19], [length, 0, 0x20 | 0x10], "1 MB and so much");
+        assert_eq!(Entry::parse_checked(&bytes), Ok(entry));
+        assert_eq!(Number::of(value_type, &value), Some(number));
+        for kind in [0x40, 0x60] {
+            let mut other = bytes.clone();
+            other[18] = other[18] & 0x1f | kind;
+            assert!(matches!(Entry::parse(&other), Err(Malformed::Length(_))), "only objects are counters");
+        }
+        let mut longer = bytes;
+        longer[16] = 3;
+        assert_eq!(Entry::parse(&longer), Err(Malformed::Length(MAX_VALUE + 3)));
+    }
+}
+
+#[test]
+fn what_is_no_sum_is_refused_with_its_reason() {
+    let (integer, double) = (Number::Integer(1), Number::Double(1.0));
+    let (most, small) = (i64::MAX.to_le_bytes(), 1e-310f64.to_le_bytes());
+    let huge = 1e308f64.to_le_bytes();
+    for (delta, present, sum) in [
+        (integer, None, Ok(integer)),
+        (double, None, Ok(double)),
+        (integer, Some((ValueType::Double, &huge[..])), Err(Uncountable::IsDouble)),
+        (double, Some((ValueType::Integer, &most[..])), Err(Uncountable::IsInteger)),
+        (integer, Some((ValueType::Integer, &most[..])), Err(Uncountable::Overflow)),
+        (integer, Some((ValueType::Bytes, &most[..])), Err(Uncountable::Overflow)),
+        (integer, Some((ValueType::Bytes, b"seven b")), Err(Uncountable::Length)),
+        (double, Some((ValueType::Bytes, b"")), Err(Uncountable::Length)),
+        (Number::Double(1e308), Some((ValueType::Double, &huge[..])), Err(Uncountable::NotFinite)),
+        (Number::Double(f64::NAN), None, Err(Uncountable::NotFinite)),
+        (Number::Double(f64::INFINITY), None, Err(Uncountable::NotFinite)),
+        (Number::Double(0.0), Some((ValueType::Double, &small[..])), Ok(Number::Double(1e-310))),
+        (double, Some((ValueType::Bytes, &[0; 8][..])), Ok(double)),
+    ] {
+        assert_eq!(delta.added_to(present), sum, "{delta:?} added to {present:?}");
+    }
+    for code in 0..=7 {
+        let why = Uncountable::of_code(code);
+        assert_eq!(why as u64, if code < 7 { code } else { 0 }, "{why}");
+    }
 }

@@ -115,11 +115,17 @@ fn file_headers_come_back() {
 #[test]
 fn a_newer_format_is_named_when_intact() {
     let mut block = file_header().encode();
-    block[8..12].copy_from_slice(&2u32.to_le_bytes());
+    block[8..12].copy_from_slice(&3u32.to_le_bytes());
     assert!(matches!(FileHeader::parse(&block), Err(BadFileHeader::Crc { .. })));
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..]);
-    block[12..16].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(FileHeader::parse(&block), Err(BadFileHeader::Newer(2)));
+    let mut of_version = |version: u32| {
+        block[8..12].copy_from_slice(&version.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..]);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+        FileHeader::parse(&block)
+    };
+    assert_eq!(of_version(3), Err(BadFileHeader::Newer(3)));
+    assert_eq!(of_version(1), Ok(file_header()), "from before values had types");
+    assert_eq!(of_version(0), Err(BadFileHeader::Field("version")));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use sprat_wire::op::{
     write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
+use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
 
@@ -133,14 +134,21 @@ proptest! {
     }
 
     #[test]
-    fn scans_round_trip(items: Vec<(u64, Vec<u8>, Vec<u8>)>) {
+    fn scans_round_trip(items: Vec<(u64, Vec<u8>, Vec<u8>)>, counters: Vec<(Vec<u8>, i64, bool)>) {
         let mut body = Vec::new();
-        for (version, key, value) in &items {
-            write_scan_record(&mut body, &Item { version: *version, key, value });
+        let value_type = ValueType::Bytes;
+        let bytes = items.into_iter().map(|(version, key, value)| (version, key, value, value_type));
+        let counters = counters.into_iter().map(|(key, number, is_double)| {
+            let value_type = if is_double { ValueType::Double } else { ValueType::Integer };
+            (number.unsigned_abs(), key, number.to_le_bytes().to_vec(), value_type)
+        });
+        let items: Vec<_> = bytes.chain(counters).collect();
+        for (version, key, value, value_type) in &items {
+            write_scan_record(&mut body, &Item { version: *version, key, value, value_type: *value_type });
         }
         let count = u32::try_from(items.len()).unwrap();
         let read: Vec<_> = Items::new(&body, count)
-            .map(|item| item.map(|item| (item.version, item.key.to_vec(), item.value.to_vec())))
+            .map(|item| item.map(|item| (item.version, item.key.to_vec(), item.value.to_vec(), item.value_type)))
             .collect::<Option<_>>()
             .unwrap();
         prop_assert_eq!(read, items);
@@ -161,6 +169,7 @@ proptest! {
         prop_assert_eq!(OperationId::client_of(&key), client);
         let entry = Entry {
             kind: Kind::Object, successor: false, table: COMPLETIONS | 7, version: 1, key: &key, value: &value[..len],
+            value_type: ValueType::Bytes,
         };
         prop_assert_eq!(Completion::of(&entry), Some(completion));
         prop_assert_eq!(Completion::of(&Entry { table: 7, ..entry }), None, "an object of the table itself");

@@ -1,7 +1,7 @@
 //! A store and a home that take their time and fail when told, in one thread. The real ones are in `real.rs`.
 
 use sprat_bridge::{Cell, Delivery, Error, Stored};
-use sprat_client::{Condition, Error as StoreError, Object};
+use sprat_client::{Condition, Error as StoreError, Object, ValueType};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -159,7 +159,10 @@ impl sprat_bridge::Near for Near {
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send {
         let key = key[0];
         self.ask(move |world| {
-            Ok(world.memory.get(&key).map(|(version, value)| Object { version: *version, value: value.clone() }))
+            let value_type = ValueType::Bytes;
+            let object =
+                |(version, value): &(u64, Vec<u8>)| Object { version: *version, value: value.clone(), value_type };
+            Ok(world.memory.get(&key).map(object))
         })
     }
 

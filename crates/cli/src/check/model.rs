@@ -137,7 +137,7 @@ impl Model {
             expected,
             got,
         };
-        for Row { key, version, value } in rows {
+        for Row { key, version, value, .. } in rows {
             // Each may come once: what has been seen counts as absent.
             let known = left.remove(&key).unwrap_or_default();
             let expected = Self::expect(known, Action::Get);

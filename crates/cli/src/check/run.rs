@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
                 return Err(Broken { place: asked.place(), source });
             }
             Err(Error::Conflict { current }) => Outcome::Conflict { current },
-            Err(Error::NotANumber) => Outcome::NotANumber,
+            Err(Error::NotANumber(_)) => Outcome::NotANumber,
             Err(source) => return Err(Broken { place: asked.place(), source }),
         };
         self.counts.came(&outcome);

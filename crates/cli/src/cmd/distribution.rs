@@ -50,6 +50,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             timeout: TIMEOUT,
             waiting: Mode::Sleep,
             identity: args.identity.load()?,
+            ..Options::default()
         }),
         None => {
             let program = std::env::current_exe().context("finding this program's own file")?;

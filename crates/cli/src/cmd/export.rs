@@ -4,7 +4,7 @@ use super::import::{delimiter, format_of, summary, tell_omitted};
 use super::progress::Bar;
 use super::{INCOMPLETE, connect};
 use crate::args::{ExportArgs, FormatArg};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::json;
 use sprat_cli::transfer::{
     CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile, Progress, Source,
@@ -40,7 +40,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
         _ if to_stdout => {
             let out = BufWriter::new(std::io::stdout().lock());
             let (moved, omitted, mut out) = rows(&mut source, out, format, args, header, show)?;
-            out.flush()?;
+            out.flush().context("cannot write to standard output")?;
             (moved, omitted)
         }
         _ => {
@@ -73,9 +73,10 @@ fn rows<W: Write>(
 ) -> Result<(Progress, Omitted, W)> {
     let name = name_of(&args.target);
     if format == FormatArg::Csv {
+        let delimiter = delimiter(&args.target);
         let how = match header {
-            None if !args.rows => CsvExport::Pairs,
-            header => CsvExport::Rows { header, delimiter: delimiter(&args.target) },
+            None if !args.rows => CsvExport::Pairs { delimiter },
+            header => CsvExport::Rows { header, delimiter },
         };
         let mut sink = CsvSink::new(out, &name, how)?;
         let moved = pump(source, &mut sink, show)?;

@@ -100,6 +100,7 @@ fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
         (FormatArg::Csv, key) => {
             let how = match key {
                 Some(key) => CsvImport::rows(column(key, args.no_header)),
+                None if args.no_header => CsvImport::headless_pairs(),
                 None => CsvImport::pairs(),
             };
             let header = !args.no_header;

@@ -43,8 +43,8 @@ pub(crate) mod tables;
 mod progress;
 
 use crate::args::Connect;
-use anyhow::Result;
-use sprat_client::{Client, Error};
+use anyhow::{Context as _, Result};
+use sprat_client::{Client, Error, Number};
 use std::io::Write;
 
 /// Exit code: the object or table is not there.
@@ -90,7 +90,11 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(Error::Conflict { .. }) => CONFLICT,
         Some(Error::Denied { .. }) => DENIED,
         Some(
-            Error::Timeout { .. } | Error::Indeterminate { .. } | Error::Lost { .. } | Error::TooFewServers { .. },
+            Error::Timeout { .. }
+            | Error::Indeterminate { .. }
+            | Error::Lost { .. }
+            | Error::TooFewServers { .. }
+            | Error::ConnectionRefused(_),
         ) => UNREACHABLE,
         _ => 1,
     }
@@ -128,9 +132,24 @@ pub(crate) fn print_ready<'a>(
 
 /// Prints a line; a closed pipe is an error, not a panic.
 pub(crate) fn print_line(line: &str) -> Result<()> {
+    print_bytes(&[line, "\n"].concat().into_bytes())
+}
+
+/// Prints bytes as they are. They have left when this returns: what is still buffered when a
+/// process ends is lost in silence if it cannot be written.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(line.as_bytes())?;
-    Ok(out.write_all(b"\n")?)
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Adds a counter's number to a JSON object, as `number`.
+pub(crate) fn json_number(object: &mut serde_json::Map<String, serde_json::Value>, number: Option<Number>) {
+    let number = match number {
+        Some(Number::Integer(number)) => number.into(),
+        Some(Number::Double(number)) => number.into(),
+        None => return,
+    };
+    object.insert("number".to_owned(), number);
 }
 
 /// Adds bytes to a JSON object: as `NAME` where they are UTF-8, as `NAME_base64` where not.

@@ -1,11 +1,11 @@
 //! `get`, `put`, `del`, `incr`.
 
-use super::{NOT_FOUND, connect, json_bytes, print_json, print_line};
+use super::{NOT_FOUND, connect, json_bytes, json_number, print_bytes, print_json, print_line};
 use crate::args::{ConditionArgs, DelArgs, GetArgs, IncrArgs, PutArgs};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, json};
 use sprat_client::Condition;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::process::ExitCode;
 
 pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
@@ -17,15 +17,22 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
     };
     if let Some(path) = &args.output {
         std::fs::write(path, &object.value).with_context(|| format!("cannot write {}", path.display()))?;
+    } else if args.number {
+        let (key, len) = (&args.key, object.value.len());
+        let number = object.number().with_context(|| {
+            format!("object {key:?} is no counter: its {len} bytes were written by a put, not by `sprat incr`")
+        })?;
+        print_line(&number.to_string())?;
     } else if args.json {
         let mut line = Map::new();
         line.insert("key".into(), args.key.clone().into());
         line.insert("version".into(), object.version.into());
         json_bytes(&mut line, "value", &object.value);
+        json_number(&mut line, object.number());
         print_json(&line.into())?;
     } else {
         // Exactly the value's bytes, so that it can be piped on.
-        std::io::stdout().lock().write_all(&object.value)?;
+        print_bytes(&object.value)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,6 +73,7 @@ pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
     let table = client.table(&args.table)?;
     let (value, version, text) = if args.double {
         let delta: f64 = args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
+        ensure!(delta.is_finite(), "{:?} cannot be added: counters are finite numbers", args.delta);
         let (value, version) = client.increment_f64(table, args.key.as_bytes(), delta)?;
         (json!(value), version, value.to_string())
     } else {

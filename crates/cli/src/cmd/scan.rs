@@ -1,8 +1,8 @@
 //! `scan`.
 
-use super::{connect, json_bytes};
+use super::{connect, json_bytes, json_number};
 use crate::args::ScanArgs;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::Map;
 use sprat_cli::transfer::display_key;
 use std::io::{BufWriter, Write as _};
@@ -12,38 +12,40 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
+    let unwritable = "cannot write to standard output";
     let mut after = args.after;
     let mut count = 0;
     loop {
         let page = client.scan(table, after)?;
         count += page.rows.len() as u64;
         for row in &page.rows {
-            if args.json {
+            let written = if args.json {
                 let mut line = Map::new();
                 json_bytes(&mut line, "key", &row.key);
                 line.insert("version".into(), row.version.into());
                 if !args.keys {
                     json_bytes(&mut line, "value", &row.value);
+                    json_number(&mut line, row.number());
                 }
-                serde_json::to_writer(&mut out, &line)?;
-                writeln!(out)?;
+                writeln!(out, "{}", serde_json::Value::Object(line))
             } else if args.keys {
-                writeln!(out, "{}", display_key(&row.key))?;
+                writeln!(out, "{}", display_key(&row.key))
             } else {
-                writeln!(out, "{}\t{}\t{}", display_key(&row.key), row.version, display_key(&row.value))?;
-            }
+                writeln!(out, "{}\t{}\t{}", display_key(&row.key), row.version, display_key(&row.value))
+            };
+            written.context(unwritable)?;
         }
         after = page.next;
         match after {
             None => break,
             Some(cursor) if args.limit.is_some_and(|limit| count >= limit) => {
-                out.flush()?;
+                out.flush().context(unwritable)?;
                 eprintln!("sprat: {count} objects so far; go on with --after {cursor}");
                 break;
             }
             Some(_) => {}
         }
     }
-    out.flush()?;
+    out.flush().context(unwritable)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,14 +3,13 @@
 use crate::args::{Cli, CompletionArgs, ManArgs};
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
     // Made whole first: the generator panics when its reader goes away.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sprat", &mut script);
-    std::io::stdout().lock().write_all(&script)?;
+    super::print_bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 

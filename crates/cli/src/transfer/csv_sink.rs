@@ -17,7 +17,10 @@ pub enum CsvExport {
     },
     /// Columns `key`, `value` and `encoding`: any table, read back by
     /// [`CsvImport::pairs`](super::CsvImport::pairs).
-    Pairs,
+    Pairs {
+        /// The byte between fields.
+        delimiter: u8,
+    },
 }
 
 /// Writes items as CSV.
@@ -46,8 +49,8 @@ impl<W: Write> CsvSink<W> {
                 }
                 Out::Rows { writer, delimiter }
             }
-            CsvExport::Pairs => {
-                let mut writer = csv::Writer::from_writer(writer);
+            CsvExport::Pairs { delimiter } => {
+                let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(writer);
                 writer.write_record(["key", "value", "encoding"]).map_err(|error| at(error.into()))?;
                 Out::Pairs(Box::new(writer))
             }

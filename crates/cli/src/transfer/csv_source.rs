@@ -35,7 +35,8 @@ pub struct CsvImport {
     pub key: Column,
     /// What is the value.
     pub value: CsvValue,
-    /// The column that says which of key and value are base64: empty, `key`, `value` or `both`.
+    /// The column that says which of key and value are base64: empty, `key`, `value` or `both`. A
+    /// header row without a column of that name says that neither is.
     pub encoding: Option<Column>,
     /// Whether the first row holds the names of the columns.
     pub header: bool,
@@ -72,6 +73,13 @@ impl CsvImport {
             keep_header: false,
             ..Self::rows(column("key"))
         }
+    }
+
+    /// Pairs in a file without a header row: its first two columns.
+    #[must_use]
+    pub fn headless_pairs() -> Self {
+        let value = CsvValue::Column(Column::Index(1));
+        Self { value, header: false, keep_header: false, ..Self::rows(Column::Index(0)) }
     }
 }
 
@@ -135,7 +143,7 @@ impl<R: BufRead> CsvSource<R> {
                     CsvValue::Row => None,
                     CsvValue::Column(column) => Some(self.find(column)?),
                 },
-                encoding: self.how.encoding.as_ref().map(|column| self.find(column)).transpose()?,
+                encoding: self.how.encoding.as_ref().and_then(|column| self.position(column)),
             });
         }
         let keep = with_header && self.how.keep_header;
@@ -147,11 +155,17 @@ impl<R: BufRead> CsvSource<R> {
     }
 
     fn find(&self, column: &Column) -> Result<usize, Error> {
+        let name = || match column {
+            Column::Index(index) => format!("number {index}"),
+            Column::Name(name) => name.clone(),
+        };
+        self.position(column).ok_or_else(|| self.rows.fault(Fault::NoField(name())))
+    }
+
+    fn position(&self, column: &Column) -> Option<usize> {
         match column {
-            Column::Index(index) => Ok(*index),
-            Column::Name(name) => {
-                self.fields.position(name.as_bytes()).ok_or_else(|| self.rows.fault(Fault::NoField(name.clone())))
-            }
+            Column::Index(index) => Some(*index),
+            Column::Name(name) => self.fields.position(name.as_bytes()),
         }
     }
 

@@ -20,6 +20,7 @@ use self::conn::{Conn, Written};
 pub(crate) use self::receive::TcpRx;
 use self::table::Table;
 use crate::driver::Sink;
+use crate::refusals::Refusals;
 use crate::udp::SMALL_FRAME;
 use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
@@ -75,6 +76,7 @@ pub struct TcpTx {
     /// Bytes in all outboxes.
     buffered: usize,
     backoff: Backoff,
+    refusals: Refusals,
     counters: Counters,
 }
 
@@ -116,6 +118,7 @@ impl Tcp {
             blocked: 0,
             buffered: 0,
             backoff: Backoff::default(),
+            refusals: Refusals::default(),
             counters: Counters::default(),
         };
         tx.hear()?;
@@ -244,6 +247,10 @@ impl TcpTx {
         self.epoll.as_fd()
     }
 
+    pub(crate) fn take_refusal(&mut self) -> Option<SocketAddr> {
+        self.refusals.take()
+    }
+
     /// A few connections themselves: a wake-up through epoll takes longer, and tells the scheduler less. Many by epoll.
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let listener = self.listener.as_ref().filter(|_| !self.deaf);
@@ -320,7 +327,10 @@ impl TcpTx {
         }
         match self.try_connect(peer) {
             Ok(slot) => Some(slot),
-            Err(_) => {
+            Err(error) => {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
+                    self.refusals.note(peer);
+                }
                 self.counters.connect_failed += 1;
                 self.counters.dropped_unreachable += 1;
                 self.backoff.failed(peer);
@@ -362,11 +372,15 @@ impl TcpTx {
     fn connected(&mut self, slot: usize) {
         let Some(conn) = self.table.get_mut(slot) else { return };
         let peer = conn.peer;
-        if let Ok(Ok(())) = sockopt::socket_error(&conn.socket) {
+        let error = sockopt::socket_error(&conn.socket);
+        if let Ok(Ok(())) = error {
             conn.connecting = false;
             self.counters.connected += 1;
             self.backoff.succeeded(peer);
         } else {
+            if error == Ok(Err(Errno::CONNREFUSED)) {
+                self.refusals.note(peer);
+            }
             self.counters.connect_failed += 1;
             self.backoff.failed(peer);
             self.close(slot);

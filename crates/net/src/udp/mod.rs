@@ -2,13 +2,15 @@
 
 mod gso;
 mod receive;
+mod refused;
 mod route;
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{Ipv4RecvErr, Ipv6RecvErr, UdpGroSegment};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg as _;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendto, sockopt};
@@ -18,6 +20,7 @@ use self::gso::{MAX_LONE, Run, Stage, segment_control};
 pub(crate) use self::receive::UdpRx;
 use self::route::{MAX_DATAGRAM, Routes};
 use crate::driver::Sink;
+use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
 /// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where they lie.
@@ -52,6 +55,10 @@ struct Port {
     /// Whether kernel and device cut runs into frames.
     segments: bool,
     routes: Routes,
+    /// Who refuses what is sent; `None` unless the kernel keeps such news for us.
+    refusals: Option<Refusals>,
+    /// A call has failed: there may be such news.
+    has_news: bool,
     counters: Counters,
 }
 
@@ -72,8 +79,25 @@ impl Udp {
         socket.bind(&local.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let v6 = local.is_ipv6();
-        let port = Port { socket, v6, segments, routes: Routes::default(), counters: Counters::default() };
+        let (routes, counters) = (Routes::default(), Counters::default());
+        let port = Port { socket, v6, segments, routes, refusals: None, has_news: false, counters };
         Ok(Self { tx: UdpTx { stage: Stage::new(), port }, rx: UdpRx::new(), local })
+    }
+
+    /// Has the kernel keep what hosts report of datagrams for ports where no process listens:
+    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns them. For sockets that
+    /// reach a few servers; a server would be woken for every client that has gone.
+    ///
+    /// # Errors
+    /// Those of `setsockopt`.
+    pub fn hear_refusals(&mut self) -> io::Result<()> {
+        let port = &mut self.tx.port;
+        if port.v6 {
+            setsockopt(&port.socket, Ipv6RecvErr, &true)?;
+        }
+        setsockopt(&port.socket, Ipv4RecvErr, &true)?;
+        port.refusals = Some(Refusals::default());
+        Ok(())
     }
 
     /// Has the kernel poll the device for up to `micros` microseconds where it would sleep
@@ -184,6 +208,10 @@ impl UdpTx {
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.port.socket.as_fd()
     }
+
+    pub(crate) fn take_refusal(&mut self) -> Option<SocketAddr> {
+        self.port.refusals.as_mut()?.take()
+    }
 }
 
 impl Port {
@@ -245,7 +273,7 @@ impl Port {
         let mut messages: [_; MAX_LONE] = std::array::from_fn(|at| {
             MMsgHdr::new_with_addr(&addresses[at], &slices[at], controls.next().expect("as many"))
         });
-        let mut sent = 0;
+        let (mut sent, mut reports) = (0, 1);
         while sent < count {
             match sendmmsg(&self.socket, &mut messages[sent..count], SendFlags::empty()) {
                 Ok(more) => {
@@ -254,6 +282,8 @@ impl Port {
                     sent += more;
                 }
                 Err(Errno::INTR) => {}
+                // Of an earlier datagram: see `retry`.
+                Err(Errno::CONNREFUSED) if reports > 0 => reports -= 1,
                 // The first that is left is the one that failed.
                 Err(error) => {
                     let (peer, bytes) = peers[sent];
@@ -283,6 +313,7 @@ impl Port {
         let Err(error) = result else {
             return self.counters.sent(frames, bytes);
         };
+        self.has_news = self.refusals.is_some();
         let counters = &mut self.counters;
         let dropped = match Errno::from_io_error(&error) {
             Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => &mut counters.dropped_full,
@@ -300,11 +331,14 @@ impl Port {
     }
 }
 
-/// Calls again when a signal came between.
+/// Calls again when a signal came between, and once when the kernel reports what became of an
+/// earlier datagram, which may have been for another peer: then it has sent nothing.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    let mut reports = 1;
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if reports > 0 && error.kind() == io::ErrorKind::ConnectionRefused => reports -= 1,
             result => return result,
         }
     }

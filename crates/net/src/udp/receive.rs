@@ -56,6 +56,9 @@ impl UdpRx {
         let mut frames = 0;
         for _ in 0..batch {
             let tx = of(holder);
+            if tx.port.has_news {
+                tx.port.take_reports();
+            }
             let received = match self.take(tx) {
                 Ok(Some(received)) => received,
                 Ok(None) => continue,
@@ -70,6 +73,7 @@ impl UdpRx {
                 // An error some earlier send met, or memory short for the moment.
                 Err(_) => {
                     tx.port.counters.receive_errors += 1;
+                    tx.port.take_reports();
                     continue;
                 }
             };
@@ -111,7 +115,7 @@ impl UdpRx {
 }
 
 /// A peer's address, an IPv4 one as such even when a socket of IPv6 has it.
-fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+pub(super) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddr::from(*v4));
     }

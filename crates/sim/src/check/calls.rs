@@ -69,7 +69,7 @@ impl Calls {
                     values.insert(version, value);
                 }
                 (_, Told::Sum { sum, version }) => {
-                    values.insert(version, Value::Number(sum));
+                    values.insert(version, Value::Sum(sum));
                 }
                 _ => {}
             }

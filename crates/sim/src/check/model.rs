@@ -68,7 +68,7 @@ impl State {
     fn number(self) -> Option<i64> {
         match self.value {
             None => Some(0),
-            Some(Value::Number(number)) => Some(number),
+            Some(Value::Number(number) | Value::Sum(number)) => Some(number),
             Some(Value::Text { .. }) => None,
         }
     }
@@ -104,10 +104,10 @@ impl State {
             (Action::Increment { delta }, Told::Sum { sum, version })
                 if self.number()?.checked_add(delta) == Some(sum) =>
             {
-                self.written(Value::Number(sum), Some(version))
+                self.written(Value::Sum(sum), Some(version))
             }
             (Action::Increment { delta }, Told::Unknown) => {
-                self.written(Value::Number(self.number()?.checked_add(delta)?), None)
+                self.written(Value::Sum(self.number()?.checked_add(delta)?), None)
             }
             (Action::Increment { .. }, Told::NotANumber) => self.number().is_none().then_some(self),
             _ => None,

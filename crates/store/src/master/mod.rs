@@ -59,15 +59,17 @@ struct Serves {
 }
 
 impl Serves {
-    /// Which of some tablets, ascending, has a position of a table, and that; it is asked for only if the table is in parts, and else zero.
+    /// Returns the index of the tablet that covers `position`, and that position. `position` is
+    /// computed, from the first tablet of the table that is here, only when the table has more than
+    /// one tablet; it is zero otherwise.
     #[inline]
-    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce() -> u64) -> Option<(usize, u64)> {
+    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce(Tablet) -> u64) -> Option<(usize, u64)> {
         let from = tablets.partition_point(|tablet| tablet.table < table);
         let first = tablets.get(from).filter(|first| first.table == table)?;
         if first.range.is_all() {
             return Some((from, 0));
         }
-        let position = position();
+        let position = position(*first);
         let at = tablets.partition_point(|tablet| (tablet.table, tablet.range.last) < (table, position));
         let found = tablets.get(at).filter(|tablet| tablet.table == table && tablet.range.contains(position));
         found.map(|_| (at, position))
@@ -281,7 +283,7 @@ impl<D: Disk> Master<D> {
         self.guests.name_tables(names);
         tablets.sort_unstable();
         masters.sort_unstable();
-        let is_served = |table, position| Serves::find(&tablets, table, || position).is_some();
+        let is_served = |table, position| Serves::find(&tablets, table, |_| position).is_some();
         let mut ended = self.recoveries.assign(orders, &members, is_served);
         self.leaving.assign(&leaving);
         ended.extend(self.arrivals.assign(&arriving, &members));

@@ -17,6 +17,7 @@ use sprat_wire::op::{
     Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer, push_counter, write_scan_record,
 };
 use sprat_wire::tablet::Tablet;
+use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
 /// Bytes of objects in the answer to a scan, unless one alone is longer.
@@ -83,7 +84,12 @@ impl<D: Disk> Master<D> {
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
         let Some(tablets) = &self.serves.tablets else { return Outcome::Retry(BUSY_MICROS) };
-        let Some((at, position)) = Serves::find(tablets, table, || request.position(self.log.config().seed)) else {
+        let position = |first: Tablet| match request {
+            // Of all that is here of the table, whichever tablets these are.
+            Request::TableStats { .. } => first.range.first,
+            _ => request.position(self.log.config().seed),
+        };
+        let Some((at, position)) = Serves::find(tablets, table, position) else {
             // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
@@ -122,15 +128,8 @@ impl<D: Disk> Master<D> {
             Request::Read { key, .. } => self.read(id, table, key),
             Request::Write { key, value, condition, .. } => self.write(&asked, key, value, condition),
             Request::Remove { key, condition, .. } => self.remove(&asked, key, condition),
-            Request::IncrementI64 { key, delta, .. } => self.increment(&asked, key, |old| {
-                let sum =
-                    old.map_or(Some(0), |bytes| bytes.try_into().ok().map(i64::from_le_bytes))?.checked_add(delta)?;
-                Some(sum.to_le_bytes())
-            }),
-            Request::IncrementF64 { key, delta, .. } => self.increment(&asked, key, |old| {
-                let old = old.map_or(Some(0.0), |bytes| bytes.try_into().ok().map(f64::from_le_bytes))?;
-                Some((old + delta).to_le_bytes())
-            }),
+            Request::IncrementI64 { key, delta, .. } => self.increment(&asked, key, Number::Integer(delta)),
+            Request::IncrementF64 { key, delta, .. } => self.increment(&asked, key, Number::Double(delta)),
             Request::Scan { after, .. } => self.scan(id, tablet, after),
             Request::TableStats { .. } => self.table_stats(id, table),
             Request::Echo { value, .. } => self.echo(id, value),
@@ -146,12 +145,13 @@ impl<D: Disk> Master<D> {
         let Some(found) = found else {
             return self.tell(id, None, answer(Status::NotFound, false, 0, 0, Repeat::Reexecute));
         };
-        let version = self.log.entry(found).version;
+        let entry = self.log.entry(found);
+        let (version, value_type) = (entry.version, entry.value_type.code());
         let Some(body) = self.held.pin(id.session(), &mut self.log, found) else {
             self.counts.turned_away += 1;
             return Outcome::Retry(SHARE_MICROS);
         };
-        let reply = answer(Status::Ok, false, 0, version, Repeat::Reexecute).with_body(body);
+        let reply = answer(Status::Ok, false, value_type, version, Repeat::Reexecute).with_body(body);
         self.tell(id, Some(found), reply)
     }
 
@@ -165,7 +165,7 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
-        match self.put(asked, key, value, &[]) {
+        match self.put(asked, key, (ValueType::Bytes, value)) {
             Ok(version) => self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain)),
             Err(outcome) => outcome,
         }
@@ -197,22 +197,19 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    fn increment(
-        &mut self,
-        asked: &Asked<'_>,
-        key: &[u8],
-        add: impl FnOnce(Option<&[u8]>) -> Option<[u8; 8]>,
-    ) -> Outcome<Body> {
+    fn increment(&mut self, asked: &Asked<'_>, key: &[u8], delta: Number) -> Outcome<Body> {
         self.counts.increments += 1;
         if let Some(outcome) = self.not_taken(asked) {
             return outcome;
         }
         let found = self.log.find(asked.table, key);
-        let Some(sum) = add(found.map(|found| self.log.entry(found).value)) else {
-            return self.refuse(asked, (key, found), Status::NotANumber, 0);
+        let present = found.map(|found| self.log.entry(found)).map(|entry| (entry.value_type, entry.value));
+        let sum = match delta.added_to(present) {
+            Ok(sum) => sum,
+            Err(why) => return self.refuse(asked, (key, found), Status::NotANumber, why as u64),
         };
-        match self.put(asked, key, &sum, &sum) {
-            Ok(version) => self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum)),
+        match self.put(asked, key, (sum.value_type(), &sum.bytes())) {
+            Ok(version) => self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum.bytes())),
             Err(outcome) => outcome,
         }
     }
@@ -281,13 +278,12 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    fn put(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], result: &[u8]) -> Result<u64, Outcome<Body>> {
-        let operation = asked.done(result);
-        let len = operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.len();
-        let put = self.seal_if_short(len, false).and_then(|()| match &operation {
-            Some(operation) => self.log.put_once(asked.table, key, value, operation),
-            None => self.log.put(asked.table, key, value),
-        });
+    /// Writes an object. The sum of an increment is also what that is answered.
+    fn put(&mut self, asked: &Asked<'_>, key: &[u8], value: (ValueType, &[u8])) -> Result<u64, Outcome<Body>> {
+        let operation = asked.done(if value.0 == ValueType::Bytes { &[] } else { value.1 });
+        let len = operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.1.len();
+        let put = self.seal_if_short(len, false);
+        let put = put.and_then(|()| self.log.put_typed(asked.table, key, value, operation.as_ref()));
         self.mark(Mark::Found);
         let written = put.map_err(|full| self.full(full, asked))?;
         self.changed(asked, key);
@@ -425,7 +421,8 @@ impl<D: Disk> Master<D> {
         let count = u32::try_from(found.len()).expect("a page of objects");
         let body = held.made.make(id.session(), |out| {
             for entry in found.iter().map(|&found| log.entry(found)) {
-                write_scan_record(out, &Item { version: entry.version, key: entry.key, value: entry.value });
+                let sprat_wire::entry::Entry { version, key, value, value_type, .. } = entry;
+                write_scan_record(out, &Item { version, key, value, value_type });
             }
         });
         let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };

@@ -309,11 +309,11 @@ fn is_of(table: u32, mut entries: &[u8]) -> bool {
 
 /// Takes an entry into the log, unless it is there.
 fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
-    let Entry { table, key, value, version, .. } = *entry;
+    let Entry { table, key, value, value_type, version, .. } = *entry;
     match (Completion::of(entry), entry.kind) {
         (Some(completion), _) => log.adopt_completion((table, key, version), &completion).map(drop),
         (None, _) if table & COMPLETIONS != 0 => Ok(()),
-        (None, Kind::Object) => log.adopt(table, key, value, version).map(drop),
+        (None, Kind::Object) => log.adopt(table, key, (value_type, value), version).map(drop),
         (None, _) => log.remove(table, key).map(drop),
     }
 }

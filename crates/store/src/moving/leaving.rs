@@ -5,6 +5,7 @@ use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
 use sprat_wire::tablet::Tablet;
+use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
 /// Bytes of entries that are given at once, unless one alone is longer: some 30 us of either server.
@@ -172,7 +173,8 @@ impl Departure {
                 None if *is_completion => {}
                 None => {
                     let version = log.least_version() - 1;
-                    push(out, &Entry { kind: Kind::Tombstone, successor: false, table, version, key, value: &[0; 8] });
+                    let (kind, value_type) = (Kind::Tombstone, ValueType::Bytes);
+                    push(out, &Entry { kind, successor: false, table, version, key, value: &[0; 8], value_type });
                 }
             }
             self.given.push(changed);

@@ -486,12 +486,12 @@ fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading)
 
 /// Takes an entry into `log`, unless it is of the past; returns whether an object was written.
 fn adopt(log: &mut Log, graves: &mut HashMap<(u32, Box<[u8]>), u64>, entry: &Entry<'_>) -> Result<bool, Full> {
-    let Entry { table, key, version, .. } = *entry;
+    let Entry { table, key, value, value_type, version, .. } = *entry;
     if entry.kind == Kind::Object {
         // Most logs have few removals, and a key is copied to be looked for.
         let last = if graves.is_empty() { None } else { graves.get(&(table, Box::from(key))) };
         let buried = last.is_some_and(|&last| last >= version);
-        return if buried { Ok(false) } else { log.adopt(table, key, entry.value, version) };
+        return if buried { Ok(false) } else { log.adopt(table, key, (value_type, value), version) };
     }
     let known = log.find(table, key).map(|known| log.entry(known).version);
     if known.is_some_and(|known| known <= version) {

@@ -7,6 +7,7 @@ use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::position;
+use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;
@@ -173,7 +174,8 @@ impl Sorted {
                 let mut value = [0; MAX_COMPLETION];
                 let len = completion.encode(&mut value);
                 let (table, version, value) = (*table | COMPLETIONS, last.sequence, &value[..len]);
-                let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value };
+                let (kind, value_type) = (Kind::Object, ValueType::Bytes);
+                let entry = Entry { kind, successor: false, table, version, key, value, value_type };
                 let begin = made.len();
                 made.resize(begin + entry.encoded_len(), 0);
                 entry.encode(&mut made[begin..]);

@@ -91,6 +91,7 @@ impl Link {
         let options = Options {
             coordinator: coordinator.to_string(),
             timeout: TIMEOUT,
+            patient: true,
             waiting: Mode::Sleep,
             identity: member.clone(),
             ..Options::default()

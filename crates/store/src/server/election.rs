@@ -136,8 +136,14 @@ impl Thread {
         if self.leader.as_ref().is_none_or(|(known, _)| *known != locator) {
             let identity = self.seat.identity.clone();
             let coordinator = locator.clone();
-            let options =
-                Options { coordinator, timeout: SILENCE, waiting: Mode::Sleep, identity, ..Options::default() };
+            let options = Options {
+                coordinator,
+                timeout: SILENCE,
+                patient: true,
+                waiting: Mode::Sleep,
+                identity,
+                ..Options::default()
+            };
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;

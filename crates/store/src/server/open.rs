@@ -143,7 +143,8 @@ pub(super) fn open(
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
-    let config = Config { seed: identity.seed, ..Config::new(memory, sprat_log::Durability::Tracked) };
+    let config = configured(&path, memory).map_err(|reason| ServerError::Log(options.of_each(reason)))?;
+    let config = Config { seed: identity.seed, ..config };
     let (config, setup) = restart::set_up(config, disk, (identity.cluster, identity.server), durability)
         .map_err(|reason| ServerError::Log(options.of_each(reason)))?;
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
@@ -152,6 +153,24 @@ pub(super) fn open(
     let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
     Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
+}
+
+/// A log of so much memory: new, or with the segments that the one at `path` was made with.
+fn configured(path: &Path, memory: usize) -> Result<Config, String> {
+    let durability = sprat_log::Durability::Tracked;
+    let Some(segment_bytes) = restart::segment_bytes_of(path) else { return Ok(Config::new(memory, durability)) };
+    let fits = Config::memory_for(segment_bytes);
+    if fits.contains(&memory) {
+        return Ok(Config::with_segments(memory, segment_bytes, durability));
+    }
+    Err(format!(
+        "{} was begun with another --memory, and can have {} to {} MB, not {}: to go beyond, start a server with a new --data \
+         and that --memory beside it, and copy each table by `sprat export` and `sprat import`",
+        path.display(),
+        fits.start() >> 20,
+        fits.end() >> 20,
+        memory >> 20,
+    ))
 }
 
 /// A node of a cluster, as files have it.

@@ -156,13 +156,13 @@ fn a_newer_format_is_refused_and_left_alone() {
     let mut contents = build(2, true).contents;
     let mut block = contents[..4096].to_vec();
     assert_eq!(block[..8], FILE_MAGIC);
-    block[8..12].copy_from_slice(&2u32.to_le_bytes());
+    block[8..12].copy_from_slice(&3u32.to_le_bytes());
     let crc = sprat_wire::frame::extend_crc(sprat_wire::frame::extend_crc(0, &block[..12]), &block[16..]);
     block[12..16].copy_from_slice(&crc.to_le_bytes());
     contents[..4096].copy_from_slice(&block);
     let control = disk_with(&contents);
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
-    assert!(matches!(error, OpenError::Newer { version: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { version: 3, .. }), "{error}");
     assert_eq!(control.contents(), contents);
 }
 

@@ -6,6 +6,7 @@ use sprat_net::Nanos;
 use sprat_store::backup::{Backup, Durability, Options};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, FRAMES_OFFSET};
+use sprat_wire::value::ValueType;
 
 /// The first entry of a segment.
 fn header(id: u64, role: Role, digest: &[u64]) -> Vec<u8> {
@@ -18,7 +19,7 @@ fn object(key: &[u8], len: usize) -> Vec<u8> {
 }
 
 fn encode(kind: Kind, table: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let entry = Entry { kind, successor: false, table, version: 1, key, value };
+    let entry = Entry { kind, successor: false, table, version: 1, key, value, value_type: ValueType::Bytes };
     let mut bytes = vec![0; entry.encoded_len()];
     entry.encode(&mut bytes);
     bytes

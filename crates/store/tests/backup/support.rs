@@ -6,6 +6,7 @@ use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Op
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::Status;
+use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -110,7 +111,15 @@ impl MiniLog {
         };
         let header = SegmentHeader { id, safe_version: 1, role, digest };
         let value = header.encode();
-        let entry = Entry { kind: Kind::Segment, successor: false, table: 0, version: 0, key: &[], value: &value };
+        let entry = Entry {
+            kind: Kind::Segment,
+            successor: false,
+            table: 0,
+            version: 0,
+            key: &[],
+            value: &value,
+            value_type: ValueType::Bytes,
+        };
         let mut bytes = vec![0; entry.encoded_len()];
         entry.encode(&mut bytes);
         self.segments.insert(id, bytes);
@@ -127,7 +136,15 @@ impl MiniLog {
         let key = self.random.next().to_le_bytes();
         let value = vec![key[0]; len];
         let kind = if self.random.one_in(4) { Kind::Tombstone } else { Kind::Object };
-        let entry = Entry { kind, successor: false, table: 3, version: self.entries + 1, key: &key, value: &value };
+        let entry = Entry {
+            kind,
+            successor: false,
+            table: 3,
+            version: self.entries + 1,
+            key: &key,
+            value: &value,
+            value_type: ValueType::Bytes,
+        };
         let needed = entry.encoded_len();
         if let Some(head) = self.head
             && backup.room(head) < self.segments[&head].len() - self.passed[&head] + needed
@@ -169,7 +186,8 @@ impl MiniLog {
         let completion = Completion { joined: true, status: Status::Ok, version: 1, position: None, result: &[] };
         let len = completion.encode(&mut value);
         let (kind, table, key, value) = (Kind::Object, 3 | COMPLETIONS, &id.key()[..], &value[..len]);
-        let entry = Entry { kind, successor: false, table, version: id.sequence, key, value };
+        let entry =
+            Entry { kind, successor: false, table, version: id.sequence, key, value, value_type: ValueType::Bytes };
         let bytes = self.segments.get_mut(&self.head.expect("a head")).unwrap();
         let at = bytes.len();
         bytes.resize(at + entry.encoded_len(), 0);
@@ -193,8 +211,15 @@ impl MiniLog {
         }
         let id = self.begin(Role::Survivor);
         let value = vec![7; self.random.below(9000)];
-        let entry =
-            Entry { kind: Kind::Object, successor: false, table: 3, version: 1, key: b"survivor", value: &value };
+        let entry = Entry {
+            kind: Kind::Object,
+            successor: false,
+            table: 3,
+            version: 1,
+            key: b"survivor",
+            value: &value,
+            value_type: ValueType::Bytes,
+        };
         let bytes = self.segments.get_mut(&id).unwrap();
         let at = bytes.len();
         bytes.resize(at + entry.encoded_len(), 0);

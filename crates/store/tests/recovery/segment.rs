@@ -4,6 +4,7 @@ use crate::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
+use sprat_wire::value::ValueType;
 
 /// Whose log it is.
 pub(crate) const GONE: u32 = 9;
@@ -19,7 +20,7 @@ impl Segment {
     }
 
     pub(crate) fn push(&mut self, (kind, table, version): (Kind, u32, u64), key: &[u8], value: &[u8]) {
-        let entry = Entry { kind, successor: false, table, version, key, value };
+        let entry = Entry { kind, successor: false, table, version, key, value, value_type: ValueType::Bytes };
         let at = self.0.len();
         self.0.resize(at + entry.encoded_len(), 0);
         entry.encode(&mut self.0[at..]);

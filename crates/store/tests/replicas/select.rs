@@ -7,6 +7,7 @@ use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, REPLICA_BYTES, ReplicaId, Selection, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
+use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
 const SEED: u64 = 77;
@@ -23,7 +24,18 @@ fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
 fn header(role: Role, digest: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let header = SegmentHeader { id: 7, safe_version: 1, role, digest: digest.to_vec() }.encode();
-    push(&mut bytes, &Entry { kind: Kind::Segment, successor: false, table: 0, version: 0, key: &[], value: &header });
+    push(
+        &mut bytes,
+        &Entry {
+            kind: Kind::Segment,
+            successor: false,
+            table: 0,
+            version: 0,
+            key: &[],
+            value: &header,
+            value_type: ValueType::Bytes,
+        },
+    );
     bytes
 }
 
@@ -44,7 +56,18 @@ fn push_this(bytes: &mut Vec<u8>, (table, lane, sequence): (u32, u16, u64), comp
     let len = completion.encode(&mut value);
     let key = OperationId { client: 1, lane, sequence, again: false }.key();
     let (table, value) = (table | COMPLETIONS, &value[..len]);
-    push(bytes, &Entry { kind: Kind::Object, successor: false, table, version: sequence, key: &key, value });
+    push(
+        bytes,
+        &Entry {
+            kind: Kind::Object,
+            successor: false,
+            table,
+            version: sequence,
+            key: &key,
+            value,
+            value_type: ValueType::Bytes,
+        },
+    );
 }
 
 /// A segment of objects, tombstones and completions, some MB long.
@@ -55,7 +78,10 @@ fn segment() -> Vec<u8> {
             let (key, value) = (number.to_le_bytes(), vec![9; number as usize % 1000]);
             let kind = if number % 10 == 0 { Kind::Tombstone } else { Kind::Object };
             let value = if kind == Kind::Tombstone { &7_u64.to_le_bytes()[..] } else { &value[..] };
-            push(&mut bytes, &Entry { kind, successor: false, table, version: 5, key: &key, value });
+            push(
+                &mut bytes,
+                &Entry { kind, successor: false, table, version: 5, key: &key, value, value_type: ValueType::Bytes },
+            );
         }
     }
     push_completion(&mut bytes, 1, 1, false);
@@ -150,7 +176,15 @@ fn a_completion_that_was_cut_off_is_not_given() {
         push_completion(&mut bytes, 1, 1, true);
         push(
             &mut bytes,
-            &Entry { kind: Kind::Object, successor: false, table: 1, version: 1, key: b"key", value: b"value" },
+            &Entry {
+                kind: Kind::Object,
+                successor: false,
+                table: 1,
+                version: 1,
+                key: b"key",
+                value: b"value",
+                value_type: ValueType::Bytes,
+            },
         );
         push_completion(&mut bytes, 1, 2, joined);
         let (mut world, replica) = keeps(&bytes);
@@ -185,7 +219,18 @@ fn a_completion_in_a_head_is_its_objects() {
     {
         let mut bytes = header(role, digest);
         push_completion_of(&mut bytes, 1, 1, 3, true);
-        push(&mut bytes, &Entry { kind: Kind::Tombstone, successor: false, table: 1, version: 1, key, value: &[0; 8] });
+        push(
+            &mut bytes,
+            &Entry {
+                kind: Kind::Tombstone,
+                successor: false,
+                table: 1,
+                version: 1,
+                key,
+                value: &[0; 8],
+                value_type: ValueType::Bytes,
+            },
+        );
         // Refused, of a key of the other half; and taken over from another log, whole by then.
         let refusal =
             |position| Completion { joined: false, status: Status::Conflict, version: 1, position, result: &[] };
@@ -194,7 +239,18 @@ fn a_completion_in_a_head_is_its_objects() {
         push_completion_of(&mut bytes, 1, 3, 7, false);
         // The first of a lane.
         push_completion_of(&mut bytes, 1, 4, 1, true);
-        push(&mut bytes, &Entry { kind: Kind::Tombstone, successor: false, table: 1, version: 1, key, value: &[0; 8] });
+        push(
+            &mut bytes,
+            &Entry {
+                kind: Kind::Tombstone,
+                successor: false,
+                table: 1,
+                version: 1,
+                key,
+                value: &[0; 8],
+                value_type: ValueType::Bytes,
+            },
+        );
         let (mut world, replica) = keeps(&bytes);
         for (half, &range) in halves.iter().enumerate() {
             let given = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();

@@ -2,7 +2,7 @@
 
 mod files;
 
-use sprat_client::{Client, Condition, Error, Options};
+use sprat_client::{Client, Condition, Error, Number, Options, Table, Uncountable};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
 
@@ -34,8 +34,9 @@ fn exercise(client: &mut Client) {
 
     assert_eq!(client.increment_i64(table, b"visits", 5).unwrap().0, 5);
     assert_eq!(client.increment_i64(table, b"visits", -7).unwrap().0, -2);
-    assert_eq!(client.increment_i64(table, b"alice", 1), Err(Error::NotANumber));
+    assert_eq!(client.increment_i64(table, b"alice", 1), Err(Error::NotANumber(Uncountable::Length)));
     assert!((client.increment_f64(table, b"heat", 0.5).unwrap().0 - 0.5).abs() < f64::EPSILON);
+    refuse_wrong_sums(client, table);
 
     for size in [0, 1, 100, 1472, 65_507, 100_000, 1 << 20] {
         let value: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
@@ -49,6 +50,24 @@ fn exercise(client: &mut Client) {
     let keys = scan(client, table);
     assert_eq!(keys.len(), 10);
     assert_eq!(client.table_stats(table).unwrap().objects, 10);
+}
+
+/// Sums that there are not, of the counters `visits` (-2) and `heat` (0.5).
+fn refuse_wrong_sums(client: &mut Client, table: Table) {
+    let objects = |client: &mut Client| ["visits", "heat"].map(|key| client.get(table, key.as_bytes()).unwrap());
+    let before = objects(client);
+    let refused = |why| Some(Error::NotANumber(why));
+    assert_eq!(client.increment_f64(table, b"visits", 1.0).err(), refused(Uncountable::IsInteger));
+    assert_eq!(client.increment_i64(table, b"heat", 1).err(), refused(Uncountable::IsDouble));
+    assert_eq!(client.increment_i64(table, b"visits", i64::MIN).err(), refused(Uncountable::Overflow));
+    for delta in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert_eq!(client.increment_f64(table, b"heat", delta).err(), refused(Uncountable::NotFinite));
+        assert_eq!(client.increment_f64(table, b"nothing", delta).err(), refused(Uncountable::NotFinite));
+    }
+    assert_eq!(objects(client), before, "nothing was changed");
+    assert_eq!(client.get(table, b"nothing").unwrap(), None);
+    let numbers = before.map(|object| object.expect("a counter").number());
+    assert_eq!(numbers, [Some(Number::Integer(-2)), Some(Number::Double(0.5))]);
 }
 
 fn scan(client: &mut Client, table: sprat_client::Table) -> Vec<Vec<u8>> {
@@ -84,7 +103,13 @@ fn everything_works_and_survives_a_restart() {
         let table = client.table("users").unwrap();
         assert_eq!(scan(&mut client, table), before, "the same objects in the same order");
         assert_eq!(client.get(table, b"alice").unwrap(), alice);
+        refuse_wrong_sums(&mut client, table);
         assert_eq!(client.increment_i64(table, b"visits", 0).unwrap().0, -2);
+        let five = 5i64.to_le_bytes();
+        client.put(table, b"visits", &five).unwrap();
+        assert_eq!(client.get(table, b"visits").unwrap().unwrap().number(), None, "a client's bytes have no type");
+        assert_eq!(client.increment_f64(table, b"visits", 1.0), Err(Error::NotANumber(Uncountable::NoDouble)));
+        assert_eq!(client.increment_i64(table, b"visits", 1).unwrap().0, 6, "and take one");
         client.drop_table("users").unwrap();
         assert_eq!(client.get(table, b"alice"), Err(Error::TableDropped(table.0)));
         let fresh = client.create_table("users").unwrap();

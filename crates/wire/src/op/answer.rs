@@ -36,8 +36,8 @@ pub enum Status {
     /// This server does not serve that table.
     #[error("this server does not serve that table")]
     UnknownTable = 3,
-    /// The value to increment is not 8 bytes, or the sum would overflow.
-    #[error("the value is not a number of 8 bytes, or the sum overflows")]
+    /// An increment has no sum. `number`: the code of the [reason](crate::value::Uncountable).
+    #[error("the value cannot be incremented")]
     NotANumber = 4,
     /// Live data fills the memory given to the server.
     #[error("the server's memory is full of live data")]

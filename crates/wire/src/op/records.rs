@@ -1,6 +1,7 @@
 //! Lists in the bodies of responses.
 
 use crate::tablet::{MAX_TABLETS, Range};
+use crate::value::ValueType;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -187,12 +188,13 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fixed part of an object in the answer to a scan; its key and value follow.
+/// The fixed part of an object in the answer to a scan; its key and value follow. What stands for
+/// the value's length also says its [type](crate::value).
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
 pub struct ScanRecord {
     version: U64,
-    value_len: U32,
+    length: U32,
     key_len: U16,
 }
 
@@ -205,6 +207,8 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
+    /// What the value is.
+    pub value_type: ValueType,
 }
 
 /// Bytes an object takes in the answer to a scan.
@@ -217,7 +221,7 @@ pub fn scan_record_len(key: &[u8], value: &[u8]) -> usize {
 pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
     let record = ScanRecord {
         version: U64::new(item.version),
-        value_len: U32::new(u32::try_from(item.value.len()).expect("value within limits")),
+        length: U32::new(item.value_type.encode_length(item.value.len())),
         key_len: U16::new(u16::try_from(item.key.len()).expect("key within limits")),
     };
     out.extend_from_slice(record.as_bytes());
@@ -254,8 +258,9 @@ impl<'a> Iterator for Items<'a> {
         self.left -= 1;
         let parsed = ScanRecord::ref_from_prefix(self.rest).ok().and_then(|(record, rest)| {
             let (key, rest) = rest.split_at_checked(usize::from(record.key_len.get()))?;
-            let (value, rest) = rest.split_at_checked(usize::try_from(record.value_len.get()).ok()?)?;
-            Some((Item { version: record.version.get(), key, value }, rest))
+            let (value_type, len) = ValueType::parse_length(record.length.get())?;
+            let (value, rest) = rest.split_at_checked(len)?;
+            Some((Item { version: record.version.get(), key, value, value_type }, rest))
         });
         match parsed {
             Some((item, rest)) => {

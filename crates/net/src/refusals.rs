@@ -1,0 +1,24 @@
+//! Peers whose hosts report that no process listens there.
+
+use std::net::SocketAddr;
+
+/// Peers kept until they are asked for; of more, the newest are dropped.
+const MAX_REFUSALS: usize = 64;
+
+/// Peers whose hosts have refused a connection, or a datagram, since the last look: each once.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    peers: Vec<SocketAddr>,
+}
+
+impl Refusals {
+    pub(crate) fn note(&mut self, peer: SocketAddr) {
+        if self.peers.len() < MAX_REFUSALS && !self.peers.contains(&peer) {
+            self.peers.push(peer);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<SocketAddr> {
+        self.peers.pop()
+    }
+}

@@ -1,0 +1,200 @@
+//! The type of an object's value: bytes as a client wrote them, or the sum of increments.
+//!
+//! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each.
+//! Entries of the log and records of scans keep the type where the value's length stands: 8 bytes
+//! of a counter have a length above
+//! [`MAX_VALUE`], which no value has. So a type costs no byte, and programs from before there were
+//! types refuse such an entry instead of adding to it as another type.
+
+use crate::MAX_VALUE;
+use std::fmt;
+use thiserror::Error;
+
+/// Bytes of a number.
+pub const NUMBER_BYTES: usize = 8;
+
+/// What stands in place of the length of an integer counter, and of a double counter.
+const INTEGER_LENGTH: u32 = (1 << 20) + 1;
+const DOUBLE_LENGTH: u32 = (1 << 20) + 2;
+const _: () = assert!(INTEGER_LENGTH as usize > MAX_VALUE && DOUBLE_LENGTH as usize > MAX_VALUE);
+
+/// What an object's value is.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum ValueType {
+    /// Bytes that a client wrote. Eight of them take the type of the first increment.
+    #[default]
+    Bytes = 0,
+    /// The sum of integer increments, a little-endian `i64`.
+    Integer = 1,
+    /// The sum of double increments, a finite little-endian `f64`.
+    Double = 2,
+}
+
+impl ValueType {
+    /// The number that stands for it in the answer to a read.
+    #[must_use]
+    #[inline]
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The type of a code. Codes from newer programs are [`Bytes`](Self::Bytes), which is true of
+    /// every value.
+    #[must_use]
+    #[inline]
+    pub fn of_code(code: u32) -> Self {
+        match code {
+            1 => Self::Integer,
+            2 => Self::Double,
+            _ => Self::Bytes,
+        }
+    }
+
+    /// What stands for the length of a value of this type.
+    ///
+    /// # Panics
+    /// When a value is over its limit, or a counter has not [`NUMBER_BYTES`].
+    #[inline]
+    pub(crate) fn encode_length(self, len: usize) -> u32 {
+        assert!(len <= MAX_VALUE && (self == Self::Bytes || len == NUMBER_BYTES));
+        match self {
+            Self::Bytes => u32::try_from(len).expect("within the limit"),
+            Self::Integer => INTEGER_LENGTH,
+            Self::Double => DOUBLE_LENGTH,
+        }
+    }
+
+    /// The type and length of a value, of what stands for its length; `None` when that stands for
+    /// nothing.
+    #[inline]
+    pub(crate) fn parse_length(length: u32) -> Option<(Self, usize)> {
+        match length {
+            INTEGER_LENGTH => Some((Self::Integer, NUMBER_BYTES)),
+            DOUBLE_LENGTH => Some((Self::Double, NUMBER_BYTES)),
+            _ => usize::try_from(length).ok().filter(|&len| len <= MAX_VALUE).map(|len| (Self::Bytes, len)),
+        }
+    }
+}
+
+/// The number that a counter holds, or that an increment adds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Of an integer counter.
+    Integer(i64),
+    /// Of a double counter.
+    Double(f64),
+}
+
+impl Number {
+    /// The number in a value of this type; `None` when it is no counter.
+    #[must_use]
+    pub fn of(value_type: ValueType, value: &[u8]) -> Option<Self> {
+        let bytes = value.try_into().ok()?;
+        match value_type {
+            ValueType::Bytes => None,
+            ValueType::Integer => Some(Self::Integer(i64::from_le_bytes(bytes))),
+            ValueType::Double => Some(Self::Double(f64::from_le_bytes(bytes))),
+        }
+    }
+
+    /// The value of a counter that holds it.
+    #[must_use]
+    pub fn bytes(self) -> [u8; NUMBER_BYTES] {
+        match self {
+            Self::Integer(number) => number.to_le_bytes(),
+            Self::Double(number) => number.to_le_bytes(),
+        }
+    }
+
+    /// The type of a counter that holds it.
+    #[must_use]
+    pub fn value_type(self) -> ValueType {
+        match self {
+            Self::Integer(_) => ValueType::Integer,
+            Self::Double(_) => ValueType::Double,
+        }
+    }
+
+    /// The sum of this number and the object that is there: an absent one counts as zero, and eight
+    /// bytes without a type as a number of this type.
+    ///
+    /// # Errors
+    /// [`Uncountable`]; the object stays as it is.
+    pub fn added_to(self, present: Option<(ValueType, &[u8])>) -> Result<Self, Uncountable> {
+        let (value_type, value) = present.unwrap_or((ValueType::Bytes, &[0; NUMBER_BYTES]));
+        let bytes: [u8; NUMBER_BYTES] = value.try_into().map_err(|_| Uncountable::Length)?;
+        match (self, value_type) {
+            (Self::Integer(_), ValueType::Double) => Err(Uncountable::IsDouble),
+            (Self::Double(_), ValueType::Integer) => Err(Uncountable::IsInteger),
+            (Self::Integer(delta), _) => {
+                let sum = i64::from_le_bytes(bytes).checked_add(delta);
+                sum.map(Self::Integer).ok_or(Uncountable::Overflow)
+            }
+            (Self::Double(delta), value_type) => {
+                let present = f64::from_le_bytes(bytes);
+                // Integers below 2^52 are no normal doubles: a counter that is older than types is
+                // not taken for one.
+                if value_type == ValueType::Bytes && present != 0.0 && !present.is_normal() {
+                    return Err(Uncountable::NoDouble);
+                }
+                let sum = present + delta;
+                if sum.is_finite() { Ok(Self::Double(sum)) } else { Err(Uncountable::NotFinite) }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => number.fmt(f),
+            Self::Double(number) => number.fmt(f),
+        }
+    }
+}
+
+/// Why an increment is refused. Its code is the `number` of an answer whose status is
+/// [`NotANumber`](crate::op::Status::NotANumber).
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[repr(u8)]
+pub enum Uncountable {
+    /// A server that is older than these reasons gave none.
+    #[error("the value is not a number of 8 bytes, or the sum overflows")]
+    Unknown = 0,
+    /// The value is not 8 bytes.
+    #[error("the value is not a number: numbers have 8 bytes")]
+    Length = 1,
+    /// A double was to be added to an integer.
+    #[error("the object is an integer counter, and takes no double")]
+    IsInteger = 2,
+    /// An integer was to be added to a double.
+    #[error("the object is a double counter, and takes no integer; add a double to it")]
+    IsDouble = 3,
+    /// The sum is no `i64`.
+    #[error("the sum of the integers overflows 64 bits")]
+    Overflow = 4,
+    /// The sum is infinite or not a number.
+    #[error("the sum of the doubles is not finite")]
+    NotFinite = 5,
+    /// A double was to be added to eight bytes without a type that are no double that anyone counts
+    /// with.
+    #[error("the value's 8 bytes are not a double (they were not written by an increment, and look like an integer)")]
+    NoDouble = 6,
+}
+
+impl Uncountable {
+    /// The reason with this code.
+    #[must_use]
+    pub fn of_code(code: u64) -> Self {
+        match code {
+            1 => Self::Length,
+            2 => Self::IsInteger,
+            3 => Self::IsDouble,
+            4 => Self::Overflow,
+            5 => Self::NotFinite,
+            6 => Self::NoDouble,
+            _ => Self::Unknown,
+        }
+    }
+}
