@@ -11,12 +11,13 @@ mod clock;
 mod counters;
 mod fate;
 mod flows;
+mod longest;
 mod queue;
 mod settings;
 mod transit;
 
 use crate::frame::Packet;
-use crate::memory::Memory;
+use crate::memory::{MAX_CELLS, Memory};
 use crate::rtt::Stamps;
 use crate::time::Time;
 use clock::Clock;
@@ -244,19 +245,53 @@ impl Line {
             self.flows.enters(slot);
             return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);
         }
-        let (segments, overhead) = (packet.frame().segments, self.settings.overhead);
-        let room = self.settings.buffer.saturating_sub(self.occupancy(now));
-        let fitting = segments.fitting(room, overhead);
-        if fitting == 0 {
-            return self.dropped(slot, packet, memory, |drops| &mut drops.buffer);
+        let overhead = self.settings.overhead;
+        if self.settings.queue == Discipline::DropTail {
+            let segments = packet.frame().segments;
+            let room = self.settings.buffer.saturating_sub(self.occupancy(now));
+            let fitting = segments.fitting(room, overhead);
+            if fitting == 0 {
+                return self.dropped(slot, packet, memory, |drops| &mut drops.buffer);
+            }
+            if fitting < segments.count {
+                packet.truncate(fitting, memory);
+                self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
+            }
         }
-        if fitting < segments.count {
-            packet.truncate(fitting, memory);
-            self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
-        }
+        // After a change to a smaller buffer there may be more in it than it holds; that is not thrown out.
+        let limit = self.settings.buffer.max(self.occupancy(now));
         self.flows.enters(slot);
         self.queue.push(slot, packet, &mut self.flows, overhead);
+        if self.settings.queue == Discipline::Harmonize {
+            self.make_room(slot, limit, now, memory);
+        }
         self.counters.queue_max = self.counters.queue_max.max(self.occupancy(now));
+        let flow = self.flows.counters(slot);
+        flow.queue_max = flow.queue_max.max(flow.queue);
+    }
+
+    /// Drops from the longest queue what is beyond `limit` after a packet of `newest` has come, and what takes the memory
+    /// that the next packet needs: which flow that is of cannot be seen before it is read.
+    fn make_room(&mut self, newest: u16, limit: u64, now: Time, memory: &mut Memory) {
+        loop {
+            let exhausted = memory.free() < MAX_CELLS;
+            let beyond = self.occupancy(now).saturating_sub(limit);
+            if beyond == 0 && !exhausted {
+                return;
+            }
+            let bytes = (!exhausted).then_some(beyond);
+            let Self { queue, flows, settings, .. } = self;
+            let Some(shed) = queue.shed(bytes, newest, flows, settings.overhead, memory) else {
+                return;
+            };
+            if shed.packet {
+                self.flows.gone(shed.slot);
+            }
+            self.count_drops(shed.slot, shed.segments, |drops| match exhausted {
+                true => &mut drops.memory,
+                false => &mut drops.buffer,
+            });
+        }
     }
 
     fn dropped(&mut self, slot: u16, packet: Packet, memory: &mut Memory, reason: fn(&mut Drops) -> &mut u64) {
@@ -264,7 +299,7 @@ impl Line {
         packet.free(memory);
     }
 
-    fn count_drops(&mut self, slot: u16, segments: u32, reason: fn(&mut Drops) -> &mut u64) {
+    fn count_drops(&mut self, slot: u16, segments: u32, reason: impl Fn(&mut Drops) -> &mut u64) {
         *reason(&mut self.counters.drops) += u64::from(segments);
         *reason(&mut self.flows.counters(slot).drops) += u64::from(segments);
     }

@@ -60,7 +60,7 @@ pub enum Discipline {
     /// In one queue, whose end is cut off when the buffer is full.
     #[default]
     DropTail,
-    /// In a queue for each flow, from which segments are taken in turn.
+    /// In a queue for each flow, served by deficit round robin; when the buffer is full, the longest queue is cut at its head.
     Harmonize,
 }
 
