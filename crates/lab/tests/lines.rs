@@ -165,6 +165,165 @@ proptest! {
     }
 }
 
+/// Bytes on the wire that a flow may have more than another that waits as well: what may be left of a turn, and a frame.
+const TURN: u64 = 2 * (1514 + 24);
+
+/// And the turn of a flow that was idle before.
+const LONG_TURN: u64 = 9 * (1514 + 24);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// The harmonizer's promise: who asks for less than its share gets it, whatever the others send.
+    #[test]
+    fn a_modest_flow_loses_nothing_whatever_others_send(
+        greedy in prop::collection::vec((1usize..30_000, 20_000u64..400_000), 1..8),
+        modest_payload in 1usize..1449,
+        seed in any::<u64>(),
+    ) {
+        const MODEST: u16 = 99;
+        let bits = 100_000_000;
+        let flows = greedy.len() as u64 + 1;
+        // Room for a packet of each, which is the least that any flow needs.
+        let buffer = flows * 40_000;
+        let settings = Settings { rate: rate(bits), buffer, queue: Discipline::Harmonize, ..Settings::default() };
+        let mut memory = Memory::of_cells(CELLS);
+        let mut line = Line::new(settings);
+        // A frame each time that the flow's share of the rate has carried two of them.
+        let gap = 2 * flows * (modest_payload as u64 + 66 + 24) * 8_000_000_000 / bits / 1_000;
+        let mut next: Vec<_> = greedy.iter().map(|&(payload, gap)| (seed % 1_000, payload, gap, 1_448)).collect();
+        next.push((0, modest_payload, gap.max(1) * 1_000, 0));
+        for number in 0..3_000u32 {
+            let (flow, &(at, payload, gap, mss)) = next.iter().enumerate().min_by_key(|(_, next)| next.0).expect("some");
+            next[flow].0 += gap;
+            let now = Time(at);
+            let port = if flow == greedy.len() { MODEST } else { flow as u16 };
+            let sample = Sample { source_port: port, payload, mss, sequence: number, ..Sample::default() };
+            line.push(packet_at(&sample.bytes(), &mut memory, now), now, &mut memory);
+            while let Some(packet) = line.pop(now) {
+                if packet.frame().flow.source_port == MODEST {
+                    // It waits for a turn of each other flow, and for the frame that is being transmitted.
+                    let waited = packet.due.since(packet.arrived).as_nanos() as u64;
+                    let most = (flows + 1) * LONG_TURN * 8_000_000_000 / bits;
+                    prop_assert!(waited <= most, "it waited for {} ns of {}", waited, most);
+                }
+                packet.free(&mut memory);
+            }
+        }
+        let counters = line.counters(Time(u64::MAX));
+        prop_assert!(counters.queue_max <= buffer, "{} bytes waited", counters.queue_max);
+        let modest = counters.flows.iter().find(|(flow, _)| flow.source_port == MODEST).expect("it came").1;
+        prop_assert_eq!(modest.drops.total(), 0, "{:?}", modest);
+        while let Some(packet) = line.pop(Time(u64::MAX)) {
+            packet.free(&mut memory);
+        }
+        prop_assert_eq!(memory.free(), memory.total());
+    }
+
+    /// Flows that always have something to send get the same bytes, whatever their frames and super-packets are.
+    #[test]
+    fn shares_are_of_bytes(frames in prop::collection::vec((1usize..8_900, 1u16..1_449, any::<bool>()), 2..6)) {
+        let settings =
+            Settings { rate: rate(1_000_000_000), buffer: 4_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+        let mut memory = Memory::of_cells(CELLS);
+        let mut line = Line::new(settings);
+        let mut left = vec![0u64; frames.len()];
+        let mut now = Time::ZERO;
+        for number in 0..2_000u32 {
+            let counters = line.counters(now);
+            for (flow, &(payload, mss, whole)) in frames.iter().enumerate() {
+                let queue = counters.flows.iter().find(|(one, _)| usize::from(one.source_port) == flow);
+                if queue.is_none_or(|(_, flow)| flow.queue < 40_000) {
+                    let mss = if whole { 0 } else { mss.max(100) };
+                    let sample =
+                        Sample { source_port: flow as u16, payload, mss, sequence: number, ..Sample::default() };
+                    line.push(packet_at(&sample.bytes(), &mut memory, now), now, &mut memory);
+                }
+            }
+            now = now + Duration::from_micros(1);
+            while let Some(packet) = line.pop(now) {
+                packet.free(&mut memory);
+            }
+        }
+        let counters = line.counters(now);
+        for (flow, counted) in &counters.flows {
+            left[usize::from(flow.source_port)] = counted.left.bytes + 24 * counted.left.segments;
+        }
+        let (least, most) = (left.iter().min().expect("some"), left.iter().max().expect("some"));
+        // A packet leaves as a whole: 9 KB may be under way within one.
+        prop_assert!(most - least <= TURN + 2 * 9_100, "{:?}", left);
+    }
+}
+
+#[test]
+fn one_who_comes_late_has_its_share_at_once() {
+    let bits = 1_000_000_000;
+    let settings =
+        Settings { rate: rate(bits), buffer: 2_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings);
+    let push = |line: &mut Line, memory: &mut Memory, port, number, now| {
+        let sample = Sample { source_port: port, payload: 1448, sequence: number, ..Sample::default() };
+        line.push(packet_at(&sample.bytes(), memory, now), now, memory);
+    };
+    // The old flow offers twice the rate, and its queue is all of the buffer.
+    let frame = Duration::from_nanos((1514 + 24) * 8);
+    let (mut now, mut number) = (Time::ZERO, 0);
+    let old = |line: &mut Line, memory: &mut Memory, now: &mut Time, number: &mut u32| {
+        (0..2).for_each(|_| push(line, memory, 1, *number, *now));
+        *number += 2;
+        *now = *now + frame;
+        while let Some(packet) = line.pop(*now) {
+            packet.free(memory);
+        }
+    };
+    (0..3_000).for_each(|_| old(&mut line, &mut memory, &mut now, &mut number));
+    assert!(line.counters(now).queue + 2 * 1538 > 2_000_000, "it is full");
+    let dropped = line.counters(now).drops.buffer;
+    // The new one offers half of the rate, which is its share.
+    for round in 0..1_000 {
+        if round % 2 == 0 {
+            push(&mut line, &mut memory, 2, round, now);
+        }
+        old(&mut line, &mut memory, &mut now, &mut number);
+    }
+    let counters = line.counters(now);
+    let new = counters.flows.iter().find(|(flow, _)| flow.source_port == 2).expect("it came").1;
+    assert_eq!((new.arrived.segments, new.drops.total()), (500, 0));
+    assert!(new.left.segments >= 498 && new.queue_max <= 2 * 1538, "{new:?}");
+    assert!(counters.drops.buffer > dropped, "the old one pays");
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        packet.free(&mut memory);
+    }
+}
+
+/// Without memory for the next packet the longest queue pays too, for small frames take more memory than buffer.
+#[test]
+fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
+    let settings =
+        Settings { rate: rate(1_000_000), buffer: 1 << 30, queue: Discipline::Harmonize, ..Settings::default() };
+    let mut memory = Memory::of_cells(500);
+    let mut line = Line::new(settings);
+    let push = |line: &mut Line, memory: &mut Memory, port, number| {
+        let sample = Sample { source_port: port, payload: 1, sequence: number, ..Sample::default() };
+        line.push(packet_at(&sample.bytes(), memory, Time::ZERO), Time::ZERO, memory);
+    };
+    for number in 0..2_000 {
+        push(&mut line, &mut memory, 1, number);
+        if number % 100 == 0 {
+            push(&mut line, &mut memory, 2, number);
+        }
+    }
+    let counters = line.counters(Time::ZERO);
+    let dropped =
+        |port| counters.flows.iter().find(|(flow, _)| flow.source_port == port).expect("it came").1.drops.memory;
+    assert!(dropped(1) > 1_000, "{counters:?}");
+    assert_eq!(dropped(2), 0);
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        packet.free(&mut memory);
+    }
+    assert_eq!(memory.free(), memory.total());
+}
+
 /// Frames of some flows, all there at once: each gets its turn, and the line is never idle.
 #[test]
 fn flows_take_turns_on_a_precise_schedule() {
@@ -298,6 +457,87 @@ fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
         let with_more = Settings { duplicate: share(0.1), ..settings.clone() };
         assert_eq!(lost(&with_more, FRAMES), one);
         assert_ne!(lost(&Settings { seed: seed + 1, ..settings }, FRAMES), one);
+    }
+}
+
+/// Frames of a flow with this port, and of what is beside it, over a line that loses; the numbers of those of the flow that are lost.
+fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>>) -> Vec<u32> {
+    const FRAMES: u32 = 4_000;
+    let (mut line, mut memory) = (line, Memory::of_cells(200));
+    let mut came = vec![false; FRAMES as usize];
+    for number in 0..FRAMES {
+        let now = Time(u64::from(number));
+        let sample = Sample { source_port, sequence: number, payload: 10, v6: true, ..Sample::default() };
+        for bytes in beside(number).into_iter().chain([sample.bytes()]) {
+            line.push(packet_at(&bytes, &mut memory, now), now, &mut memory);
+        }
+        while let Some(packet) = line.pop(now) {
+            if packet.frame().flow.source_port == source_port {
+                let sequence = packet.to_vec()[10 + 14 + 40 + 4..][..4].try_into().unwrap();
+                came[u32::from_be_bytes(sequence) as usize] = true;
+            }
+            packet.free(&mut memory);
+        }
+    }
+    (0..FRAMES).filter(|&number| !came[number as usize]).collect()
+}
+
+/// A request of ARP, and a neighbour solicitation of IPv6 from the address that the flow comes from.
+fn discovery() -> [Vec<u8>; 2] {
+    let mut arp = numbered(0, 60);
+    arp[10 + 12..10 + 14].copy_from_slice(&[0x08, 0x06]);
+    let mut solicitation = Sample { v6: true, mss: 0, options: false, payload: 20, ..Sample::default() }.bytes();
+    solicitation[10 + 14 + 6] = 58;
+    solicitation[10 + 14 + 40] = 135;
+    [arp, solicitation]
+}
+
+/// Ports above this are those of clients: a new one for each connection.
+const CLIENT: u16 = 40_000;
+
+#[test]
+fn a_flow_loses_the_same_whatever_passes_beside_it() {
+    let bursts = GilbertElliott {
+        to_bad: share(0.01),
+        to_good: share(0.25),
+        loss_bad: Probability::ALWAYS,
+        loss_good: Probability::NEVER,
+    };
+    for loss in [Loss::Random(share(0.1)), Loss::Bursts(bursts), Loss::Listed(vec![3, 77, 78, 2_000])] {
+        let listed = matches!(loss, Loss::Listed(_));
+        let line = || Line::new(Settings { loss: loss.clone(), seed: 7, ..Settings::default() });
+        let alone = lost_beside(line(), CLIENT, |_| Vec::new());
+        assert!(!alone.is_empty());
+        let chatter = |number: u32| if number % 7 == 3 { discovery().to_vec() } else { Vec::new() };
+        assert_eq!(lost_beside(line(), CLIENT, chatter), alone, "beside neighbour discovery: {loss:?}");
+        assert_eq!(lost_beside(line(), CLIENT + 1, |_| Vec::new()), alone, "over another connection: {loss:?}");
+        if listed {
+            assert_eq!(alone, [2, 76, 77, 1_999]);
+            continue; // those are counted over all flows
+        }
+        let other = |number: u32| {
+            let sample = Sample { source_port: 53, sequence: number, payload: 10, ..Sample::default() };
+            vec![sample.bytes(); (number % 3) as usize]
+        };
+        assert_eq!(lost_beside(line(), CLIENT, other), alone, "beside another flow: {loss:?}");
+    }
+}
+
+#[test]
+fn lines_of_one_seed_lose_different_segments() {
+    let settings = Settings { loss: Loss::Random(share(0.1)), seed: 7, ..Settings::default() };
+    let of = |salt| lost_beside(Line::new(settings.clone()).salted(salt), CLIENT, |_| Vec::new());
+    let lines = [of(1), of(2), of(3)];
+    assert_eq!(lines[0], of(1));
+    for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+        // Of 4,000, 400 each, about 40 by chance, at any shift.
+        for shift in -20i64..=20 {
+            let same = lines[one].iter().filter(|&&number| {
+                u32::try_from(i64::from(number) + shift).is_ok_and(|shifted| lines[other].contains(&shifted))
+            });
+            let same = same.count();
+            assert!(same < 80, "{same} of {} at a shift of {shift}", lines[one].len());
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod cut;
 mod flow;
 mod packet;
 mod parse;
+mod too_big;
 mod unmade;
 mod vnet;
 
@@ -101,6 +102,13 @@ impl Segments {
         }
         let full = room / on_wire(self.full, overhead).max(1);
         u32::try_from(full).unwrap_or(u32::MAX).min(self.count - 1)
+    }
+
+    /// How many segments, from the first on, are `bytes` on the wire or more: at least one, at most all.
+    #[must_use]
+    pub fn filling(&self, bytes: u64, overhead: u16) -> u32 {
+        let full = bytes.div_ceil(on_wire(self.full, overhead).max(1));
+        u32::try_from(full).unwrap_or(u32::MAX).clamp(1, self.count)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::counters::{FlowCounters, Traffic};
 use crate::frame::{Flow, Packet};
+use crate::memory::Memory;
 use crate::rtt::{Stamps, Tracker};
 use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
@@ -30,6 +31,8 @@ pub(super) struct Slot {
     pub(super) queue: VecDeque<Packet>,
     /// Segments of the first of them that have left.
     pub(super) sent: u32,
+    /// Bytes on the wire that it may send in this turn.
+    pub(super) deficit: u64,
     /// When its next segment may, at the flow's own rate.
     pub(super) clock: Clock,
     /// Its packets on the line: waiting and under way. They know it by its place.
@@ -46,10 +49,52 @@ impl Slot {
             counters: FlowCounters::default(),
             queue: VecDeque::new(),
             sent: 0,
+            deficit: 0,
             clock: Clock::default(),
             present: 0,
             came: Time::ZERO,
             tracker: Tracker::new(&flow),
+        }
+    }
+
+    /// Bytes on the wire of the segment that leaves next.
+    pub(super) fn next_wire(&self, overhead: u16) -> Option<u64> {
+        self.queue.front().map(|packet| packet.frame().segments.wire_bytes_of(self.sent, overhead))
+    }
+
+    /// Drops segments of the first packet whose transmission has not begun: so many that they are `bytes` on the wire, one at
+    /// least. Where only the first packet is left, which has begun, the last segments of that, but not the very last, with which it goes on.
+    /// Returns how many segments and bytes on the wire were dropped, and whether the packet is gone with them; `None`
+    /// where there was nothing to drop.
+    pub(super) fn cut(&mut self, bytes: u64, overhead: u16, memory: &mut Memory) -> Option<(u32, u64, bool)> {
+        let begun = usize::from(self.sent > 0);
+        let Some(packet) = self.queue.get(begun) else {
+            let packet = self.queue.front_mut()?;
+            let all = packet.frame().segments;
+            let most = (all.count - self.sent).saturating_sub(1);
+            let count = all.filling(bytes, overhead).min(most);
+            if count == 0 {
+                return None;
+            }
+            packet.truncate(all.count - count, memory);
+            return Some((count, all.wire_bytes(overhead) - packet.frame().segments.wire_bytes(overhead), false));
+        };
+        let all = packet.frame().segments;
+        let count = all.filling(bytes, overhead);
+        let packet = self.queue.remove(begun).expect("just seen");
+        // Without memory for the headers of a rest all of it goes, and gives memory back.
+        let parts = if count < all.count { packet.split(count, memory) } else { Err(packet) };
+        match parts {
+            Ok((dropped, rest)) => {
+                let wire = dropped.frame().segments.wire_bytes(overhead);
+                dropped.free(memory);
+                self.queue.insert(begun, rest);
+                Some((count, wire, false))
+            }
+            Err(packet) => {
+                packet.free(memory);
+                Some((all.count, all.wire_bytes(overhead), true))
+            }
         }
     }
 
@@ -127,6 +172,11 @@ impl Flows {
     /// A packet is on the line from now on.
     pub(super) fn enters(&mut self, slot: u16) {
         self.at_mut(slot).present += 1;
+    }
+
+    /// A packet that was on the line is dropped.
+    pub(super) fn gone(&mut self, slot: u16) {
+        self.at_mut(slot).present -= 1;
     }
 
     /// A packet has come through.

@@ -1,13 +1,20 @@
 //! What waits for the transmitter, and which segment is next.
 //!
-//! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and takes one segment from each in turn; a super-packet
-//! of many segments has as many turns, and goes on as one when the last of them has left. So flows share the
-//! line as single frames would, and yet nobody has to cut packets apart that the receiver's kernel would join again.
+//! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit round robin (Shreedhar and
+//! Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and what it does not use of them counts in its next turn. So flows
+//! get equal shares in bytes, whatever their frames' sizes. The segments of a super-packet take turns as single frames do, and the
+//! packet goes on as one when the last of them has left, so nobody has to cut packets apart that the receiver's kernel would join again.
+//!
+//! When the buffer is full, the harmonizer drops from the longest queue, in bytes (McKenney 1990; RFC 8290, 4.1.3): a flow that asks
+//! for less than its share loses nothing, whatever the others send. It drops from the head, so that a sender learns of it
+//! a queue's length earlier.
 
 use super::clock::Clock;
-use super::flows::Flows;
+use super::flows::{Flows, Slot};
+use super::longest::Longest;
 use super::settings::{Discipline, Settings, Timing};
-use crate::frame::{ETHERNET_BYTES, Packet, Segments};
+use crate::frame::{ETHERNET_BYTES, Packet, Segments, WIRE_OVERHEAD};
+use crate::memory::Memory;
 use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,6 +24,20 @@ const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
 /// What cut-through needs of that which comes before the header on a wire: preamble and start of frame.
 const PREAMBLE_BYTES: u64 = 8;
 
+/// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500 bytes.
+const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
+
+/// What was dropped to make room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Shed {
+    /// Whose it was.
+    pub(super) slot: u16,
+    /// How many segments.
+    pub(super) segments: u32,
+    /// Whether a whole packet is gone with them.
+    pub(super) packet: bool,
+}
+
 /// Packets that wait. Bounded by the buffer that the line is set to.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -25,6 +46,8 @@ pub(super) struct Queue {
     one: VecDeque<(u16, Packet)>,
     /// Flows that have packets, by the harmonizer: the next in turn is first.
     turns: VecDeque<u16>,
+    /// The same flows, by the bytes that wait.
+    longest: Longest,
     /// Bytes on the wire that wait.
     bytes: u64,
     segments: u64,
@@ -32,7 +55,14 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(discipline: Discipline) -> Self {
-        Self { discipline, one: VecDeque::new(), turns: VecDeque::new(), bytes: 0, segments: 0 }
+        Self {
+            discipline,
+            one: VecDeque::new(),
+            turns: VecDeque::new(),
+            longest: Longest::new(),
+            bytes: 0,
+            segments: 0,
+        }
     }
 
     /// Bytes on the wire of which the transmission has not begun.
@@ -55,19 +85,44 @@ impl Queue {
     fn add(&mut self, slot: u16, packet: Packet, wire: u64, flows: &mut Flows) {
         self.bytes += wire;
         self.segments += u64::from(packet.count());
-        let counters = flows.counters(slot);
-        counters.queue += wire;
-        counters.queue_max = counters.queue_max.max(counters.queue);
+        let flow = flows.at_mut(slot);
+        flow.counters.queue += wire;
         match self.discipline {
             Discipline::DropTail => self.one.push_back((slot, packet)),
             Discipline::Harmonize => {
-                let queue = &mut flows.at_mut(slot).queue;
-                if queue.is_empty() {
+                if flow.queue.is_empty() {
                     self.turns.push_back(slot);
+                    flow.deficit = QUANTUM;
                 }
-                queue.push_back(packet);
+                flow.queue.push_back(packet);
+                self.longest.set(slot, flow.counters.queue);
             }
         }
+    }
+
+    /// Drops up to `bytes` from the head of the longest queue, by the harmonizer: at least one segment, and no more than makes that
+    /// queue as long as the next; with none, the first packet, for its memory. A packet whose transmission has begun is not dropped; if
+    /// the longest queue has nothing but the last segment of one, `newest` pays, which has a packet that has just come.
+    pub(super) fn shed(
+        &mut self,
+        bytes: Option<u64>,
+        newest: u16,
+        flows: &mut Flows,
+        overhead: u16,
+        memory: &mut Memory,
+    ) -> Option<Shed> {
+        let longest = self.longest.first()?;
+        let bytes = bytes.map_or(u64::MAX, |bytes| bytes.min(self.longest.lead()));
+        let cut = |slot: u16, flows: &mut Flows, memory: &mut Memory| {
+            flows.at_mut(slot).cut(bytes, overhead, memory).map(|cut| (slot, cut))
+        };
+        let (slot, (segments, wire, packet)) = cut(longest, flows, memory).or_else(|| cut(newest, flows, memory))?;
+        if flows.at(slot).queue.is_empty() {
+            self.turns.retain(|&other| other != slot);
+        }
+        self.segments -= u64::from(segments);
+        self.leaves(slot, wire, flows);
+        Some(Shed { slot, segments, packet })
     }
 
     /// Begins the transmissions that begin by `now`, and hands over each packet whose last segment is among them, with the
@@ -95,10 +150,15 @@ impl Queue {
                     left(packet, end);
                 }
                 Discipline::Harmonize => {
-                    let slot = self.turns.remove(turn).expect("it has a start");
+                    let slot = self.turns[turn];
                     let flow = flows.at_mut(slot);
                     let segments = flow.queue.front().expect("it has a turn").frame().segments;
                     let wire = segments.wire_bytes_of(flow.sent, settings.overhead);
+                    if flow.deficit < wire {
+                        self.next_turn(turn, flow); // it saves for a frame longer than a turn
+                        continue;
+                    }
+                    flow.deficit -= wire;
                     let end = clock.transmit(start, wire, settings.rate);
                     flow.clock.transmit(start, wire, settings.flow_rate);
                     flow.sent += 1;
@@ -108,8 +168,10 @@ impl Queue {
                         self.segments -= u64::from(packet.count());
                         left(packet, end);
                     }
-                    if !flow.queue.is_empty() {
-                        self.turns.push_back(slot);
+                    match flow.next_wire(settings.overhead) {
+                        None => drop(self.turns.remove(turn)),
+                        Some(next) if flow.deficit < next => self.next_turn(turn, flow),
+                        Some(_) => {}
                     }
                     self.leaves(slot, wire, flows);
                 }
@@ -117,9 +179,21 @@ impl Queue {
         }
     }
 
+    /// Ends a flow's turn: it is the last now, and has what it may send when it is first.
+    fn next_turn(&mut self, turn: usize, flow: &mut Slot) {
+        flow.deficit += QUANTUM;
+        let slot = self.turns.remove(turn).expect("it has a turn");
+        self.turns.push_back(slot);
+    }
+
+    /// Counts bytes that wait no more.
     fn leaves(&mut self, slot: u16, wire: u64, flows: &mut Flows) {
         self.bytes -= wire;
-        flows.counters(slot).queue -= wire;
+        let counters = flows.counters(slot);
+        counters.queue -= wire;
+        if self.discipline == Discipline::Harmonize {
+            self.longest.set(slot, counters.queue);
+        }
     }
 
     /// No packet's last bit leaves before this; none when nothing waits.

@@ -60,7 +60,7 @@ pub enum Discipline {
     /// In one queue, whose end is cut off when the buffer is full.
     #[default]
     DropTail,
-    /// In a queue for each flow, from which segments are taken in turn.
+    /// In a queue for each flow, served by deficit round robin; when the buffer is full, the longest queue is cut at its head.
     Harmonize,
 }
 
@@ -84,7 +84,7 @@ pub enum Loss {
     Random(Probability),
     /// In bursts, after Gilbert and Elliott: a good state and a bad one.
     Bursts(GilbertElliott),
-    /// Those with these numbers, counted from 1 from the first that came; sorted.
+    /// Those with these numbers, counted from 1 from the first that came, without what kernels send of their own accord; sorted.
     Listed(Vec<u64>),
 }
 
