@@ -12,6 +12,7 @@ fn resp(outcome: Outcome) -> Vec<u8> {
     match outcome {
         Outcome::Ok { bytes } => [format!("${bytes}\r\n").as_bytes(), &vec![b'\n'; bytes], b"\r\n"].concat(),
         Outcome::Miss => b"$-1\r\n".to_vec(),
+        Outcome::Full => unreachable!("Redis says it as any other error"),
         Outcome::Error => b"-OOM command not allowed\r\n".to_vec(),
     }
 }
@@ -20,6 +21,7 @@ fn meta(outcome: Outcome) -> Vec<u8> {
     match outcome {
         Outcome::Ok { bytes } => [format!("VA {bytes}\r\n").as_bytes(), &vec![b'\r'; bytes], b"\r\n"].concat(),
         Outcome::Miss => b"EN\r\n".to_vec(),
+        Outcome::Full => unreachable!("memcached says it as any other error"),
         Outcome::Error => b"SERVER_ERROR out of memory storing object\r\n".to_vec(),
     }
 }

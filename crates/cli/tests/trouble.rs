@@ -435,7 +435,9 @@ fn a_member_starts_on_a_full_disk() {
     let mut client = cluster.client();
     let table = client.create_table("t").expect("servers are there");
     let key = |number: u64| number.to_le_bytes();
-    (0..50).for_each(|number| drop(client.put(table, &key(number), &value(number)).expect("a write")));
+    for number in 0..50 {
+        client.put(table, &key(number), &value(number)).expect("a write");
+    }
     small.fill();
     for life in 0..3 {
         cluster.servers[SERVERS - 1].kill();
