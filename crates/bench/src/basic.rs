@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::hist::Summary;
-use crate::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload};
+use crate::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range};
 use crate::table::Table;
 use crate::target::{Target, Wait};
 use crate::units;
@@ -187,10 +187,20 @@ pub fn measure(
             rows: Vec::new(),
         })
         .collect();
+    let mut held = 0;
     for kind in [Kind::Read, Kind::Write] {
         for &bytes in &settings.sizes {
             progress(&format!("{} {}", units::object_size(bytes), kind.word()));
-            for (table, series) in tables.iter_mut().zip(measure_cell(targets, settings, kind, bytes)?) {
+            let keys = settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
+            // Or what earlier sizes left, under keys that this one has not, would take memory
+            // beside it.
+            for target in targets.iter_mut().filter(|_| keys < held) {
+                target.set_active(true);
+                preload_range(target.as_mut(), &Workload::writes(held, 0), keys..held)?;
+                target.set_active(false);
+            }
+            held = keys;
+            for (table, series) in tables.iter_mut().zip(measure_cell(targets, settings, (kind, bytes), keys)?) {
                 table.rows.push(Cell::new(kind, bytes, &series));
             }
         }
@@ -198,8 +208,12 @@ pub fn measure(
     Ok(tables)
 }
 
-fn measure_cell(targets: &mut [Box<dyn Target>], settings: &Settings, kind: Kind, bytes: usize) -> Result<Vec<Series>> {
-    let keys = settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
+fn measure_cell(
+    targets: &mut [Box<dyn Target>],
+    settings: &Settings,
+    (kind, bytes): (Kind, usize),
+    keys: u64,
+) -> Result<Vec<Series>> {
     let workload = match kind {
         Kind::Read => Workload::reads(keys, bytes),
         Kind::Write => Workload::writes(keys, bytes),

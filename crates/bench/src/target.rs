@@ -33,6 +33,9 @@ pub enum Outcome {
     },
     /// The key was not there.
     Miss,
+    /// Refused, as the system's memory is full: perhaps for a moment, until what is dead has been
+    /// cleaned away.
+    Full,
     /// The system answered with an error, or lost the operation.
     Error,
 }
@@ -97,6 +100,12 @@ pub trait Target {
     /// # Errors
     /// When a connection is beyond use: the run ends.
     fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()>;
+
+    /// Why the latest operation that ended in [`Outcome::Full`] or [`Outcome::Error`] did, where
+    /// the target knows.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
 
     /// Called before (`true`) and after (`false`) the target's turn in an interleaved run, so that one
     /// whose server spins can park it while others are measured.

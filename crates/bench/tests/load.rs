@@ -62,6 +62,10 @@ impl Target for Fake {
         "fake"
     }
 
+    fn failure(&self) -> Option<&str> {
+        Some("out of luck")
+    }
+
     fn transport(&self) -> &str {
         "none"
     }
@@ -185,7 +189,20 @@ fn preload_writes_every_key_once() {
     keys.dedup();
     assert_eq!(keys.len(), 1234);
     let mut refusing = Fake { outcome: |_| Outcome::Error, ..Fake::new(US) };
-    assert!(preload(&mut refusing, &workload).is_err());
+    let error = preload(&mut refusing, &workload).expect_err("refused").to_string();
+    assert_eq!(error, "fake refused to store key 0: out of luck");
+}
+
+#[test]
+fn preload_waits_while_memory_is_full() {
+    let outcome = |served: u64| if served % 7 == 3 { Outcome::Full } else { Outcome::Ok { bytes: 0 } };
+    let mut fake = Fake { outcome, ..Fake::new(US) };
+    preload(&mut fake, &Workload::writes(100, 100)).expect("filled in the end");
+    let mut keys = fake.puts.take();
+    assert!(keys.len() > 100, "what was refused is sent again");
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 100);
 }
 
 proptest! {

@@ -138,7 +138,7 @@ impl Recorder {
             match outcome {
                 Outcome::Ok { .. } => {}
                 Outcome::Miss => self.misses += 1,
-                Outcome::Error => self.errors += 1,
+                Outcome::Full | Outcome::Error => self.errors += 1,
             }
         }
     }

@@ -51,6 +51,8 @@ pub struct Connection {
     next_ping: u32,
     /// The server to stop while others are measured.
     parked: Option<u32>,
+    /// Why the latest operation that failed did.
+    failure: Option<String>,
 }
 
 struct Ready {
@@ -105,6 +107,7 @@ pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting:
         pinged: None,
         next_ping: 0,
         parked: None,
+        failure: None,
     })
 }
 
@@ -173,7 +176,8 @@ impl Connection {
     }
 
     fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
-        self.cores[index].poll(now, &mut |tag, answer| done.push(Completion { tag, outcome: outcome(answer) }))?;
+        let Self { cores, failure, .. } = self;
+        cores[index].poll(now, &mut |tag, answer| done.push(Completion { tag, outcome: outcome(answer, failure) }))?;
         Ok(())
     }
 
@@ -223,12 +227,19 @@ impl Drop for Connection {
     }
 }
 
-fn outcome(answer: Result<Answer<'_>, Error>) -> Outcome {
+fn outcome(answer: Result<Answer<'_>, Error>, failure: &mut Option<String>) -> Outcome {
     match answer {
-        Ok(Answer { status: Status::Ok, body, .. }) => Outcome::Ok { bytes: body.len() },
-        Ok(Answer { status: Status::NotFound, .. }) => Outcome::Miss,
-        Ok(_) | Err(_) => Outcome::Error,
+        Ok(Answer { status: Status::Ok, body, .. }) => return Outcome::Ok { bytes: body.len() },
+        Ok(Answer { status: Status::NotFound, .. }) => return Outcome::Miss,
+        Ok(Answer { status, .. }) => {
+            *failure = Some(status.to_string());
+            if status == Status::MemoryFull {
+                return Outcome::Full;
+            }
+        }
+        Err(error) => *failure = Some(error.to_string()),
     }
+    Outcome::Error
 }
 
 impl Target for Connection {
@@ -286,6 +297,10 @@ impl Target for Connection {
             self.read_clock();
         }
         Ok(())
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     fn set_active(&mut self, active: bool) {
