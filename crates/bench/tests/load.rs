@@ -195,7 +195,7 @@ fn preload_writes_every_key_once() {
 
 #[test]
 fn preload_waits_while_memory_is_full() {
-    let outcome = |served| if served % 7 == 3 { Outcome::Full } else { Outcome::Ok { bytes: 0 } };
+    let outcome = |served: u64| if served % 7 == 3 { Outcome::Full } else { Outcome::Ok { bytes: 0 } };
     let mut fake = Fake { outcome, ..Fake::new(US) };
     preload(&mut fake, &Workload::writes(100, 100)).expect("filled in the end");
     let mut keys = fake.puts.take();
