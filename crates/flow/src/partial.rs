@@ -41,11 +41,18 @@ impl Partial {
         }
     }
 
-    /// Reads what is here, and forgets groups that are not what they were; gives how many. None: it was stopped.
-    pub(crate) fn check(&mut self, length: u64, is_stopped: &dyn Fn() -> bool) -> Result<Option<usize>, SinkError> {
+    /// Reads those groups that are here and meant, forgets those that are not what they were, and
+    /// returns how many. None: it was stopped.
+    pub(crate) fn check(
+        &mut self,
+        length: u64,
+        which: &dyn Fn(u64) -> bool,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<usize>, SinkError> {
+        self.sink.flush()?;
         let mut wrong: Vec<u64> = Vec::new();
         let Some(mut buffer) = self.sink.buffer()? else { unreachable!("nobody else has one") };
-        for (index, value) in &self.values {
+        for (index, value) in self.values.iter().filter(|(index, _)| which(**index)) {
             if is_stopped() {
                 return Ok(None);
             }

@@ -241,7 +241,7 @@ impl Pipe {
                     let _ = std::io::copy(&mut down, &mut up);
                 });
                 let own = AtomicI64::new(most);
-                std::thread::spawn(move || pass(client, server, if most < 0 { &*limit } else { &own }, &flips));
+                std::thread::spawn(move || pass(client, server, if most < 0 { &limit } else { &own }, &flips));
             }
         });
         Self { address, left, each, flip }
@@ -398,19 +398,24 @@ fn damage(path: &Path, at: u64) {
 
 #[test]
 fn a_part_that_was_damaged_at_the_server_is_sent_again() {
-    let receiver = Receiver::start();
-    let pipe = Pipe::to(&receiver);
-    let bytes = 9 * MIB + 7;
-    let (_directory, path) = file(bytes);
-    pipe.left.store(5 << 20, Ordering::Release);
-    let impatient = Options { retries: 0, ..options() };
-    send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
-    assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
-    damage(&receiver.path(".file.sprat-part"), 5000);
-    let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
-    assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
-    assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
-    assert_eq!(receiver.names_at_rest(), ["file"]);
+    // When the server has closed it, and perhaps while it has it open.
+    for at_rest in [true, false] {
+        let receiver = Receiver::start();
+        let pipe = Pipe::to(&receiver);
+        let bytes = 9 * MIB + 7;
+        let (_directory, path) = file(bytes);
+        pipe.left.store(5 << 20, Ordering::Release);
+        let impatient = Options { retries: 0, ..options() };
+        send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
+        if at_rest {
+            assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
+        }
+        damage(&receiver.path(".file.sprat-part"), 5000);
+        let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
+        assert!(fs::read(receiver.path("file")).unwrap() == content(bytes), "at rest: {at_rest}");
+        assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
+        assert_eq!(receiver.names_at_rest(), ["file"]);
+    }
 }
 
 #[test]

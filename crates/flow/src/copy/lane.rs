@@ -147,7 +147,11 @@ impl Lane<'_> {
     fn fetch(&self, first: Option<Reply>, kept: &mut Kept, run: &Range<u64>, next: &mut u64) -> Result<(), Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let source = self.host.source(self.client, self.verify, length, stop)?;
-        if let Some(begun) = self.shared.take_begun(*next)
+        // Other servers than ours are asked for what is missing of a group and all behind it at once.
+        let mut begun = Vec::new();
+        if !source.verified {
+            begun = self.shared.begun_bytes(*next);
+        } else if let Some(begun) = self.shared.take_begun(*next)
             && self.rest(&source, kept, *next, &begun)?
         {
             let goes_on = self.shared.done(self.number, *next);
@@ -170,7 +174,7 @@ impl Lane<'_> {
                 let asked = Asked {
                     head_only: false,
                     xattrs: false,
-                    range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
+                    range: Some(run.start * GROUP_BYTES + begun.len() as u64..length.min(run.end * GROUP_BYTES)),
                     length: Some(length),
                     validator: source.validator.clone(),
                     form: Some(source.form()),
@@ -186,7 +190,7 @@ impl Lane<'_> {
         while goes_on {
             let bytes = bytes_of(length, *next);
             self.shared.hold_back(bytes);
-            self.group(&mut body, values.as_mut(), &start, *next, bytes)?;
+            self.group(&mut body, values.as_mut(), &start, (*next, bytes), &std::mem::take(&mut begun))?;
             goes_on = self.shared.done(self.number, *next);
             *next += 1;
             if (*next - run.start) % LOOK == 1 {
@@ -208,21 +212,23 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Receives a group, checks it, and hands it on.
+    /// Receives a group, of which the beginning may be here, checks it, and hands it on.
     fn group(
         &self,
         body: &mut Body<'_>,
         values: Option<&mut Body<'_>>,
         start: &Start,
-        index: u64,
-        bytes: u64,
+        (index, bytes): (u64, u64),
+        begun: &[u8],
     ) -> Result<(), Blame> {
         let length = self.shared.length;
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes).expect("a group is in memory");
         let mut told = [0; 32];
         let mut summing = Summing::begin(length, index);
-        for at in (0..len).step_by(PIECE) {
+        buffer[..begun.len()].copy_from_slice(begun);
+        summing.add(begun);
+        for at in (begun.len()..len).step_by(PIECE) {
             let piece = &mut buffer[at..len.min(at + PIECE)];
             let last = at + piece.len() == len;
             let told = if last && start.verified { &mut told[..] } else { &mut [] };
@@ -303,6 +309,7 @@ impl Lane<'_> {
             return Err(Error::Corrupt { source_name, why }.into());
         }
         self.shared.counters.wrong.fetch_add(1, Relaxed);
+        self.shared.take_begun(index);
         let (times, most) = if self.is_first {
             (self.shared.plan().wrong(self.number, index), GROUP_ATTEMPTS)
         } else {

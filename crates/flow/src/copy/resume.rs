@@ -140,7 +140,7 @@ fn reread(copy: &Copy, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&E
         return Ok(());
     }
     tell(&Event::Checking { bytes: state.bytes(length) });
-    let wrong = state.check(length, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
+    let wrong = state.check(length, &|_| true, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
         tell(&Event::Note(format!("{wrong} of the groups that were here are not what they were: fetched again")));
     }

@@ -113,6 +113,7 @@ impl Shared {
             state.sink.recycle(buffer);
             return Ok(0);
         }
+        lock(&self.begun).remove(&group);
         state.values.insert(group, value);
         state.sink.write(group, buffer, len)?;
         state.write_down();
@@ -137,6 +138,11 @@ impl Shared {
         if kept.len() < bytes.len() {
             *kept = bytes.to_vec();
         }
+    }
+
+    /// The beginning of a group, which stays; empty if there is none.
+    pub(crate) fn begun_bytes(&self, group: u64) -> Vec<u8> {
+        lock(&self.begun).get(&group).cloned().unwrap_or_default()
     }
 
     /// Hands out the beginning of a group, if there is one.

@@ -32,25 +32,13 @@ const COUNTED: u64 = 512;
 /// A part: device and inode of its directory, and its own name there.
 pub(super) type Key = (u64, u64, OsString);
 
-/// What changes when somebody writes to a part: inode, length, and times of modification and
-/// change.
-pub(super) type Stamp = (u64, u64, (i64, i64), (i64, i64));
-
-/// A part that nobody is at.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    /// Bytes that it holds of the disk.
-    bytes: u64,
-    /// As this process left it, knowing it to be what its journal says.
-    stamp: Option<Stamp>,
-}
-
 /// All of them, and what uploads under way hold.
 #[derive(Debug)]
 pub(in crate::share) struct Parts {
     /// Bytes that all may hold together; none: half of the filesystem.
     most: Option<u64>,
-    kept: Mutex<HashMap<Key, Kept>>,
+    /// Bytes that each part holds which nobody is at.
+    kept: Mutex<HashMap<Key, u64>>,
     reserved: AtomicU64,
 }
 
@@ -65,8 +53,7 @@ impl Parts {
         Self { most, kept: Mutex::default(), reserved: AtomicU64::new(0) }
     }
 
-    /// Sets space aside for an upload of `length` bytes into a directory. Gives too what its part
-    /// was known by.
+    /// Sets space aside for an upload of `length` bytes into a directory.
     ///
     /// # Errors
     /// [`Refused`] with 507: unfinished uploads would hold more than they may.
@@ -75,12 +62,12 @@ impl Parts {
         key: Option<&Key>,
         folder: &OwnedFd,
         length: u64,
-    ) -> Result<(Reserved, Option<Stamp>), Refused> {
+    ) -> Result<Reserved, Refused> {
         let most = self.most.unwrap_or_else(|| {
             rustix::fs::fstatvfs(folder).map_or(u64::MAX, |told| told.f_blocks.saturating_mul(told.f_frsize) / 2)
         });
         let mut kept = self.lock();
-        let others: u64 = kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, kept)| kept.bytes).sum();
+        let others: u64 = kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
             let what = format!(
@@ -89,13 +76,15 @@ impl Parts {
             return Err(Refused { status: 507, what });
         }
         self.reserved.fetch_add(length, Ordering::AcqRel);
-        let known = key.and_then(|key| kept.remove(key)).and_then(|kept| kept.stamp);
-        Ok((Reserved { parts: self.clone(), bytes: length }, known))
+        if let Some(key) = key {
+            kept.remove(key);
+        }
+        Ok(Reserved { parts: self.clone(), bytes: length })
     }
 
-    /// A part is left as it is, and known to be what its journal says.
-    pub(super) fn keep(&self, key: Key, bytes: u64, stamp: Stamp) {
-        self.lock().insert(key, Kept { bytes, stamp: Some(stamp) });
+    /// A part is left, and holds so many bytes.
+    pub(super) fn keep(&self, key: Key, bytes: u64) {
+        self.lock().insert(key, bytes);
     }
 
     /// Looks through all of the shared directory: counts parts, and removes those that nobody has
@@ -106,19 +95,10 @@ impl Parts {
         if is_stopped() {
             return;
         }
-        let mut kept = self.lock();
-        for (key, part) in &mut found {
-            part.stamp = kept.get(key).and_then(|known| known.stamp);
-        }
-        // What was left meanwhile was perhaps not seen.
-        for (key, part) in std::mem::replace(&mut *kept, found) {
-            if part.stamp.is_some() {
-                kept.entry(key).or_insert(part);
-            }
-        }
+        *self.lock() = found;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,7 +115,7 @@ fn look_through(
     root: &Root,
     names: &mut Vec<OsString>,
     (kept_for, is_stopped): (Duration, &dyn Fn() -> bool),
-    found: &mut HashMap<Key, Kept>,
+    found: &mut HashMap<Key, u64>,
     depth: usize,
 ) {
     if is_stopped() {
@@ -163,7 +143,7 @@ fn look_through(
 
 /// Looks at a part, by its name in a directory; removes it, with its journal, if nobody has been at
 /// it for too long.
-fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Option<(Key, Kept)> {
+fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Option<(Key, u64)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -178,5 +158,5 @@ fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Op
     }
     let at = rustix::fs::fstat(folder).ok()?;
     let bytes = meta.blocks().saturating_mul(COUNTED);
-    Some(((at.st_dev, at.st_ino, name.to_owned()), Kept { bytes, stamp: None }))
+    Some(((at.st_dev, at.st_ino, name.to_owned()), bytes))
 }

@@ -1,7 +1,7 @@
 //! Uploads: files that come in parts, over one connection after the other or several at a time. What has come lies under a hidden name beside the
 //! file, with a journal, until all of it is there.
 
-use super::parts::{self, Parts, Reserved, Stamp};
+use super::parts::{self, Parts, Reserved};
 use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
 use crate::group::{self, Value};
 use crate::http::condition::Version as Condition;
@@ -12,11 +12,10 @@ use crate::share::Version;
 use crate::share::put;
 use rustix::io::Errno;
 use sprat_disk::{Access, AlignedBuf};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,6 +75,8 @@ struct State {
     partial: Partial,
     /// Whether it has its name, or is thrown away: nothing is kept.
     over: bool,
+    /// Groups that a sender was told are here: it goes on behind them, so that they are read back before the end.
+    relied_on: BTreeSet<u64>,
 }
 
 impl Spot {
@@ -90,13 +91,6 @@ impl Spot {
 
     pub(super) fn place(&self) -> Place {
         Place::hidden(&self.path()).expect("a name")
-    }
-
-    /// What the part is known again by; none: there is none.
-    fn stamp(&self) -> Option<Stamp> {
-        let meta = self.place().part().symlink_metadata().ok()?;
-        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
-        Some((meta.ino(), meta.len(), modified, changed))
     }
 
     /// The part among all.
@@ -210,7 +204,12 @@ impl Uploads {
         let slot = lock(&self.slots).get(&key).cloned().unwrap_or_default();
         let held = lock(&slot);
         let values = match &*held {
-            Some(live) if live.tag.as_ref() == Some(&asked.tag) => lock(&live.state).partial.values.clone(),
+            Some(live) if live.tag.as_ref() == Some(&asked.tag) => {
+                let mut state = lock(&live.state);
+                let values = state.partial.values.clone();
+                state.relied_on.extend(values.keys());
+                values
+            }
             Some(_) => BTreeMap::new(),
             None => kept(spot, &asked.tag, asked.length).map(|(_, values)| values).unwrap_or_default(),
         };
@@ -224,9 +223,7 @@ impl Upload {
     fn open(spot: Spot, tag: Option<&str>, length: u64, uploads: &Uploads) -> Result<Self, Refused> {
         let parts = &uploads.parts;
         let place = spot.place();
-        // Before it is opened, which gives it its space and so another time.
-        let (reserved, known) = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
-        let is_known = known.is_some() && known == spot.stamp();
+        let reserved = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
         if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict("something else has the name that it would have on its way".to_owned()));
         }
@@ -243,12 +240,8 @@ impl Upload {
         let mut partial = Partial::new(sink, None);
         let identity = |tag| identity(tag, length, part_id(place.part()), boot());
         match (had, tag) {
-            (Some((journal, values)), Some(tag)) => {
+            (Some((journal, values)), Some(_)) => {
                 (partial.journal, partial.values) = (Some(journal), values);
-                if !is_known {
-                    let journal = reread(&mut partial, &place, &identity(tag), length);
-                    partial.journal = Some(journal.map_err(|error| spot.refuse(&error, true))?);
-                }
             }
             (_, Some(tag)) => {
                 partial.journal =
@@ -257,7 +250,8 @@ impl Upload {
             // An earlier one's journal would tell of what is overwritten.
             (_, None) => place.forget().map_err(|error| failed(&error))?,
         }
-        let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false }));
+        let relied_on = partial.values.keys().copied().collect();
+        let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false, relied_on }));
         Ok(Self {
             spot,
             place,
@@ -302,6 +296,15 @@ impl Upload {
         same && key(&self.spot) == key(spot) && !lock(&self.state).over
     }
 
+    /// Begins the journal again, of these groups alone.
+    fn journal(&self, values: &BTreeMap<u64, Value>) -> io::Result<Journal> {
+        let tag = self.tag.as_deref().unwrap_or_default();
+        let identity = identity(tag, self.length, part_id(self.place.part()), boot());
+        let mut journal = Journal::begin(self.place.journal(), &identity)?;
+        journal.append(values)?;
+        Ok(journal)
+    }
+
     /// Gives the whole file its name.
     pub(super) fn finish(
         &self,
@@ -310,6 +313,16 @@ impl Upload {
         attributes: &Attributes,
     ) -> Result<Named, Ending> {
         let mut state = lock(&self.state);
+        let State { partial, relied_on, over } = &mut *state;
+        if !*over && !relied_on.is_empty() {
+            // The disk, or somebody who wrote to the part, may have damaged them since.
+            let checked = partial.check(self.length, &|group| relied_on.contains(&group), &|| false);
+            let wrong = checked.map_err(|error| self.spot.refuse(&error, true))?;
+            relied_on.clear();
+            if wrong != Some(0) {
+                partial.journal = self.journal(&partial.values).ok();
+            }
+        }
         let missing = group::count(self.length) - state.partial.values.len() as u64;
         if state.over || missing > 0 {
             return Err(Ending::Missing(missing));
@@ -358,8 +371,8 @@ impl Drop for Upload {
         state.partial.write_down();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
             let _ = self.place.discard();
-        } else if let (Some(key), Some(stamp)) = (self.spot.part_key(), self.spot.stamp()) {
-            self.parts.keep(key, state.partial.bytes(self.length), stamp);
+        } else if let Some(key) = self.spot.part_key() {
+            self.parts.keep(key, state.partial.bytes(self.length));
         }
     }
 }
@@ -432,16 +445,6 @@ fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, V
     let has = (&parsed.identity.validator[..], parsed.identity.length, &parsed.identity.part);
     let same = has == (tag, length, &part_id(place.part())) && meta.len() >= length;
     same.then_some((journal, parsed.groups))
-}
-
-/// Reads what there is of an upload that this process did not write, or that somebody wrote to
-/// since; keeps what is right, and begins a journal of that.
-fn reread(partial: &mut Partial, place: &Place, identity: &Identity, length: u64) -> Result<Journal, SinkError> {
-    let at = |source| SinkError::Io { path: place.journal().to_owned(), source };
-    partial.check(length, &|| false)?;
-    let mut journal = Journal::begin(place.journal(), identity).map_err(at)?;
-    journal.append(&partial.values).map_err(at)?;
-    Ok(journal)
 }
 
 fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
