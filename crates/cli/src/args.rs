@@ -43,7 +43,7 @@ pub(crate) use judged::{
     BreakdownArgs, ClusterBenchArgs, FlowBenchArgs, LabBenchArgs, PromisesArgs, ResultArgs, StoreBenchArgs,
 };
 pub(crate) use key::{GuardArgs, IdentityArgs, KeyCommand, KeyInitArgs, KeyIssueArgs, KeyShowArgs};
-pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs};
+pub(crate) use lab::{LabCommand, LabReportArgs, LabRunArgs, LabWatchArgs, SeriesArgs, ToleranceArgs};
 pub(crate) use lab_ctl::{LabCtlArgs, LabCtlCommand, LabFilterCommand};
 pub(crate) use lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
 pub(crate) use rack::{ForwardingArg, PatternArg, RackCommand, RackExamplesArgs, RackPlanArgs, RackSimulateArgs};

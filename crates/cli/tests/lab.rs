@@ -3,12 +3,17 @@
 mod support;
 
 use nix::sched::{CloneFlags, unshare};
+use rustix::process::Signal;
 use serde_json::Value;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::panic::resume_unwind;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 use support::{run, skip, sprat};
 
 /// Runs a test on a thread in a network namespace of its own. Says so where the machine does not allow that.
@@ -91,6 +96,81 @@ fn ctrl_c_ends_it_with_its_counters() {
     });
 }
 
+/// Datagrams that a stopped box finds when it goes on.
+const WHILE_STOPPED: usize = 50;
+
+/// How long a box is stopped: far longer than it sleeps by itself.
+const STOPPED: Duration = Duration::from_millis(200);
+
+/// Stops a box of this name with these flags while datagrams come, and lets it go on; its exit code, and what it says at the end.
+fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
+    let mut child = sprat()
+        .args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--json", "--quiet", "--state", STATE])
+        .args(["--name", name])
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("the box runs")), "it ended instead");
+    let ip = |words: &str| {
+        let ran = Command::new("ip").args(words.split(' ')).status().expect("ip runs");
+        assert!(ran.success(), "ip {words}");
+    };
+    ip("addr add 10.77.0.1/24 dev a0");
+    ip("neigh replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev a0 nud permanent");
+    let id = rustix::process::Pid::from_child(&child);
+    let signal = |signal| rustix::process::kill_process(id, signal).expect("it runs");
+    let socket = UdpSocket::bind("10.77.0.1:0").expect("a port");
+    signal(Signal::STOP);
+    let begun = Instant::now();
+    for _ in 0..WHILE_STOPPED {
+        socket.send_to(b"late", "10.77.0.2:7000").expect("sent");
+    }
+    while begun.elapsed() < STOPPED {
+        thread::yield_now();
+    }
+    signal(Signal::CONT);
+    // All of them have to come through, for it counts what left.
+    let until = Instant::now() + Duration::from_secs(30);
+    while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"].as_u64()
+        < Some(WHILE_STOPPED as u64)
+    {
+        assert!(Instant::now() < until, "it does not read");
+    }
+    signal(Signal::INT);
+    let said = lines.collect::<Vec<_>>().join("\n");
+    (child.wait().expect("it ends").code(), said)
+}
+
+/// The line to b0 in a report.
+fn lines_to_b0(ran: &support::Ran) -> Value {
+    let report: Value = serde_json::from_str(ran.text()).expect("JSON");
+    let lines = report["lines"].as_array().expect("lines");
+    lines.iter().find(|line| line["to"] == "b0").expect("there").clone()
+}
+
+/// Nothing says when a packet came to a TAP: that the box did not run is what there is to see.
+#[test]
+fn a_box_that_was_stopped_says_that_packets_were_late() {
+    alone(|| {
+        let (code, said) = paused("stopped", &["--delay", "400ms"]);
+        assert_eq!(code, Some(7), "{said}");
+        assert!(said.contains("segments left more than 1ms late"), "{said}");
+    });
+}
+
+#[test]
+fn what_is_tolerated_is_no_reason_to_fail() {
+    alone(|| {
+        let (code, said) = paused("tolerated", &["--delay", "400ms", "--tolerate", "100%"]);
+        assert_eq!(code, Some(0), "{said}");
+        let ran = run(&["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--tolerate", "1:much"]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("want SHARE or SHARE:TIME"), "{ran:?}");
+    });
+}
+
 #[test]
 fn a_tap_that_somebody_has_is_said() {
     alone(|| {
@@ -105,17 +185,46 @@ fn a_tap_that_somebody_has_is_said() {
     });
 }
 
-#[test]
-fn without_rights_it_says_which() {
+/// Runs the binary as a user without rights, with a folder for its states; none, and said so, where the kernel has no namespaces
+/// for such a user.
+fn as_nobody(words: &[&str]) -> Option<support::Ran> {
     const NOBODY: u32 = 65_534;
+    let state = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).expect("ours");
     let command = &mut sprat();
-    let command = command.args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0"]).uid(NOBODY).gid(NOBODY);
-    match command.output() {
-        Ok(output) => {
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{told}");
-            assert!(told.contains("CAP_NET_ADMIN") || told.contains("/dev/net/tun"), "{told}");
+    let command = command.args(words).env("SPRAT_LAB_STATE", state.path().join("lab")).uid(NOBODY).gid(NOBODY);
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            skip(&format!("sprat lab without root: {error}"));
+            return None;
         }
-        Err(error) => skip(&format!("sprat lab run without rights: {error}")),
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ran = support::Ran { code: output.status.code(), stdout: output.stdout, stderr };
+    if ran.stderr.contains("cannot be had") || ran.stderr.contains("/dev/net/tun") {
+        assert!(ran.code == Some(1) && (ran.stderr.contains("CAP_NET_ADMIN") || ran.stderr.contains("tun")), "{ran:?}");
+        skip(&format!("sprat lab without root: {}", ran.stderr));
+        return None;
     }
+    assert!(ran.stderr.contains("not root: in namespaces of its own"), "{ran:?}");
+    Some(ran)
+}
+
+#[test]
+fn an_ordinary_user_has_a_box_in_namespaces_of_its_own() {
+    let ports = ["--port", "tap:a0@left", "--port", "tap:b0@right"];
+    let words = [&["lab", "run", "--delay", "5ms", "--duration", "300ms", "--quiet", "--json"], &ports[..]].concat();
+    let Some(ran) = as_nobody(&words) else { return };
+    assert!(ENDED.contains(&ran.code), "{ran:?}");
+    let report: Value = serde_json::from_str(ran.text()).expect("JSON");
+    assert_eq!(report["lines"].as_array().map(Vec::len), Some(2), "{ran:?}");
+}
+
+#[test]
+fn an_ordinary_user_has_a_lab_in_namespaces_of_its_own() {
+    let command = "cat /proc/net/dev; cat /proc/sys/net/ipv4/tcp_rmem";
+    let Some(ran) = as_nobody(&["lab", "up", "two-sites", "--in", "left", "--", command]) else { return };
+    assert!(ENDED.contains(&ran.code), "{ran:?}");
+    assert!(ran.text().contains("left | ") && ran.text().contains("1073741824"), "{ran:?}");
 }

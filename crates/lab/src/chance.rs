@@ -5,12 +5,15 @@
 pub struct Chance(u64);
 
 impl Chance {
-    /// The sequence of `seed`; `stream` tells sequences of one seed apart.
+    /// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have nothing to do with each
+    /// other; the order of salts matters.
     #[must_use]
-    pub fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, salts: &[u64]) -> Self {
         let mut chance = Self(seed);
-        let start = chance.draw();
-        Self(start ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        for salt in salts {
+            chance = Self(chance.draw() ^ salt);
+        }
+        Self(chance.draw())
     }
 
     /// The next number.
@@ -33,6 +36,14 @@ impl Chance {
         // Nothing is drawn for what never happens: a setting that is off costs nothing and changes no other.
         probability.0 != 0 && (probability.0 == u64::MAX || self.draw() < probability.0)
     }
+}
+
+/// Returns a salt for [`Chance::new`] from a name: equal for equal names, on every machine.
+#[must_use]
+pub fn salt(name: &str) -> u64 {
+    let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let words: Vec<_> = name.as_bytes().chunks(8).map(word).collect();
+    Chance::new(name.len() as u64, &words).draw()
 }
 
 /// A probability, in steps of 2^-64.

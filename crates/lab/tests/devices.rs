@@ -11,7 +11,7 @@ mod talk;
 use hosts::{Host, ip};
 use skip::skip;
 use sprat_lab::config::PortSpec;
-use sprat_lab::engine::{Engine, Forwarding, Plan, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Plan};
 use sprat_lab::line::Settings;
 use sprat_lab::port::{DpdkSpec, Port, PortError, open_dpdk, open_tap};
 use std::net::UdpSocket;
@@ -28,7 +28,7 @@ fn hosts_for(what: &str, count: u8) -> Option<Vec<Host>> {
 
 fn join(ports: [Port; 2], line: &Settings) -> Engine {
     let ports = ports.into_iter().map(|port| (port, line.clone())).collect();
-    Engine::start(Plan { ports, forwarding: Forwarding::Cross, memory: None, spin: SPIN }).expect("it starts")
+    Engine::start(Plan::new(ports, Forwarding::Cross)).expect("it starts")
 }
 
 /// One end of a memory interface.

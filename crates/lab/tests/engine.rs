@@ -6,15 +6,16 @@ mod support;
 
 use proptest::prelude::*;
 use sprat_lab::chance::Probability;
-use sprat_lab::engine::{Engine, EngineError, Forwarding, Plan, SPIN};
+use sprat_lab::engine::{Engine, EngineError, Forwarding, Memories, Plan, Report, Tolerance};
 use sprat_lab::frame::VNET_BYTES;
 use sprat_lab::line::{Loss, Settings};
-use sprat_lab::port::pair;
+use sprat_lab::memory::Memory;
+use sprat_lab::port::{Sent, pair};
 use sprat_lab::switch::{AGEING, MAX_STATIONS, Switch, Way};
 use sprat_lab::{Time, config};
 use std::time::{Duration, Instant};
 use support::far::{PATIENCE, running};
-use support::{Sample, numbered};
+use support::{Sample, numbered, packet};
 
 #[test]
 fn frames_pass_both_ways_in_order() {
@@ -153,11 +154,52 @@ fn a_port_that_is_gone_ends_the_box_and_is_named() {
     assert!(error.starts_with("port p1: reading from it"), "{error}");
 }
 
+/// Frames that wait in a port while the box is not running yet are late, and that is said.
+#[test]
+fn what_came_before_the_box_ran_is_late() {
+    const FRAMES: u32 = 20;
+    let late = Tolerance::default().late * 10;
+    for (tolerance, kept_up) in [
+        (Tolerance::default(), false),
+        (Tolerance { share: Probability::ALWAYS, ..Tolerance::default() }, true),
+        (Tolerance { late: Duration::from_secs(3_600), ..Tolerance::default() }, true),
+    ] {
+        let [near, far] = pair(["a", "far"]).expect("sockets");
+        let [other, sink] = pair(["b", "sink"]).expect("sockets");
+        let mut memory = Memory::of_cells(200);
+        for number in 0..FRAMES {
+            let packet = packet(&numbered(number, 60), &mut memory);
+            assert_eq!(far.send(&packet), Sent::Whole);
+            packet.free(&mut memory);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < late {
+            std::thread::yield_now();
+        }
+        let ports = vec![(near, Settings::default()), (other, Settings::default())];
+        let plan = Plan { tolerance, ..Plan::new(ports, Forwarding::Cross) };
+        let engine = Engine::start(plan).expect("it starts");
+        let until = Instant::now() + PATIENCE;
+        let left = |report: &Report| {
+            let line = report.lines.iter().find(|line| line.to == "b").expect("there");
+            (line.counters.left.segments, line.lateness)
+        };
+        while left(&engine.report().expect("it runs")).0 < u64::from(FRAMES) {
+            assert!(Instant::now() < until, "they do not pass");
+        }
+        let report = engine.stop().expect("it ran");
+        drop((far, sink));
+        let matters = tolerance.late < late;
+        assert_eq!(left(&report).1.late_packets >= u64::from(FRAMES), matters, "{report:?}");
+        assert_eq!(report.kept_up(), kept_up, "{report:?}");
+    }
+}
+
 #[test]
 fn more_memory_than_there_is_is_refused() {
-    let ports = pair(["a", "b"]).expect("sockets").map(|port| (port, Settings::default())).into();
-    let plan = Plan { ports, forwarding: Forwarding::Cross, memory: Some(1 << 60), spin: SPIN };
-    let error = Engine::start(plan).expect_err("nobody has an exabyte");
+    let lines = [Settings::default(), Settings::default()];
+    let made = Memories::make(Forwarding::Cross, &[false; 2], lines.iter(), Some(1 << 60));
+    let error = made.expect_err("nobody has an exabyte");
     assert!(matches!(error, EngineError::Memory { .. }), "{error}");
 }
 
@@ -165,7 +207,7 @@ fn more_memory_than_there_is_is_refused() {
 fn ports_that_cannot_be_joined_are_refused() {
     let ports =
         (0..3).map(|_| (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default()));
-    let plan = Plan { ports: ports.collect(), forwarding: Forwarding::Cross, memory: None, spin: SPIN };
+    let plan = Plan::new(ports.collect(), Forwarding::Cross);
     assert!(matches!(Engine::start(plan), Err(EngineError::Ports(3))));
 }
 

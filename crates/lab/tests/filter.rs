@@ -166,6 +166,10 @@ fn what_means_nothing_is_said() {
     assert!(matches!(compiler.compile(&"ip or ".repeat(1_000)), Err(CompileError::Length(6_000))));
     let error = compiler.compile("ip6 protochain 6").unwrap_err().to_string();
     assert!(error.contains("backwards"), "a program that may never end is none for a packet's way: {error}");
+    for expression in ["inbound", "outbound and tcp", "not inbound"] {
+        let error = compiler.compile(expression).unwrap_err().to_string();
+        assert!(error.contains("only a kernel knows"), "it would never match, or always: {error}");
+    }
     let error = compiler.compile("ip broadcast").unwrap_err().to_string();
     assert!(error.contains("netmask"), "a mask that nobody knows is not guessed: {error}");
 }

@@ -168,7 +168,7 @@ proptest! {
         let mut packet = packet(&sample.bytes(), &mut memory);
         packet.complete_checksum();
         let before = packet.to_vec();
-        packet.corrupt(&mut Chance::new(seed, 0));
+        packet.corrupt(&mut Chance::new(seed, &[]));
         let after = packet.to_vec();
         let turned: u32 = before.iter().zip(&after).map(|(a, b)| (a ^ b).count_ones()).sum();
         prop_assert_eq!(turned, 1);

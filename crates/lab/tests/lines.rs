@@ -168,6 +168,9 @@ proptest! {
 /// Bytes on the wire that a flow may have more than another that waits as well: what may be left of a turn, and a frame.
 const TURN: u64 = 2 * (1514 + 24);
 
+/// And the turn of a flow that was idle before.
+const LONG_TURN: u64 = 9 * (1514 + 24);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     /// The harmonizer's promise: who asks for less than its share gets it, whatever the others send.
@@ -200,7 +203,7 @@ proptest! {
                 if packet.frame().flow.source_port == MODEST {
                     // It waits for a turn of each other flow, and for the frame that is being transmitted.
                     let waited = packet.due.since(packet.arrived).as_nanos() as u64;
-                    let most = (flows + 1) * TURN * 8_000_000_000 / bits;
+                    let most = (flows + 1) * LONG_TURN * 8_000_000_000 / bits;
                     prop_assert!(waited <= most, "it waited for {} ns of {}", waited, most);
                 }
                 packet.free(&mut memory);
@@ -454,6 +457,87 @@ fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
         let with_more = Settings { duplicate: share(0.1), ..settings.clone() };
         assert_eq!(lost(&with_more, FRAMES), one);
         assert_ne!(lost(&Settings { seed: seed + 1, ..settings }, FRAMES), one);
+    }
+}
+
+/// Frames of a flow with this port, and of what is beside it, over a line that loses; the numbers of those of the flow that are lost.
+fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>>) -> Vec<u32> {
+    const FRAMES: u32 = 4_000;
+    let (mut line, mut memory) = (line, Memory::of_cells(200));
+    let mut came = vec![false; FRAMES as usize];
+    for number in 0..FRAMES {
+        let now = Time(u64::from(number));
+        let sample = Sample { source_port, sequence: number, payload: 10, v6: true, ..Sample::default() };
+        for bytes in beside(number).into_iter().chain([sample.bytes()]) {
+            line.push(packet_at(&bytes, &mut memory, now), now, &mut memory);
+        }
+        while let Some(packet) = line.pop(now) {
+            if packet.frame().flow.source_port == source_port {
+                let sequence = packet.to_vec()[10 + 14 + 40 + 4..][..4].try_into().unwrap();
+                came[u32::from_be_bytes(sequence) as usize] = true;
+            }
+            packet.free(&mut memory);
+        }
+    }
+    (0..FRAMES).filter(|&number| !came[number as usize]).collect()
+}
+
+/// A request of ARP, and a neighbour solicitation of IPv6 from the address that the flow comes from.
+fn discovery() -> [Vec<u8>; 2] {
+    let mut arp = numbered(0, 60);
+    arp[10 + 12..10 + 14].copy_from_slice(&[0x08, 0x06]);
+    let mut solicitation = Sample { v6: true, mss: 0, options: false, payload: 20, ..Sample::default() }.bytes();
+    solicitation[10 + 14 + 6] = 58;
+    solicitation[10 + 14 + 40] = 135;
+    [arp, solicitation]
+}
+
+/// Ports above this are those of clients: a new one for each connection.
+const CLIENT: u16 = 40_000;
+
+#[test]
+fn a_flow_loses_the_same_whatever_passes_beside_it() {
+    let bursts = GilbertElliott {
+        to_bad: share(0.01),
+        to_good: share(0.25),
+        loss_bad: Probability::ALWAYS,
+        loss_good: Probability::NEVER,
+    };
+    for loss in [Loss::Random(share(0.1)), Loss::Bursts(bursts), Loss::Listed(vec![3, 77, 78, 2_000])] {
+        let listed = matches!(loss, Loss::Listed(_));
+        let line = || Line::new(Settings { loss: loss.clone(), seed: 7, ..Settings::default() });
+        let alone = lost_beside(line(), CLIENT, |_| Vec::new());
+        assert!(!alone.is_empty());
+        let chatter = |number: u32| if number % 7 == 3 { discovery().to_vec() } else { Vec::new() };
+        assert_eq!(lost_beside(line(), CLIENT, chatter), alone, "beside neighbour discovery: {loss:?}");
+        assert_eq!(lost_beside(line(), CLIENT + 1, |_| Vec::new()), alone, "over another connection: {loss:?}");
+        if listed {
+            assert_eq!(alone, [2, 76, 77, 1_999]);
+            continue; // those are counted over all flows
+        }
+        let other = |number: u32| {
+            let sample = Sample { source_port: 53, sequence: number, payload: 10, ..Sample::default() };
+            vec![sample.bytes(); (number % 3) as usize]
+        };
+        assert_eq!(lost_beside(line(), CLIENT, other), alone, "beside another flow: {loss:?}");
+    }
+}
+
+#[test]
+fn lines_of_one_seed_lose_different_segments() {
+    let settings = Settings { loss: Loss::Random(share(0.1)), seed: 7, ..Settings::default() };
+    let of = |salt| lost_beside(Line::new(settings.clone()).salted(salt), CLIENT, |_| Vec::new());
+    let lines = [of(1), of(2), of(3)];
+    assert_eq!(lines[0], of(1));
+    for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+        // Of 4,000, 400 each, about 40 by chance, at any shift.
+        for shift in -20i64..=20 {
+            let same = lines[one].iter().filter(|&&number| {
+                u32::try_from(i64::from(number) + shift).is_ok_and(|shifted| lines[other].contains(&shifted))
+            });
+            let same = same.count();
+            assert!(same < 80, "{same} of {} at a shift of {shift}", lines[one].len());
+        }
     }
 }
 

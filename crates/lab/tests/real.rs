@@ -12,12 +12,13 @@ use hosts::{Host, ip, wait_up};
 use skip::skip;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
-use sprat_lab::engine::{Engine, Forwarding, Plan, Report, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Plan, Report};
 use sprat_lab::frame::{Received, VNET_BYTES};
 use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings};
 use sprat_lab::memory::{Landing, Memory};
-use sprat_lab::port::{PacketSpec, PortError, Sent, open_packet, open_tap};
+use sprat_lab::port::{PacketSpec, Port, PortError, Sent, open_packet, open_tap};
 use sprat_lab::switch::AGEING;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use support::{Sample, packet};
 use talk::{PATIENCE, delayed, echo, pings};
@@ -50,7 +51,7 @@ fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
             }
         }
     }
-    let engine = Engine::start(Plan { ports, forwarding, memory: None, spin: SPIN }).expect("it starts");
+    let engine = Engine::start(Plan::new(ports, forwarding)).expect("it starts");
     hosts.iter().for_each(Host::address);
     Some(Net { engine, hosts, _middle: None })
 }
@@ -126,6 +127,44 @@ fn a_full_buffer_costs_segments_and_no_bytes() {
     assert!(line.drops.buffer > 0 && line.queue_max <= 30_000, "{line:?}");
 }
 
+/// A network behind the box that carries less: the box says so as a router would, and the sender sends less.
+#[test]
+fn a_packet_too_big_for_the_far_side_is_dropped_and_its_sender_is_told() {
+    const MTU: usize = 1_300;
+    let Some(net) = net(&[Settings::default(), Settings::default()], Forwarding::Cross) else { return };
+    net.hosts[1].run(|| ip(&format!("link set h2 mtu {MTU}"))).expect("an MTU");
+    // The box looks at it ten times a second.
+    let changed = Instant::now();
+    while changed.elapsed() < Duration::from_millis(200) {
+        std::thread::yield_now();
+    }
+    for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
+        let (echo, port) = echo(&net.hosts[1]);
+        let to = format!("{to}:{port}");
+        net.hosts[0].run(move || {
+            let socket = UdpSocket::bind("[::]:0").expect("a port");
+            socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+            socket.connect(to).expect("an address");
+            let until = Instant::now() + PATIENCE;
+            let mut buffer = [0; 2_000];
+            // In fragments as soon as it knows; the kernel says once that it was too long.
+            loop {
+                let _ = socket.send(&[7; 1_400]);
+                if let Ok(1_400) = socket.recv(&mut buffer) {
+                    break;
+                }
+                assert!(Instant::now() < until, "the sender never hears of it");
+            }
+            socket.send(&[]).expect("it can send");
+        });
+        echo.get();
+    }
+    let report = net.engine.stop().expect("it ran");
+    let line = report.lines.iter().find(|line| line.to == "h2").expect("there");
+    assert!(line.counters.drops.too_big >= 2, "one of each family: {line:?}");
+    assert_eq!(line.counters.drops.refused, 0, "{line:?}");
+}
+
 #[test]
 fn three_hosts_on_a_switch() {
     let Some(net) = net(&vec![Settings::default(); 3], Forwarding::Switch(AGEING)) else { return };
@@ -161,7 +200,7 @@ fn cabled(lines: [Settings; 2]) -> Option<Net> {
         ports.push((open_packet(&spec).map_err(|error| told(error.to_string())).ok()?, settings));
         host.address();
     }
-    let plan = Plan { ports, forwarding: Forwarding::Cross, memory: None, spin: SPIN };
+    let plan = Plan::new(ports, Forwarding::Cross);
     Some(Net { engine: Engine::start(plan).expect("it starts"), hosts, _middle: Some(middle) })
 }
 
@@ -204,11 +243,14 @@ fn an_interface_that_is_used_is_refused() {
 }
 
 /// The kernel takes the tag of a VLAN out of a frame and tells it beside; it has to be where it was, and so has the checksum.
-#[test]
-fn tags_are_put_back() {
+/// Both ends of a cable, as ports; none, and said so, where the machine does not allow that.
+fn cable() -> Option<(Host, [Port; 2])> {
     let host = match Host::new(1) {
         Ok(host) => host,
-        Err(why) => return skip(&format!("tags of VLANs: {why}")),
+        Err(why) => {
+            skip(&format!("the ends of a cable: {why}"));
+            return None;
+        }
     };
     host.run(|| {
         for interface in ["all", "default"] {
@@ -216,9 +258,42 @@ fn tags_are_put_back() {
         }
         ip("link add x0 type veth peer name x1").expect("a cable");
     });
-    let [one, other] = ["x0", "x1"]
+    let ends = ["x0", "x1"]
         .map(|name| open_packet(&PacketSpec { name: name.into(), ..host.packet() }).expect("nobody uses it"));
     host.run(|| wait_up(["x0", "x1"]));
+    Some((host, ends))
+}
+
+/// A packet socket says when the kernel had a frame, however late it is read.
+#[test]
+fn a_frame_that_waited_has_come_when_it_came() {
+    const WAITED: Duration = Duration::from_millis(50);
+    let Some((_host, [one, other])) = cable() else { return };
+    let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
+    let sent = packet(&Sample::default().bytes(), &mut memory);
+    assert_eq!(one.send(&sent), Sent::Whole);
+    sent.free(&mut memory);
+    let begun = Instant::now();
+    while begun.elapsed() < WAITED {
+        std::thread::yield_now();
+    }
+    let read = Time(10_000_000_000);
+    let until = Instant::now() + PATIENCE;
+    let came = loop {
+        match other.receive(&mut landing, &mut memory, || read).expect("the port is there") {
+            Some(Received::Packet(came)) => break came,
+            Some(strange) => panic!("{strange:?}"),
+            None => assert!(Instant::now() < until, "nothing came"),
+        }
+    };
+    let ago = read.since(came.arrived);
+    assert!((WAITED..PATIENCE).contains(&ago), "it came {ago:?} ago");
+    came.free(&mut memory);
+}
+
+#[test]
+fn tags_are_put_back() {
+    let Some((_host, [one, other])) = cable() else { return };
     let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
     for tags in 0..=2 {
         for (v6, mss, payload) in [(false, 0, 100), (true, 0, 1_000), (false, 1_400, 20_000)] {

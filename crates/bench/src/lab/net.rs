@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report};
 use sprat_lab::line::{Rate, Settings};
 use sprat_lab::port::open_tap;
 
@@ -35,7 +35,7 @@ impl Net {
         let hosts = (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
-        let engine = Engine::start_with(Plan { ports, forwarding, memory: None, spin: SPIN }, looks)?;
+        let engine = Engine::start_with(Plan::new(ports, forwarding), looks)?;
         Self { engine: Some(engine), hosts }.ready()
     }
 

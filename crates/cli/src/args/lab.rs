@@ -54,8 +54,9 @@ A box.toml has the same words:
 
 A TAP is made where it is not there, inside the namespace, and is gone with the box. Rates are of
 bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the end the counters
-are told; exit code 7 means that the box did not keep up, and why is told too. Needs root or
-CAP_NET_ADMIN.")]
+are told; exit code 7 means that the box did not keep up, and why is told too. Without root, or
+CAP_NET_ADMIN and CAP_SYS_ADMIN, the box is in namespaces of its own, in which NAMESPACE is made
+too; how to come there is said at the start.")]
 pub(crate) struct LabRunArgs {
     /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
     /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
@@ -101,6 +102,9 @@ pub(crate) struct LabRunArgs {
     #[command(flatten)]
     pub(crate) state: LabState,
 
+    #[command(flatten)]
+    pub(crate) tolerate: ToleranceArgs,
+
     /// No live line.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -114,6 +118,15 @@ pub(crate) struct LabRunArgs {
 
     #[command(flatten)]
     pub(crate) line: LineArgs,
+}
+
+/// How late a box may be.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ToleranceArgs {
+    /// Share of a line's segments that may be late before the exit code is 7, and from when on they are: SHARE or SHARE:TIME,
+    /// such as 5%:10ms; 100% never minds.
+    #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
+    pub(crate) tolerate: String,
 }
 
 /// What is written down of the time that a box runs.

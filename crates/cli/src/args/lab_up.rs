@@ -1,6 +1,6 @@
 //! `lab up` and what belongs to it: whole labs.
 
-use super::lab::SeriesArgs;
+use super::lab::{SeriesArgs, ToleranceArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -38,7 +38,8 @@ A lab.toml:
 the lab stands as long as that runs, and ends with its exit code; else as long as something runs in
 its hosts, or until Ctrl-C. What is still running then is ended. Exit code 1: something in a host
 failed; 7: a box did not keep up, or a capture lacks packets. Hosts are network namespaces
-LAB-HOST, and nothing outside them is touched. Needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN.")]
+LAB-HOST, and nothing outside them is touched. Without root, or CAP_NET_ADMIN and CAP_SYS_ADMIN,
+all of it is in namespaces of its own; how to come there is said at the start.")]
 pub(crate) struct LabUpArgs {
     /// A TOML file, or the name of a topology that comes with the program.
     #[arg(value_name = "TOPOLOGY")]
@@ -55,6 +56,9 @@ pub(crate) struct LabUpArgs {
     /// Take it down after this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) tolerate: ToleranceArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

@@ -3,15 +3,15 @@
 use super::lab_series::Series;
 use super::lab_up::dir;
 use super::{BEHIND, print_json, print_line};
-use crate::args::LabRunArgs;
+use crate::args::{LabRunArgs, ToleranceArgs};
 use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set};
+use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set, tolerance as parse_tolerance};
 use sprat_lab::control::{ControlError, Place, Server};
-use sprat_lab::engine::{Engine, Forwarding, LineReport, Report};
-use sprat_lab::hosts::MAX_NAME;
+use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
+use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
 use sprat_lab::series::{LineAbout, line_name};
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -26,7 +26,16 @@ const LIVE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
-    let config = config(args)?;
+    let mut config = config(args)?;
+    // Who may make TAPs, but enter no namespace, may want them among the machine's own interfaces.
+    if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN")) && own_namespaces()? {
+        let named = config.ports.iter().filter_map(|(spec, _)| spec.netns());
+        named.filter(|name| !name.contains('/')).try_for_each(make_own)?;
+    }
+    config.tolerance = tolerance(&args.tolerate)?;
+    if let Some(name) = &args.name {
+        config.name.clone_from(name);
+    }
     let longest = match &args.duration {
         None => None,
         Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
@@ -83,6 +92,24 @@ fn name_of(ports: &[String]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
     name.trim_matches('-').to_owned()
+}
+
+/// Without root: goes on in namespaces of this process's own, and says how to come there.
+pub(super) fn own_namespaces() -> Result<bool> {
+    let entered = enter_own()?;
+    if entered {
+        let process = std::process::id();
+        eprintln!(
+            "sprat: not root: in namespaces of its own; a shell in them: nsenter --preserve-credentials -U -m -n -t {process}"
+        );
+    }
+    Ok(entered)
+}
+
+/// What `--tolerate` says.
+pub(super) fn tolerance(args: &ToleranceArgs) -> Result<Tolerance> {
+    let text = &args.tolerate;
+    parse_tolerance(text).with_context(|| format!("--tolerate {text:?}: want SHARE or SHARE:TIME, such as 5%:10ms"))
 }
 
 /// The box that file and flags ask for.
@@ -239,7 +266,7 @@ pub(super) fn text(report: &Report) -> Vec<String> {
         let (left, drops) = (counters.left, counters.drops);
         lines.push(format!(
             "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \
-             memory, {} refused)",
+             memory, {} refused, {} too big)",
             counters.arrived.segments,
             megabytes(counters.arrived.bytes),
             left.segments,
@@ -249,6 +276,7 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             drops.buffer,
             drops.memory,
             drops.refused,
+            drops.too_big,
         ));
         lines.push(format!(
             "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late on average, {:.1} ms at worst",

@@ -1,6 +1,6 @@
 //! `lab up`, `down`, `ls` and `topologies`.
 
-use super::lab::{signals, text};
+use super::lab::{own_namespaces, signals, text, tolerance};
 use super::lab_series::Series;
 use super::{BEHIND, print_json, print_line, print_ready};
 use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
@@ -30,8 +30,10 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     if let Some(name) = &args.name {
         topology.name.clone_from(name);
     }
-    let lab = topology.lay_out().with_context(|| args.topology.clone())?;
+    let mut lab = topology.lay_out().with_context(|| args.topology.clone())?;
+    lab.tolerance = tolerance(&args.tolerate)?;
     let asked = asked(args, &lab.plan)?;
+    own_namespaces()?;
     let mut series = Series::new(&args.series)?;
     let about = lab.boxes.iter().flat_map(|plan| {
         plan.ports.iter().map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))

@@ -23,7 +23,7 @@ mod told;
 mod units;
 mod words;
 
-use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Plan, SPIN};
+use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Memories, Plan, Tolerance};
 use crate::line::Settings;
 use crate::memory::MAX_MEMORY;
 use crate::switch::AGEING;
@@ -32,7 +32,7 @@ use serde::Deserialize;
 pub use pairs::PairError;
 pub(crate) use pairs::in_pairs;
 pub use ports::{PortSpec, PortSpecError};
-pub use units::{duration, rate, size};
+pub use units::{duration, rate, size, tolerance};
 pub use words::{LineWords, Word, WordError, set};
 
 /// A box as it was asked for.
@@ -70,12 +70,16 @@ pub struct PortWords {
 /// A box that can be.
 #[derive(Clone, Debug)]
 pub struct BoxConfig {
+    /// Its name, by which its chance differs from that of other boxes; unless it is given one, its ports.
+    pub name: String,
     /// Its ports, and of each the line that leads to it; without a switch each two neighbours are a pair.
     pub ports: Vec<(PortSpec, Settings)>,
     /// How they are joined.
     pub forwarding: Forwarding,
     /// Packet memory of each lane in bytes; none: as much as its lines need.
     pub memory: Option<u64>,
+    /// What share of segments may be late.
+    pub tolerance: Tolerance,
 }
 
 /// What is wrong with a box.
@@ -171,7 +175,8 @@ impl BoxWords {
             let bytes = units::size(&word.0).filter(|bytes| *bytes <= MAX_MEMORY);
             bytes.ok_or_else(|| of_box("memory", word, "bytes up to 16GiB, such as 1GB"))
         });
-        Ok(BoxConfig { ports, forwarding, memory: memory.transpose()? })
+        let name = ports.iter().map(|(spec, _)| spec.to_string()).collect::<Vec<_>>().join(" ");
+        Ok(BoxConfig { name, ports, forwarding, memory: memory.transpose()?, tolerance: Tolerance::default() })
     }
 }
 
@@ -183,14 +188,18 @@ impl BoxConfig {
         }
     }
 
-    /// Opens the ports, and starts the box.
+    /// Makes packet memory, opens the ports, and starts the box.
     ///
     /// # Errors
     /// What the kernel refused.
     pub fn start(self) -> Result<Engine, EngineError> {
-        PortSpec::prepare(self.ports.iter().map(|(spec, _)| spec))?;
+        let Self { name, ports, forwarding, memory, tolerance } = self;
+        // Once ports are there packets come, and memory takes seconds.
+        let devices: Vec<_> = ports.iter().map(|(spec, _)| spec.is_device()).collect();
+        let memories = Some(Memories::make(forwarding, &devices, ports.iter().map(|(_, line)| line), memory)?);
+        PortSpec::prepare(ports.iter().map(|(spec, _)| spec))?;
         let open = |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
-        let ports = self.ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Engine::start(Plan { ports, forwarding: self.forwarding, memory: self.memory, spin: SPIN })
+        let ports = ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Engine::start(Plan { name, memories, tolerance, ..Plan::new(ports, forwarding) })
     }
 }

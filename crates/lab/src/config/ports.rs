@@ -97,6 +97,23 @@ impl PortSpec {
         }
     }
 
+    /// The network namespace that it was said to be in.
+    #[must_use]
+    pub fn netns(&self) -> Option<&str> {
+        match self {
+            Self::Tap(TapSpec { netns, .. })
+            | Self::Packet(PacketSpec { netns, .. })
+            | Self::Xdp(XdpSpec { netns, .. }) => netns.as_deref(),
+            Self::Dpdk(_) => None,
+        }
+    }
+
+    /// Whether it is a device past the kernel.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        matches!(self, Self::Xdp(_) | Self::Dpdk(_))
+    }
+
     /// Takes an interface that somebody uses as well.
     pub fn force(&mut self) {
         match self {

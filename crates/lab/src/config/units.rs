@@ -1,6 +1,7 @@
 //! Numbers with units, as people write them.
 
 use crate::chance::Probability;
+use crate::engine::Tolerance;
 use crate::line::{MAX_RATE, MIN_RATE, Rate};
 use std::time::Duration;
 
@@ -49,6 +50,15 @@ pub fn size(text: &str) -> Option<u64> {
         _ => return None,
     };
     whole(number * scale)
+}
+
+/// A tolerance: `5%`, or `5%:10ms`.
+#[must_use]
+pub fn tolerance(text: &str) -> Option<Tolerance> {
+    let usual = Tolerance::default();
+    let (part, late) = text.split_once(':').map_or((text, None), |(part, late)| (part, Some(late)));
+    let late = late.map_or(Some(usual.late), duration)?;
+    Some(Tolerance { share: share(part)?, late })
 }
 
 /// A share: `0.1%` or `0.001`.

@@ -1,8 +1,9 @@
 //! A way to a box that runs, for whoever watches or changes it from another thread.
 
 use super::control::Remote;
+use super::memories::filled_by;
 use super::report::{LaneReport, Report};
-use super::{EngineError, Forwarding, filled_by};
+use super::{EngineError, Forwarding, Tolerance};
 use crate::filter::Rules;
 use crate::line::Settings;
 use crate::time::Time;
@@ -24,6 +25,7 @@ struct Shared {
     /// Of each port, the lane that has the line to it, and which of that lane's lines it is.
     places: Vec<(usize, usize)>,
     lanes: Vec<Lane>,
+    tolerance: Tolerance,
     started: Instant,
     /// What the line to each port does. Held while a lane is told, so that changes arrive in the order in which they are remembered.
     lines: Mutex<Vec<Settings>>,
@@ -61,15 +63,14 @@ pub struct Short {
 
 impl Handle {
     pub(super) fn new(
-        forwarding: Forwarding,
+        (forwarding, tolerance, started): (Forwarding, Tolerance, Instant),
         ports: Vec<(String, Settings)>,
         rules: Rules,
         (places, lanes): (Vec<(usize, usize)>, Vec<Lane>),
-        started: Instant,
     ) -> Self {
         let (names, lines) = ports.into_iter().unzip();
         let (lines, rules) = (Mutex::new(lines), Mutex::new(rules));
-        Self(Arc::new(Shared { forwarding, names, places, lanes, started, lines, rules }))
+        Self(Arc::new(Shared { forwarding, names, places, lanes, tolerance, started, lines, rules }))
     }
 
     /// The names of its ports, in order.
@@ -144,7 +145,7 @@ impl Handle {
 
     fn joined(&self, ask: impl Fn(&Remote) -> Option<LaneReport>) -> Result<Report, EngineError> {
         let told: Option<Vec<_>> = self.0.lanes.iter().map(|lane| ask(&lane.remote)).collect();
-        Ok(Report::join(self.0.started.elapsed(), told.ok_or(EngineError::Stopped)?))
+        Ok(Report::join(self.0.started.elapsed(), told.ok_or(EngineError::Stopped)?, &self.0.tolerance))
     }
 
     pub(super) fn stop(&self, lane: usize) {

@@ -1,9 +1,10 @@
 //! One thread's turns: write what is due, read what has come, and sleep until there is more of either.
 
+use super::attention::Attention;
 use super::control::{Command, Inbox};
 use super::inspect::Inspector;
 use super::report::{InputReport, LaneReport, Lateness, LineReport};
-use super::{EngineError, LATE, MAX_PORTS};
+use super::{EngineError, MAX_PORTS};
 use crate::filter::{MAX_FILTER_PORTS, Verdict};
 use crate::frame::{Packet, Received};
 use crate::line::Line;
@@ -22,8 +23,8 @@ use std::time::{Duration, Instant};
 /// How long before a departure a lane stops sleeping, unless told. About what the kernel needs to wake a thread in a guest.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Longest sleep.
-const SLEEP: Duration = Duration::from_secs(1);
+/// Longest sleep. A lane that is stopped in its sleep is seen to have been late by what that took beyond this.
+const SLEEP: Duration = Duration::from_millis(20);
 
 /// Of a sleep in poll the kernel takes a thousandth as leave to wake late, whatever the timer slack (`select_estimate_accuracy`). So a
 /// lane wakes early by twice that, and the short sleep that is left is exact.
@@ -42,29 +43,75 @@ const LINGER: Duration = Duration::from_micros(50);
 /// Most descriptors that a lane waits for: its inbox, its ports, and what devices bring.
 const MAX_FDS: usize = 1 + MAX_PORTS + MAX_SOURCES;
 
+/// Most packets that may have waited in a port while the lane did not look: what the kernel keeps.
+const BACKLOG: u32 = 10_000;
+
 /// A port that is read.
 pub(super) struct Input {
     port: Arc<Port>,
     report: InputReport,
+    /// When nothing was there last: what is read has come later.
+    empty_at: Time,
+    /// How long what is read may have waited, and how many packets may have.
+    missed: Duration,
+    backlog: u32,
 }
 
 impl Input {
     pub(super) fn new(port: Arc<Port>) -> Self {
         let report = InputReport { port: port.name().to_owned(), ..InputReport::default() };
-        Self { port, report }
+        Self { port, report, empty_at: Time::ZERO, missed: Duration::ZERO, backlog: 0 }
+    }
+
+    /// Notes that nobody looked for so long.
+    fn overlooked(&mut self, missed: Duration) {
+        self.missed = if self.backlog > 0 { self.missed.max(missed) } else { missed };
+        self.backlog = BACKLOG;
+    }
+
+    /// Notes that there was nothing.
+    fn found_empty(&mut self, now: Time) {
+        (self.empty_at, self.backlog) = (now, 0);
+    }
+
+    /// Gives a packet that was read now the time at which it came, or may have come.
+    fn date(&mut self, packet: &mut Packet, now: Time) {
+        // A clock that was set says nonsense.
+        packet.arrived = packet.arrived.clamp(self.empty_at.min(now), now);
+        if self.backlog > 0 {
+            self.backlog -= 1;
+            packet.waited = if self.port.dates() { Duration::ZERO } else { self.missed };
+        }
     }
 }
+
+/// Between two looks at a port's MTU.
+const MTU_LOOK: Duration = Duration::from_millis(100);
+
+/// Least time between two answers of a lane that a packet is too big.
+const ANSWER_GAP: Duration = Duration::from_millis(1);
 
 /// A port that is written, and the line that leads there.
 pub(super) struct Output {
     port: Arc<Port>,
     line: Line,
     lateness: Lateness,
+    /// The port's MTU, and when that was looked at.
+    mtu: Option<u32>,
+    mtu_at: Option<Time>,
 }
 
 impl Output {
     pub(super) fn new(port: Arc<Port>, line: Line) -> Self {
-        Self { port, line, lateness: Lateness::default() }
+        Self { port, line, lateness: Lateness::default(), mtu: None, mtu_at: None }
+    }
+
+    /// The port's MTU, if a packet is longer.
+    fn exceeded_mtu(&mut self, packet: &Packet, now: Time) -> Option<u32> {
+        if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_LOOK) {
+            (self.mtu, self.mtu_at) = (self.port.mtu(), Some(now));
+        }
+        self.mtu.filter(|&mtu| packet.network_bytes() > mtu)
     }
 
     /// Sends what has come through the line: to a device, in the frames that it is on a wire.
@@ -104,9 +151,14 @@ pub(super) struct Lane {
     pub(super) started: Instant,
     pub(super) inbox: Inbox,
     pub(super) spin: Duration,
+    /// Departures later than this are late.
+    pub(super) late: Duration,
     pub(super) inspector: Inspector,
     /// When a packet was last read or written. What a device brings is looked for a while longer.
     pub(super) moved: Time,
+    pub(super) attention: Attention,
+    /// When a sender was told last that its packet is too big.
+    pub(super) answered: Option<Time>,
 }
 
 impl Lane {
@@ -114,6 +166,13 @@ impl Lane {
     pub(super) fn run(mut self) -> Result<(), EngineError> {
         // The kernel else lets a sleeper sleep 50 us longer, to wake several at once.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
+        self.attention.begin(self.now());
+        for input in &mut self.inputs {
+            let missed = input.port.age();
+            if missed > self.late {
+                input.overlooked(missed);
+            }
+        }
         loop {
             while let Some(command) = self.inbox.next() {
                 match command {
@@ -161,7 +220,7 @@ impl Lane {
                 let output = &mut self.outputs[at];
                 let Some(packet) = output.line.pop(now) else { break };
                 any = true;
-                output.lateness.count(now.since(packet.due), u64::from(packet.count()));
+                output.lateness.count(now.since(packet.due) + packet.waited, self.late, u64::from(packet.count()));
                 output.send(packet, &mut self.memory);
             }
             self.outputs[at].port.turn()?;
@@ -172,24 +231,37 @@ impl Lane {
     /// Reads a burst from each port; whether there was any.
     fn read(&mut self) -> Result<bool, EngineError> {
         let (mut any, started) = (false, self.started);
+        let missed = self.attention.looks(self.now());
+        if missed > self.late {
+            self.inputs.iter_mut().for_each(|input| input.overlooked(missed));
+        }
         for at in 0..self.inputs.len() {
-            let mut bytes = 0;
+            let (mut bytes, looked) = (0, self.now());
             for _ in 0..READ_BURST {
-                let Input { port, report } = &mut self.inputs[at];
-                let clock = || Time::ZERO + started.elapsed();
-                let Some(received) = port.receive(&mut self.landing, &mut self.memory, clock)? else { break };
+                let input = &mut self.inputs[at];
+                let mut now = looked;
+                let clock = || {
+                    now = Time::ZERO + started.elapsed();
+                    now
+                };
+                let Some(received) = input.port.receive(&mut self.landing, &mut self.memory, clock)? else {
+                    input.found_empty(looked);
+                    break;
+                };
                 any = true;
                 match received {
-                    Received::Malformed(_) => report.malformed += 1,
-                    Received::Exhausted => report.exhausted += 1,
+                    Received::Malformed(_) => input.report.malformed += 1,
+                    Received::Exhausted => input.report.exhausted += 1,
                     Received::Packet(mut packet) => {
+                        input.date(&mut packet, now);
+                        let report = &mut input.report;
                         let segments = packet.frame().segments;
                         report.packets += 1;
                         report.arrived.segments += u64::from(segments.count);
                         report.arrived.bytes += segments.bytes();
                         bytes += segments.bytes();
                         let verdict = self.inspector.look(at, &mut packet);
-                        self.pass(at, packet, verdict);
+                        self.pass(at, packet, verdict, now);
                     }
                 }
                 if bytes >= READ_BYTES {
@@ -201,24 +273,23 @@ impl Lane {
     }
 
     /// Does what the filter said.
-    fn pass(&mut self, from: usize, packet: Packet, verdict: Verdict) {
+    fn pass(&mut self, from: usize, packet: Packet, verdict: Verdict, now: Time) {
         for (to, output) in self.outputs.iter_mut().enumerate().take(MAX_FILTER_PORTS) {
             if verdict.mirrors >> to & 1 == 1 {
                 match packet.copy(&mut self.memory) {
-                    Some(copy) => output.line.push(copy, packet.arrived, &mut self.memory),
+                    Some(copy) => output.line.push(copy, now, &mut self.memory),
                     None => self.inputs[from].report.exhausted += 1,
                 }
             }
         }
         match verdict.dropped {
             true => packet.free(&mut self.memory),
-            false => self.forward(from, packet),
+            false => self.forward(from, packet, now),
         }
     }
 
-    fn forward(&mut self, from: usize, packet: Packet) {
-        let now = packet.arrived;
-        let Self { outputs, memory, forward, inputs, .. } = self;
+    fn forward(&mut self, from: usize, packet: Packet, now: Time) {
+        let Self { outputs, memory, forward, inputs, answered, .. } = self;
         let way = match forward {
             Forward::Cross => Way::To(from),
             Forward::Switch(switch) => {
@@ -228,10 +299,26 @@ impl Lane {
         };
         match way {
             Way::Nowhere => packet.free(memory),
-            Way::To(to) => outputs[to].line.push(packet, now, memory),
+            Way::To(to) => {
+                let Some(mtu) = outputs[to].exceeded_mtu(&packet, now) else {
+                    return outputs[to].line.push(packet, now, memory);
+                };
+                if answered.is_none_or(|at| now.since(at) >= ANSWER_GAP)
+                    && let Some(answer) = packet.too_big(mtu, memory, now)
+                {
+                    // It is lost where the port takes nothing, as any packet is.
+                    let _ = inputs[from].port.send(&answer);
+                    answer.free(memory);
+                    *answered = Some(now);
+                }
+                outputs[to].line.too_big(packet, now, memory);
+            }
             Way::Flood => {
                 for (_, output) in outputs.iter_mut().enumerate().filter(|(to, _)| *to != from) {
                     match packet.copy(memory) {
+                        Some(copy) if output.exceeded_mtu(&copy, now).is_some() => {
+                            output.line.too_big(copy, now, memory);
+                        }
                         Some(copy) => output.line.push(copy, now, memory),
                         None => inputs[from].report.exhausted += 1,
                     }
@@ -242,7 +329,7 @@ impl Lane {
     }
 
     /// Sleeps until a packet comes, a command, or nearly the next departure; not at all when that is near.
-    fn wait(&self, now: Time) -> Result<(), EngineError> {
+    fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));
         let lingers = now.since(self.moved) < LINGER && self.inputs.iter().any(|input| input.port.is_device());
@@ -266,8 +353,8 @@ impl Lane {
         if asleep.is_zero() {
             return Ok(()); // a device is to be looked at once more
         }
-        let longest = Timespec::try_from(asleep).expect("a second at most");
-        match poll(&mut fds[..count], Some(&longest)) {
+        let longest = Timespec::try_from(asleep).expect("milliseconds at most");
+        match self.attention.sleep(asleep, self.late, || poll(&mut fds[..count], Some(&longest))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(EngineError::System("waiting for packets", error.into())),
         }
@@ -308,12 +395,12 @@ impl Lane {
 }
 
 impl Lateness {
-    fn count(&mut self, late: Duration, segments: u64) {
+    fn count(&mut self, late: Duration, tolerated: Duration, segments: u64) {
         let late_ns = nanos(late);
         self.packets += 1;
         self.sum_ns += late_ns;
         self.max_ns = self.max_ns.max(late_ns);
-        if late > LATE {
+        if late > tolerated {
             self.late_packets += 1;
             self.late_segments += segments;
         }

@@ -4,20 +4,24 @@
 //! if either is a device past the kernel, which is for one thread; a switch is one. What a lane does may be changed, and is told, between
 //! its turns: nobody takes a lock while packets pass.
 
+mod attention;
 mod control;
 mod handle;
 mod inspect;
 mod lane;
+mod memories;
 mod report;
 mod rules;
+mod tolerance;
 
+use crate::chance::salt;
 use crate::filter::MAX_RULES;
-use crate::line::{Line, Rate, Settings};
-use crate::memory::Memory;
+use crate::line::{Line, Settings};
 use crate::port::{Port, PortError};
 use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
+use attention::Attention;
 use control::{Inbox, Remote, inbox};
 use handle::Lane as Told;
 use inspect::Inspector;
@@ -28,24 +32,13 @@ use std::time::{Duration, Instant};
 
 pub use handle::{Changed, Handle, Short};
 pub use inspect::Inspection;
+pub use memories::{ASSUMED_BITS_PER_SECOND, Memories};
 pub use report::{InputReport, Lateness, LineReport, Report};
 pub use rules::Seen;
+pub use tolerance::Tolerance;
 
 /// Most ports of a box.
 pub const MAX_PORTS: usize = 16;
-
-/// What a line without a rate is taken to carry, when memory is made for it: 20 Gb/s, about what one
-/// thread can copy.
-pub const ASSUMED_BITS_PER_SECOND: u64 = 20_000_000_000;
-
-/// Memory made beyond what the lines hold: packets do not fill their last cells.
-const CELL_WASTE_PERCENT: u64 = 150;
-
-/// Memory made beyond that for bursts: bytes.
-const BURST_MEMORY: u64 = 16 << 20;
-
-/// Departures later than this, and wishes to be told of it, show in the report.
-pub const LATE: Duration = Duration::from_millis(1);
 
 /// How a box passes packets on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,14 +60,52 @@ impl Forwarding {
 /// What a box is made of.
 #[derive(Debug)]
 pub struct Plan {
+    /// Its name: boxes of other names draw other chances from equal seeds.
+    pub name: String,
     /// Its ports, and of each the line that leads to it.
     pub ports: Vec<(Port, Settings)>,
     /// How they are joined.
     pub forwarding: Forwarding,
-    /// Packet memory of each lane in bytes; none: as much as its lines need.
-    pub memory: Option<u64>,
+    /// Packet memory, where it was made before the ports were opened; none: it is made at the start, and what comes meanwhile waits.
+    pub memories: Option<Memories>,
     /// How long before a departure a lane stops sleeping; [`SPIN`] unless somebody knows better.
     pub spin: Duration,
+    /// What share of segments may be late.
+    pub tolerance: Tolerance,
+}
+
+impl Plan {
+    /// A box without a name, with as much memory as its lines need.
+    #[must_use]
+    pub fn new(ports: Vec<(Port, Settings)>, forwarding: Forwarding) -> Self {
+        let tolerance = Tolerance::default();
+        Self { name: String::new(), ports, forwarding, memories: None, spin: SPIN, tolerance }
+    }
+}
+
+/// The ports that a lane reads, and those that it writes, by their numbers.
+struct Ways {
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+/// The lanes of a box whose ports are devices or not. The line to a port is with the lane that reads the other of its pair.
+fn ways(forwarding: Forwarding, devices: &[bool]) -> Vec<Ways> {
+    let all: Vec<_> = (0..devices.len()).collect();
+    let both = |ports: &[usize]| Ways { inputs: ports.to_vec(), outputs: ports.iter().rev().copied().collect() };
+    match forwarding {
+        Forwarding::Switch(_) => vec![Ways { inputs: all.clone(), outputs: all }],
+        Forwarding::Cross => all
+            .chunks(2)
+            .flat_map(|pair| match pair.iter().any(|&port| devices[port]) {
+                true => vec![both(pair)],
+                false => {
+                    let [one, other] = [pair[0], pair[1]];
+                    [(one, other), (other, one)].map(|(from, to)| Ways { inputs: vec![from], outputs: vec![to] }).into()
+                }
+            })
+            .collect(),
+    }
 }
 
 pub use lane::SPIN;
@@ -123,12 +154,6 @@ pub struct Engine {
 
 type Thread = JoinHandle<Result<(), EngineError>>;
 
-/// A lane that was started.
-struct Started {
-    told: Told,
-    thread: Thread,
-}
-
 impl Engine {
     /// Makes the memory, and starts the lanes.
     ///
@@ -160,50 +185,51 @@ impl Engine {
         if !plan.forwarding.joins(count) {
             return Err(EngineError::Ports(count));
         }
-        let lines = plan.ports.iter().map(|(_, settings)| settings);
-        let lanes = Self::lanes(plan.forwarding, count) as u64;
-        enough_memory(plan.memory.map_or_else(|| memory_for(lines), |each| each.saturating_mul(lanes)))?;
+        let devices: Vec<_> = plan.ports.iter().map(|(port, _)| port.is_device()).collect();
+        let ways = ways(plan.forwarding, &devices);
+        let made = plan.memories.filter(|made| made.lanes() == ways.len());
+        let made = match made {
+            Some(made) => made,
+            None => Memories::of(&ways, plan.ports.iter().map(|(_, line)| line), None)?,
+        };
         let started = Instant::now();
         let named = plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
         let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
-        let mut lanes = Vec::new();
         let stamps = Arc::new(Stamps::new());
-        let mut start = |first: usize, inputs: &[_], outputs: &[_], forward| {
-            let look = Inspector::new(inspections.next().unwrap_or_default(), first, started);
-            let name = format!("sprat-lane-{}", lanes.len());
-            lanes.push(lane(name, inputs, outputs, forward, (plan.memory, plan.spin, started), &stamps, look)?);
-            Ok::<_, EngineError>(())
+        let line = |to: usize| {
+            let (port, settings) = &ports[to];
+            let line = Line::new(settings.clone()).timed(stamps.clone());
+            Output::new(port.clone(), line.salted(salt(&format!("{} to {}", plan.name, port.name()))))
         };
-        let places = match plan.forwarding {
-            Forwarding::Cross => {
-                // The line to a port is with the lane that reads the other.
-                let mut places = vec![(0, 0); count];
-                let mut made = 0;
-                for first in (0..count).step_by(2) {
-                    let pair = &ports[first..first + 2];
-                    if pair.iter().any(|(port, _)| port.is_device()) {
-                        let inputs: Vec<_> = pair.iter().map(|(port, _)| port.clone()).collect();
-                        let outputs: Vec<_> = pair.iter().rev().cloned().collect();
-                        start(first, &inputs, &outputs, Forward::Cross)?;
-                        (places[first], places[first + 1]) = ((made, 1), (made, 0));
-                        made += 1;
-                    } else {
-                        start(first, &[pair[0].0.clone()], &pair[1..], Forward::Cross)?;
-                        start(first + 1, &[pair[1].0.clone()], &pair[..1], Forward::Cross)?;
-                        (places[first], places[first + 1]) = ((made + 1, 0), (made, 0));
-                        made += 2;
-                    }
-                }
-                places
-            }
-            Forwarding::Switch(ageing) => {
-                let inputs: Vec<_> = ports.iter().map(|(port, _)| port.clone()).collect();
-                start(0, &inputs, &ports, Forward::Switch(Switch::new(ageing)))?;
-                (0..count).map(|at| (0, at)).collect()
-            }
-        };
-        let (told, threads) = lanes.into_iter().map(|Started { told, thread }| (told, Some(thread))).unzip();
-        Ok(Self { handle: Handle::new(plan.forwarding, named, rules, (places, told), started), threads })
+        let mut places = vec![(0, 0); count];
+        let (mut told, mut threads) = (Vec::new(), Vec::new());
+        for (number, (ways, memory)) in ways.iter().zip(made.into_lanes()).enumerate() {
+            ways.outputs.iter().enumerate().for_each(|(line, &port)| places[port] = (number, line));
+            let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
+            told.push(Told { remote, memory: memory.bytes() });
+            let lane = Lane {
+                inputs: ways.inputs.iter().map(|&port| Input::new(ports[port].0.clone())).collect(),
+                outputs: ways.outputs.iter().map(|&port| line(port)).collect(),
+                forward: match plan.forwarding {
+                    Forwarding::Cross => Forward::Cross,
+                    Forwarding::Switch(ageing) => Forward::Switch(Switch::new(ageing)),
+                },
+                memory,
+                landing: crate::memory::Landing::new(),
+                started,
+                inbox,
+                spin: plan.spin,
+                late: plan.tolerance.late,
+                inspector: Inspector::new(inspections.next().unwrap_or_default(), ways.inputs[0], started),
+                moved: Time::ZERO,
+                attention: Attention::default(),
+                answered: None,
+            };
+            let thread = std::thread::Builder::new().name(format!("sprat-lane-{number}")).spawn(move || lane.run());
+            threads.push(Some(thread.map_err(|error| EngineError::System("cannot start a thread", error))?));
+        }
+        let shared = (plan.forwarding, plan.tolerance, started);
+        Ok(Self { handle: Handle::new(shared, named, rules, (places, told)), threads })
     }
 
     /// A way to it for other threads.
@@ -281,60 +307,4 @@ impl Drop for Engine {
             }
         }
     }
-}
-
-/// Starts a lane.
-fn lane(
-    name: String,
-    inputs: &[Arc<Port>],
-    outputs: &[(Arc<Port>, Settings)],
-    forward: Forward,
-    (memory, spin, started): (Option<u64>, Duration, Instant),
-    stamps: &Arc<Stamps>,
-    inspector: Inspector,
-) -> Result<Started, EngineError> {
-    let memory = Memory::new(memory.unwrap_or_else(|| memory_for(outputs.iter().map(|(_, settings)| settings))));
-    let made = memory.bytes();
-    let line = |to: &Settings| Line::new(to.clone()).timed(stamps.clone());
-    let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
-    let lane = Lane {
-        inputs: inputs.iter().cloned().map(Input::new).collect(),
-        outputs: outputs.iter().map(|(port, to)| Output::new(port.clone(), line(to))).collect(),
-        forward,
-        memory,
-        landing: crate::memory::Landing::new(),
-        started,
-        inbox,
-        spin,
-        inspector,
-        moved: Time::ZERO,
-    };
-    let thread = std::thread::Builder::new().name(name).spawn(move || lane.run());
-    let thread = thread.map_err(|error| EngineError::System("cannot start a thread", error))?;
-    Ok(Started { told: Told { remote, memory: made }, thread })
-}
-
-/// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end somebody for it.
-fn enough_memory(needed: u64) -> Result<(), EngineError> {
-    let list = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    match kilobytes {
-        Some(kilobytes) if needed >> 10 > kilobytes => {
-            Err(EngineError::Memory { needed: needed >> 20, available: kilobytes >> 10 })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Packet memory that is made for these lines, in bytes.
-fn memory_for<'a>(lines: impl Iterator<Item = &'a Settings>) -> u64 {
-    filled_by(lines) + BURST_MEMORY
-}
-
-/// Packet memory that these lines can fill, in bytes.
-fn filled_by<'a>(lines: impl Iterator<Item = &'a Settings>) -> u64 {
-    let assumed = Rate::new(ASSUMED_BITS_PER_SECOND).expect("within limits");
-    let held: u64 = lines.map(|settings| settings.capacity(assumed)).sum();
-    held / 100 * CELL_WASTE_PERCENT
 }

@@ -1,5 +1,6 @@
 //! What became of everything in a box, for people and for programs.
 
+use super::Tolerance;
 use crate::filter;
 use crate::line::{Counters, Traffic};
 use crate::rtt;
@@ -7,11 +8,7 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Of a hundred thousand segments, how many may leave late before the box counts as too slow. A guest's processor is taken away for
-/// milliseconds now and then; that alone is no reason to doubt what was measured.
-const LATE_PER_100_000: u64 = 1_000;
-
-/// Fewest late packets for that: one of a few pings is no share.
+/// Fewest late packets for a box not to have kept up: one of a few pings is no share.
 const LEAST_LATE: u64 = 10;
 
 /// A port's input.
@@ -45,7 +42,8 @@ pub struct LineReport {
     pub lost_by_device: u64,
 }
 
-/// How late packets left a box, against when they were due.
+/// How late packets left a box, against when they were due. A packet that may have waited unread, while the box did not run, counts as
+/// late by all that time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
@@ -54,7 +52,7 @@ pub struct Lateness {
     pub sum_ns: u64,
     /// The worst, in nanoseconds.
     pub max_ns: u64,
-    /// Packets later than a millisecond ([`LATE`](super::LATE)).
+    /// Packets later than a millisecond, or what [`Tolerance`] says.
     pub late_packets: u64,
     /// Segments of those.
     pub late_segments: u64,
@@ -101,7 +99,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn join(elapsed: Duration, lanes: Vec<LaneReport>) -> Self {
+    pub(super) fn join(elapsed: Duration, lanes: Vec<LaneReport>, tolerance: &Tolerance) -> Self {
         let mut report = Self {
             seconds: elapsed.as_secs_f64(),
             inputs: Vec::new(),
@@ -123,7 +121,7 @@ impl Report {
             report.memory_least_free += lane.memory_least_free;
         }
         rtt::join(report.lines.iter_mut().flat_map(|line| &mut line.counters.flows));
-        report.behind = report.reasons();
+        report.behind = report.reasons(tolerance);
         report
     }
 
@@ -133,7 +131,7 @@ impl Report {
         self.behind.is_empty()
     }
 
-    fn reasons(&self) -> Vec<String> {
+    fn reasons(&self, tolerance: &Tolerance) -> Vec<String> {
         let mut reasons = Vec::new();
         for input in &self.inputs {
             let InputReport { port, exhausted, dropped_by_kernel, .. } = input;
@@ -160,13 +158,14 @@ impl Report {
             if *lost_by_device > 0 {
                 reasons.push(format!("to {to}: the device took {lost_by_device} frames and did not send them"));
             }
-            if lateness.late_packets >= LEAST_LATE
-                && lateness.late_segments * 100_000 > counters.left.segments * LATE_PER_100_000
+            if lateness.late_packets >= LEAST_LATE && tolerance.exceeded(lateness.late_segments, counters.left.segments)
             {
                 reasons.push(format!(
-                    "to {to}: {} of {} segments left more than a millisecond late, {:.1} ms at worst",
+                    "to {to}: {} of {} segments left more than {:?} late, {:.1} ms at worst: give it more of a processor, \
+                     or --tolerate more",
                     lateness.late_segments,
                     counters.left.segments,
+                    tolerance.late,
                     Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
                 ));
             }
@@ -178,9 +177,10 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::Probability;
 
     /// A line over which a thousand segments have left, so many packets and segments of them late.
-    fn behind(late_packets: u64, late_segments: u64) -> bool {
+    fn behind(late_packets: u64, late_segments: u64, tolerance: Tolerance) -> bool {
         let mut counters = Counters::default();
         counters.left.segments = 1_000;
         let lateness = Lateness { packets: 1_000, late_packets, late_segments, ..Lateness::default() };
@@ -193,13 +193,17 @@ mod tests {
             memory_cells: 0,
             memory_least_free: 0,
         };
-        !Report::join(Duration::ZERO, vec![lane]).kept_up()
+        !Report::join(Duration::ZERO, vec![lane], &tolerance).kept_up()
     }
 
     #[test]
     fn a_share_of_many_is_late_before_the_box_is() {
-        assert!(!behind(9, 400), "a few packets, however long");
-        assert!(!behind(10, 10), "one in a hundred");
-        assert!(behind(11, 11));
+        let usual = Tolerance::default();
+        assert!(!behind(9, 400, usual), "a few packets, however long");
+        assert!(!behind(10, 10, usual), "one in a hundred");
+        assert!(behind(11, 11, usual));
+        let none = Tolerance { share: Probability::NEVER, ..usual };
+        assert!(behind(10, 10, none));
+        assert!(!behind(1_000, 1_000, Tolerance { share: Probability::ALWAYS, ..usual }));
     }
 }

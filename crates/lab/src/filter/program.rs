@@ -6,6 +6,10 @@
 /// Most instructions of a program: the kernel's limit.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
+/// Loads from here on are of what Linux knows of a packet: its type, its interface and so on (`SKF_AD_OFF` of `linux/filter.h`), or
+/// offsets from headers that it knows (`SKF_NET_OFF`, `SKF_LL_OFF`).
+const KERNEL: u32 = 0u32.wrapping_sub(0x20_0000);
+
 /// Words of memory.
 const WORDS: usize = 16;
 
@@ -55,6 +59,12 @@ pub enum Unverified {
     /// The last instruction does not return.
     #[error("the last instruction does not return")]
     End,
+    /// A load of what a kernel knows of a packet and no frame has, as for `inbound`: here it would never match.
+    #[error(
+        "instruction {0}: it asks for what only a kernel knows of a packet (inbound, outbound, ifindex, and such); say which port it \
+         comes in at with --from, or `from` in a topology"
+    )]
+    Kernel(usize),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -241,6 +251,7 @@ fn decode(at: usize, instruction: Instruction, count: usize) -> Result<Operation
     Ok(match code {
         0x00 => Operation::LoadConstant(k),
         0x01 => Operation::IndexConstant(k),
+        0x20 | 0x28 | 0x30 | 0xb1 if k >= KERNEL => return Err(Unverified::Kernel(at)),
         0x20 => Operation::Load(Size::Word, k),
         0x28 => Operation::Load(Size::Half, k),
         0x30 => Operation::Load(Size::Byte, k),
@@ -310,6 +321,7 @@ mod tests {
         assert_eq!(Program::verify(&[]), Err(Unverified::Length(0)));
         assert_eq!(Program::verify(&[RETURN; MAX_INSTRUCTIONS + 1]), Err(Unverified::Length(MAX_INSTRUCTIONS + 1)));
         assert_eq!(Program::verify(&[RETURN, Instruction { code: 0x07, ..RETURN }]), Err(Unverified::End));
+        assert_eq!(one(0x28, 0, 0, 0xffff_f004), Err(Unverified::Kernel(0)));
         assert_eq!(one(0x05, 0, 0, 1), Err(Unverified::Jump(0)));
         assert_eq!(one(0x05, 0, 0, u32::MAX), Err(Unverified::Jump(0)));
         assert_eq!(one(0x15, 1, 0, 0), Err(Unverified::Jump(0)));

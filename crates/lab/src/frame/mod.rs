@@ -8,6 +8,7 @@ mod cut;
 mod flow;
 mod packet;
 mod parse;
+mod too_big;
 mod unmade;
 mod vnet;
 

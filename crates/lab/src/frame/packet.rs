@@ -2,9 +2,10 @@
 
 use super::vnet::VNET_BYTES;
 use super::{Frame, Malformed, Network, VnetHeader, parse};
-use crate::memory::{Cell, Landed, Landing, Memory, gather, parts};
+use crate::memory::{CELL_BYTES, Cell, Landed, Landing, Memory, gather, parts};
 use crate::time::Time;
 use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
 
 /// A frame, or a super-packet, in the cells of a [`Memory`], to which it has to be given back.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct Packet {
     pub(super) frame: Frame,
     /// When it arrived.
     pub arrived: Time,
+    /// How long before it may have come, unseen; set by whoever reads ports.
+    pub(crate) waited: Duration,
     /// When it was to leave; set by the line.
     pub due: Time,
     /// Held back so that others overtake it; set by the line.
@@ -66,7 +69,16 @@ impl Packet {
         Ok(match parse(head.bytes(), len) {
             Ok(frame) => {
                 let len = u32::try_from(len).expect("no landing is so long");
-                Received::Packet(Self { head, len, frame, arrived: now, due: now, held: false, slot: 0 })
+                Received::Packet(Self {
+                    head,
+                    len,
+                    frame,
+                    arrived: now,
+                    waited: Duration::ZERO,
+                    due: now,
+                    held: false,
+                    slot: 0,
+                })
             }
             Err(malformed) => {
                 memory.give(head);
@@ -90,6 +102,18 @@ impl Packet {
         };
         let Ok(received) = Self::receive(&mut landing, memory, now, read);
         received
+    }
+
+    /// A packet of these bytes, which fit into one cell; none where they do not, are no frame, or find no memory.
+    pub(super) fn small(bytes: &[u8], memory: &mut Memory, now: Time) -> Option<Self> {
+        let frame = parse(bytes, bytes.len()).ok()?;
+        if bytes.len() > CELL_BYTES {
+            return None;
+        }
+        let mut head = memory.take()?;
+        head.append(bytes);
+        let len = u32::try_from(bytes.len()).ok()?;
+        Some(Self { head, len, frame, arrived: now, waited: Duration::ZERO, due: now, held: false, slot: 0 })
     }
 
     /// What it is.
@@ -162,6 +186,28 @@ impl Packet {
             Network::Other => return false,
         };
         self.frame.segments.count == 1 && at as u64 + told > u64::from(self.ethernet_bytes())
+    }
+
+    /// What is behind its Ethernet header and tags, as IEEE numbers it: 0x0806 is ARP.
+    pub(crate) fn kind_on_ethernet(&self) -> u16 {
+        let behind = VNET_BYTES + usize::from(self.frame.network_at);
+        let word = self.head.bytes().get(behind - 2..behind).and_then(<[u8]>::first_chunk);
+        word.map_or(0, |word| u16::from_be_bytes(*word))
+    }
+
+    /// Whether kernels send it of their own accord, in the midst of what they are asked to send: ARP, IGMP, and over IPv6 neighbour
+    /// discovery (RFC 4861) and multicast listener reports (RFC 3810).
+    pub(crate) fn is_housekeeping(&self) -> bool {
+        const IGMP: u8 = 2;
+        const ICMP6: u8 = 58;
+        let icmp = || self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at));
+        match self.frame.network {
+            Network::Other => self.kind_on_ethernet() == 0x0806,
+            Network::V4 => self.frame.flow.protocol == IGMP,
+            Network::V6 => {
+                self.frame.flow.protocol == ICMP6 && icmp().is_some_and(|kind| matches!(kind, 130..=137 | 143))
+            }
+        }
     }
 
     /// Its bytes in one piece.

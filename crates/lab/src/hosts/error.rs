@@ -19,6 +19,20 @@ pub enum Error {
         /// The capabilities, by their names.
         missing: String,
     },
+    /// Rights are missing, and the kernel gives none in namespaces of the user's own.
+    #[error(
+        "this needs {missing}, which this process lacks, and namespaces of its own, in which it would not, cannot be had ({step}: \
+         {error}): run it as root (sudo), or let users have them (sysctl user.max_user_namespaces, \
+         kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+    )]
+    Rootless {
+        /// The capabilities, by their names.
+        missing: String,
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel says.
+        error: io::Error,
+    },
     /// The lab stands already, and its owner lives.
     #[error("lab {lab} stands already, made by process {owner}: end that, or run `sprat lab down {lab}`")]
     Stands {

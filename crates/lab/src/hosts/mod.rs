@@ -9,10 +9,11 @@
 
 mod error;
 mod join;
-mod links;
+pub(crate) mod links;
 mod namespace;
 mod plan;
 mod privilege;
+mod rootless;
 mod run;
 mod standing;
 mod state;
@@ -25,6 +26,7 @@ pub use plan::{
     MAX_NAME, MAX_ROUTES, MAX_SYSCTLS, MIN_MTU, Plan, Route, Unfit, WINDOW_BYTES, is_name,
 };
 pub use privilege::{check as check_privileges, missing as missing_privileges};
+pub use rootless::{enter_own, make_own};
 pub use run::{Commands, Event, Job, MAX_LINE, Stream};
 pub use standing::{Left, Standing, down};
 pub use state::{MAX_LABS, StateDir, Summary};

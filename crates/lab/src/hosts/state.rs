@@ -14,12 +14,16 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Most labs on a machine.
 pub const MAX_LABS: usize = 256;
 
 /// Longest state file, in bytes.
 const MAX_STATE_BYTES: u64 = 256 * 1024;
+
+/// The usual place before this process became root in namespaces of its own.
+static KEPT: OnceLock<PathBuf> = OnceLock::new();
 
 /// Where state files are kept.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,11 +66,25 @@ pub(super) struct Entry {
 pub(super) struct Lock(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl StateDir {
-    /// The usual place: `/run/sprat/lab` for root, below `$XDG_RUNTIME_DIR` for others.
+    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where there is none a folder in `/tmp`
+    /// that names the user.
     #[must_use]
     pub fn usual() -> Self {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
-        Self(runtime.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("sprat/lab"))
+        if let Some(kept) = KEPT.get() {
+            return Self(kept.clone());
+        }
+        let user = rustix::process::geteuid();
+        let runtime = || match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(runtime) => PathBuf::from(runtime),
+            None => PathBuf::from(format!("/tmp/sprat-{}", user.as_raw())),
+        };
+        let runtime = if user.is_root() { PathBuf::from("/run") } else { runtime() };
+        Self(runtime.join("sprat/lab"))
+    }
+
+    /// Lets the usual place stay what it is now, whoever this process becomes.
+    pub(super) fn keep_usual() {
+        let _ = KEPT.set(Self::usual().0); // it was kept before
     }
 
     /// Another place, that others cannot write to: labs here know nothing of labs there.

@@ -31,6 +31,9 @@ pub struct Drops {
     pub memory: u64,
     /// The port refused them.
     pub refused: u64,
+    /// They are longer than the port's MTU; their senders were told.
+    #[serde(default)]
+    pub too_big: u64,
 }
 
 impl Drops {
@@ -39,12 +42,13 @@ impl Drops {
         self.buffer += other.buffer;
         self.memory += other.memory;
         self.refused += other.refused;
+        self.too_big += other.too_big;
     }
 
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.loss + self.buffer + self.memory + self.refused
+        self.loss + self.buffer + self.memory + self.refused + self.too_big
     }
 
     /// Those that nobody asked for: the box did not keep up.

@@ -53,7 +53,7 @@ impl Line {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
-            fates: Fates::new(settings.seed),
+            fates: Fates::new(settings.seed, 0),
             queue: Queue::new(settings.queue),
             settings,
             clock: Clock::default(),
@@ -68,6 +68,12 @@ impl Line {
     #[must_use]
     pub fn timed(self, stamps: Arc<Stamps>) -> Self {
         Self { stamps: Some(stamps), ..self }
+    }
+
+    /// Lets it draw other chances from its seed than lines with another salt do.
+    #[must_use]
+    pub fn salted(self, salt: u64) -> Self {
+        Self { fates: self.fates.salted(salt), ..self }
     }
 
     /// What it does.
@@ -90,24 +96,33 @@ impl Line {
         self.serve(now);
     }
 
-    /// Takes a packet that arrives now. Times of calls must not go back.
+    /// Takes a packet that has arrived by now, at the time that it has; its way begins then. Times of calls must not go back.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
         let slot = self.flows.find(packet.frame().flow, now);
         if let Some(stamps) = &self.stamps {
-            self.flows.time(slot, &packet, now, stamps);
+            self.flows.time(slot, &packet, packet.arrived, stamps);
         }
         let came = traffic(&packet);
         self.counters.arrived.add(came);
         self.flows.counters(slot).arrived.add(came);
         if !fate::eventful(&self.settings) {
-            self.fates.skip(packet.count());
+            self.fates.skip(&packet, packet.count());
             return self.admit(slot, packet, now, memory);
         }
         let mut rest = Some(packet);
         while let Some(packet) = rest.take() {
             rest = self.befall(slot, packet, now, memory);
         }
+    }
+
+    /// Drops a packet that arrives now, for it is too long for the port.
+    pub fn too_big(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
+        let slot = self.flows.find(packet.frame().flow, now);
+        let came = traffic(&packet);
+        self.counters.arrived.add(came);
+        self.flows.counters(slot).arrived.add(came);
+        self.dropped(slot, packet, memory, |drops| &mut drops.too_big);
     }
 
     /// The next packet that has come through by `now`.
@@ -158,7 +173,7 @@ impl Line {
     /// Draws what becomes of the segments up to the first to which something happens, and of that one; gives back those behind.
     fn befall(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) -> Option<Packet> {
         let count = packet.count();
-        let struck = (0..count).map(|at| (at, self.fates.next(&self.settings))).find(|(_, fate)| !fate.is_plain());
+        let struck = (0..count).zip(self.fates.of(&packet, &self.settings)).find(|(_, fate)| !fate.is_plain());
         let Some((at, fate)) = struck else {
             self.admit(slot, packet, now, memory);
             return None;
@@ -185,7 +200,8 @@ impl Line {
             return rest;
         }
         if fate.corrupted {
-            one.corrupt(&mut self.fates.bits);
+            let bits = self.fates.bits(&one);
+            one.corrupt(bits);
             self.counters.corrupted += 1;
         }
         let twin = fate.twice.then(|| one.copy(memory));
@@ -217,7 +233,7 @@ impl Line {
 
     /// There is no memory to cut a packet: it is lost, with all that is behind.
     fn exhausted(&mut self, slot: u16, packet: Packet, memory: &mut Memory) -> Option<Packet> {
-        self.fates.skip(packet.count().saturating_sub(1)); // the fate of the first was drawn
+        self.fates.skip(&packet, packet.count().saturating_sub(1)); // the fate of the first was drawn
         self.dropped(slot, packet, memory, |drops| &mut drops.memory);
         None
     }
@@ -243,13 +259,13 @@ impl Line {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
             self.flows.enters(slot);
-            return depart(packet, now, &self.settings, &mut self.fates, &mut self.transit);
+            let arrived = packet.arrived;
+            return depart(packet, arrived, &self.settings, &mut self.fates, &mut self.transit);
         }
-        let overhead = self.settings.overhead;
         if self.settings.queue == Discipline::DropTail {
             let segments = packet.frame().segments;
             let room = self.settings.buffer.saturating_sub(self.occupancy(now));
-            let fitting = segments.fitting(room, overhead);
+            let fitting = segments.fitting(room, self.settings.overhead);
             if fitting == 0 {
                 return self.dropped(slot, packet, memory, |drops| &mut drops.buffer);
             }
@@ -261,7 +277,7 @@ impl Line {
         // After a change to a smaller buffer there may be more in it than it holds; that is not thrown out.
         let limit = self.settings.buffer.max(self.occupancy(now));
         self.flows.enters(slot);
-        self.queue.push(slot, packet, &mut self.flows, overhead);
+        self.queue.push(slot, packet, &mut self.flows, self.settings.overhead);
         if self.settings.queue == Discipline::Harmonize {
             self.make_room(slot, limit, now, memory);
         }
@@ -314,7 +330,7 @@ impl Line {
 fn depart(packet: Packet, end: Time, settings: &Settings, fates: &mut Fates, transit: &mut Transit) {
     let mut due = end + settings.delay;
     if settings.jitter > Duration::ZERO {
-        due = due + Duration::from_nanos(fates.jitter.below(crate::time::nanos(settings.jitter) + 1));
+        due = due + Duration::from_nanos(fates.jitter(&packet).below(crate::time::nanos(settings.jitter) + 1));
     }
     match settings.reorder {
         Some(reorder) if packet.held => transit.hold(packet, due, reorder.by),

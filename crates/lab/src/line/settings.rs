@@ -84,7 +84,7 @@ pub enum Loss {
     Random(Probability),
     /// In bursts, after Gilbert and Elliott: a good state and a bad one.
     Bursts(GilbertElliott),
-    /// Those with these numbers, counted from 1 from the first that came; sorted.
+    /// Those with these numbers, counted from 1 from the first that came, without what kernels send of their own accord; sorted.
     Listed(Vec<u64>),
 }
 

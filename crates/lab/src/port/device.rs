@@ -141,7 +141,7 @@ fn open(
         }
         let home = open_file(NAMESPACE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let home = home.map_err(|error| PortError::Refused { port: name.to_owned(), step: "its namespace", error })?;
-        Ok(Port { name: name.to_owned(), kind: Kind::Device(Box::new(Mutex::new(Device { raw: Some(device), home }))) })
+        Ok(Port::new(name, Kind::Device(Box::new(Mutex::new(Device { raw: Some(device), home })))))
     })
 }
 

@@ -18,6 +18,7 @@ use stats::InterfaceStats;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use device::{DpdkSpec, XdpSpec, open_dpdk, open_xdp, prepare};
 pub use packet_socket::{PacketSpec, open_packet};
@@ -108,6 +109,9 @@ pub enum Sent {
 pub struct Port {
     name: String,
     kind: Kind,
+    opened: Instant,
+    /// The interface that it is, by a socket in its namespace.
+    interface: Option<(OwnedFd, String)>,
 }
 
 #[derive(Debug)]
@@ -123,6 +127,32 @@ enum Kind {
 }
 
 impl Port {
+    fn new(name: &str, kind: Kind) -> Self {
+        Self { name: name.to_owned(), kind, opened: Instant::now(), interface: None }
+    }
+
+    /// Whether it says when packets came.
+    pub(crate) fn dates(&self) -> bool {
+        matches!(self.kind, Kind::Packet(..))
+    }
+
+    /// Lets it know its interface, by any socket that was made in the interface's namespace.
+    fn with_interface(self, socket: OwnedFd) -> Self {
+        let interface = Some((socket, self.name.clone()));
+        Self { interface, ..self }
+    }
+
+    /// The longest packet that its interface carries, in bytes above Ethernet; none where that is not known. It may change.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        let (socket, name) = self.interface.as_ref()?;
+        sys::mtu(socket, name).ok()
+    }
+
+    /// How long it has been there: what came meanwhile may wait in it.
+    pub(crate) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
     /// Calls it something else, where interfaces of several namespaces have one name.
     #[must_use]
     pub fn called(self, name: impl Into<String>) -> Self {
@@ -135,7 +165,8 @@ impl Port {
         &self.name
     }
 
-    /// Reads a packet, stamped by `clock` when it has been read; none when none is there.
+    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it does (a packet socket), else when
+    /// `clock` says that it has been read.
     ///
     /// # Errors
     /// The port is gone.
@@ -145,8 +176,13 @@ impl Port {
         memory: &mut Memory,
         clock: impl FnOnce() -> Time,
     ) -> Result<Option<Received>, PortError> {
+        let mut came = None;
         let read = |slices: &mut [IoSliceMut<'_>]| match &self.kind {
-            Kind::Packet(fd, _) => sys::receive_packet(fd.as_fd(), slices),
+            Kind::Packet(fd, _) => {
+                let read = sys::receive_packet(fd.as_fd(), slices)?;
+                came = read.came;
+                Ok((read.len, read.tag))
+            }
             Kind::Tap(fd, _) | Kind::Pair(fd) => match rustix::io::readv(fd, slices)? {
                 0 => Err(Errno::PIPE), // no frame is empty: the far end of a pair is closed
                 len => Ok((len, None)),
@@ -160,7 +196,7 @@ impl Port {
                 Ok(Some(Received::Malformed(Malformed::Short)))
             }
             Ok(Received::Packet(mut packet)) => {
-                packet.arrived = clock();
+                packet.arrived = clock().before(came.map_or(Duration::ZERO, age));
                 if self.is_device() {
                     packet.mark_unmade_checksum();
                 }
@@ -244,6 +280,12 @@ impl Port {
             _ => 0,
         }
     }
+}
+
+/// How long ago that was, since 1970; nothing where the clock was set back.
+fn age(came: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(came)
 }
 
 fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {

@@ -10,7 +10,7 @@ use super::{Kind, Port, PortError};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{setsockopt, sockopt};
-use rustix::fd::AsFd as _;
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::sync::atomic::AtomicU64;
@@ -53,15 +53,27 @@ pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
         for option in [PacketOption::VnetHeader, PacketOption::AuxData, PacketOption::IgnoreOutgoing] {
             sys::switch_on(fd.as_fd(), option).map_err(refused("setting up a packet socket"))?;
         }
-        setsockopt(&fd, sockopt::RcvBufForce, &SOCKET_BYTES).map_err(by_nix("giving it a buffer"))?;
-        setsockopt(&fd, sockopt::SndBufForce, &SOCKET_BYTES).map_err(by_nix("giving it a buffer"))?;
+        setsockopt(&fd, sockopt::ReceiveTimestampns, &true).map_err(by_nix("having it say when frames came"))?;
+        buffers(&fd).map_err(by_nix("giving it a buffer"))?;
         let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
-        sys::bring_up(control.map_err(refused("a socket to set it up with"))?, name)
-            .map_err(refused("switching it on"))?;
+        let control = control.map_err(refused("a socket to set it up with"))?;
+        sys::bring_up(&control, name).map_err(refused("switching it on"))?;
         sys::bind_packet(fd.as_fd(), interface).map_err(refused("binding to it"))?;
         sys::hear_everything(fd.as_fd(), interface).map_err(refused("having it hear everything"))?;
-        Ok(Port { name: name.clone(), kind: Kind::Packet(fd, AtomicU64::new(0)) })
+        Ok(Port::new(name, Kind::Packet(fd, AtomicU64::new(0))).with_interface(control))
     })
+}
+
+/// Gives a socket buffers as long as they should be; in a user's own namespaces, as long as the machine lets everybody have.
+fn buffers(fd: &OwnedFd) -> nix::Result<()> {
+    let forced = setsockopt(fd, sockopt::RcvBufForce, &SOCKET_BYTES)
+        .and_then(|()| setsockopt(fd, sockopt::SndBufForce, &SOCKET_BYTES));
+    match forced {
+        Err(nix::Error::EPERM) => {
+            setsockopt(fd, sockopt::RcvBuf, &SOCKET_BYTES).and_then(|()| setsockopt(fd, sockopt::SndBuf, &SOCKET_BYTES))
+        }
+        forced => forced,
+    }
 }
 
 /// By what it can be seen that somebody uses an interface of this thread's namespace.

@@ -14,6 +14,6 @@ pub fn pair(names: [&str; 2]) -> Result<[Port; 2], PortError> {
         |error: Errno| PortError::Refused { port: names[0].to_owned(), step: "making a pair of sockets", error };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused)?;
-    let port = |name: &str, fd| Port { name: name.to_owned(), kind: Kind::Pair(fd) };
+    let port = |name: &str, fd| Port::new(name, Kind::Pair(fd));
     Ok([port(names[0], one), port(names[1], other)])
 }

@@ -11,14 +11,15 @@ use rustix::io::{Errno, Result};
 use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl};
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd as _;
+use std::time::Duration;
 
 const TUNSETIFF: Opcode = 0x4004_54ca;
 const TUNSETOFFLOAD: Opcode = 0x4004_54d0;
 const TUNSETVNETHDRSZ: Opcode = 0x4004_54d8;
 const SIOCGIFFLAGS: Opcode = 0x8913;
 const SIOCSIFFLAGS: Opcode = 0x8914;
+const SIOCGIFMTU: Opcode = 0x8921;
 const SIOCSIFMTU: Opcode = 0x8922;
-const SIOCSIFTXQLEN: Opcode = 0x8943;
 
 /// Longest name of an interface, with the zero behind it.
 pub(super) const NAME_BYTES: usize = 16;
@@ -82,14 +83,16 @@ pub(super) fn become_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
     unsafe { ioctl(tun, setter) }
 }
 
-/// Lets the kernel keep `packets` for an interface before it drops any.
-pub(super) fn set_queue_length(socket: impl AsFd, name: &str, packets: u32) -> Result<()> {
-    ask::<SIOCSIFTXQLEN>(socket.as_fd(), &mut InterfaceRequest::new(name)?.with_number(packets))
-}
-
 /// Sets the longest packet of an interface, in bytes above Ethernet.
 pub(super) fn set_mtu(socket: impl AsFd, name: &str, bytes: u32) -> Result<()> {
     ask::<SIOCSIFMTU>(socket.as_fd(), &mut InterfaceRequest::new(name)?.with_number(bytes))
+}
+
+/// Returns the longest packet of an interface, in bytes above Ethernet.
+pub(super) fn mtu(socket: impl AsFd, name: &str) -> Result<u32> {
+    let mut request = InterfaceRequest::new(name)?;
+    ask::<SIOCGIFMTU>(socket.as_fd(), &mut request)?;
+    Ok(u32::from_ne_bytes(*request.value.first_chunk().expect("24 bytes")))
 }
 
 /// Switches an interface on.
@@ -163,15 +166,24 @@ pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
     stats.tp_drops
 }
 
-/// Where the tag of a VLAN is behind the header of a control message: `struct tpacket_auxdata` of `linux/if_packet.h`.
-const CONTROL_HEADER: usize = 16;
+/// What a packet socket gave.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Read {
+    /// Bytes of the frame with its virtio-net header.
+    pub(super) len: usize,
+    /// The tag of a VLAN that the kernel took out of the frame.
+    pub(super) tag: Option<[u8; 4]>,
+    /// When the kernel had it, since 1970.
+    pub(super) came: Option<Duration>,
+}
 
-/// Receives a frame with its virtio-net header, and the tag that the kernel took out of it.
-pub(super) fn receive_packet(
-    socket: BorrowedFd<'_>,
-    slices: &mut [IoSliceMut<'_>],
-) -> Result<(usize, Option<[u8; 4]>)> {
-    let mut control = [0u64; 8];
+/// Length of `struct cmsghdr`, and of the longest part behind one that is asked for.
+const CONTROL_HEADER: usize = 16;
+const CONTROL_WORDS: usize = 16;
+
+/// Receives a frame with its virtio-net header, and what the kernel says of it.
+pub(super) fn receive_packet(socket: BorrowedFd<'_>, slices: &mut [IoSliceMut<'_>]) -> Result<Read> {
+    let mut control = [0u64; CONTROL_WORDS];
     // SAFETY: all of it being zero is a message without parts.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices.as_mut_ptr().cast(); // a slice for a call of this kind is laid out as an iovec
@@ -181,16 +193,39 @@ pub(super) fn receive_packet(
     // SAFETY: slices and control live for the call, and their lengths are told.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
-    let control: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let (level, kind) = (libc::SOL_PACKET.to_ne_bytes(), libc::PACKET_AUXDATA.to_ne_bytes());
-    if message.msg_controllen < CONTROL_HEADER + 20 || control[8..12] != level || control[12..16] != kind {
-        return Ok((len, None));
-    }
-    Ok((len, tag_in(&control[CONTROL_HEADER..])))
+    let mut bytes = [0; CONTROL_WORDS * 8];
+    bytes.chunks_exact_mut(8).zip(control).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+    let said = bytes.get(..message.msg_controllen).unwrap_or(&bytes);
+    Ok(beside(said).fold(Read { len, ..Read::default() }, |read, (level, kind, part)| match (level, kind) {
+        (libc::SOL_PACKET, libc::PACKET_AUXDATA) => Read { tag: tag_in(part), ..read },
+        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Read { came: time_in(part), ..read },
+        _ => read,
+    }))
+}
+
+/// The control messages in these bytes: level, kind and what each says (cmsg(3)).
+fn beside(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from_ne_bytes(*bytes.first_chunk()?);
+        let number = |at: usize| Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let message = (number(8)?, number(12)?, bytes.get(CONTROL_HEADER..length)?);
+        bytes = bytes.get(length.next_multiple_of(8)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// The `struct timespec` in the words beside a frame.
+fn time_in(part: &[u8]) -> Option<Duration> {
+    let number = |at: usize| i64::from_ne_bytes(*part.get(at..)?.first_chunk()?).try_into().ok();
+    let (seconds, nanos): (Option<u64>, Option<u64>) = (number(0), number(8));
+    Some(Duration::from_secs(seconds?) + Duration::from_nanos(nanos?))
 }
 
 /// The tag that the words beside a frame tell of.
 fn tag_in(aux: &[u8]) -> Option<[u8; 4]> {
+    /// `struct tpacket_auxdata` of `linux/if_packet.h`.
+    const BYTES: usize = 20;
+    let aux = aux.first_chunk::<BYTES>()?;
     let word = |at| u16::from_ne_bytes([aux[at], aux[at + 1]]);
     let status = u32::from_ne_bytes([aux[0], aux[1], aux[2], aux[3]]);
     if status & libc::TP_STATUS_VLAN_VALID == 0 {

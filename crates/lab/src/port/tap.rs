@@ -4,13 +4,11 @@
 use super::netns::within;
 use super::stats::InterfaceStats;
 use super::{Kind, Port, PortError, sys};
+use crate::hosts::links::Links;
 use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
-/// Packets that the kernel keeps for us. Its own choice, 1,000, is 4 ms of acknowledgements at 10 Gb/s.
-const QUEUE_PACKETS: u32 = 10_000;
 
 /// Least and most bytes above Ethernet that a TAP can be told to carry.
 pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
@@ -40,12 +38,12 @@ pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
         sys::become_tap(fd.as_fd(), name).map_err(refused("making the TAP"))?;
         let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let control = control.map_err(refused("a socket to set it up with"))?;
-        sys::set_queue_length(&control, name, QUEUE_PACKETS).map_err(refused("setting its queue length"))?;
         if let Some(mtu) = spec.mtu {
             sys::set_mtu(&control, name, mtu).map_err(refused("setting its MTU"))?;
         }
-        sys::bring_up(&control, name).map_err(refused("switching it on"))?;
+        let up = Links::here().and_then(|mut links| links.set_up_for_a_box(name));
+        up.map_err(|error| refused("switching it on")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         let stats = interfaces.map(|list| InterfaceStats::new(list, name));
-        Ok(Port { name: name.clone(), kind: Kind::Tap(fd, stats) })
+        Ok(Port::new(name, Kind::Tap(fd, stats)).with_interface(control))
     })
 }

@@ -4,7 +4,7 @@ use super::addresses::Addresses;
 use super::words::{AtWords, BoxWords, CaptureWords, HostWords, Topology};
 use crate::capture;
 use crate::config::{self, ConfigError, PortSpec};
-use crate::engine::Forwarding;
+use crate::engine::{Forwarding, Tolerance};
 use crate::filter::{RulePlan, RuleWords};
 use crate::hosts::{Cable, End, Host, Interface, Plan, Route, Unfit, is_name};
 use crate::line::Settings;
@@ -30,6 +30,8 @@ pub struct Lab {
     pub plan: Plan,
     /// Its boxes.
     pub boxes: Vec<BoxPlan>,
+    /// What share of segments may be late in them.
+    pub tolerance: Tolerance,
 }
 
 /// A box.
@@ -137,7 +139,7 @@ impl Topology {
         let trunks = self.trunks(&mut plan)?;
         plan.check()?;
         let boxes = self.boxes.iter().map(|(name, words)| self.lay_out_box(name, words, &plan, &links, &trunks));
-        Ok(Lab { boxes: boxes.collect::<Result<_, _>>()?, plan })
+        Ok(Lab { boxes: boxes.collect::<Result<_, _>>()?, plan, tolerance: Tolerance::default() })
     }
 
     fn check_names(&self) -> Result<(), TopologyError> {

@@ -4,7 +4,7 @@ use super::layout::{BoxPlan, Lab, PortPlan};
 use crate::capture::{Capture, CaptureError, Summary};
 use crate::config::PortSpec;
 use crate::control::{ControlError, Place, Server};
-use crate::engine::{Engine, EngineError, Inspection, Plan, Report, SPIN};
+use crate::engine::{Engine, EngineError, Inspection, Memories, Plan, Report};
 use crate::filter::{CompileError, Compiler, Rules};
 use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
 use crate::port::{Port, PortError};
@@ -66,8 +66,8 @@ pub struct BoxEnd {
 }
 
 impl Raised {
-    /// Compiles the filters, makes the hosts, opens the ports of the boxes in them, gives the interfaces their addresses, and lets
-    /// the boxes run.
+    /// Compiles the filters, makes packet memory and the hosts, opens the ports of the boxes in them, lets the boxes run, and gives
+    /// the interfaces their addresses.
     ///
     /// # Errors
     /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was made by then is gone
@@ -75,22 +75,23 @@ impl Raised {
     pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
         // What can be wrong without hosts is found before there are any.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
-        let (place, lab_name) = (Place::of(dir), lab.plan.name.clone());
+        let (place, lab_name, tolerance) = (Place::of(dir), lab.plan.name.clone(), lab.tolerance);
+        // Once ports are there packets come, and memory takes seconds.
+        let memories = lab.boxes.iter().map(memories).collect::<Result<Vec<_>, _>>()?;
         let mut standing = Standing::make(lab.plan, dir)?;
         let mut opened = Vec::new();
         for plan in &lab.boxes {
             let prepared = PortSpec::prepare(plan.ports.iter().map(|port| &port.spec));
             prepared.map_err(|error| RaiseError::Box(plan.name.clone(), error.into()))?;
         }
-        for (plan, rules) in lab.boxes.into_iter().zip(rules) {
+        for ((plan, rules), memories) in lab.boxes.into_iter().zip(rules).zip(memories) {
             let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
             let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-            opened.push((plan, ports, rules));
+            opened.push((plan, ports, rules, memories));
         }
-        // TAPs are there now; packets that come before a box runs wait in them.
-        standing.configure()?;
         let mut boxes = Vec::new();
-        for (BoxPlan { name, ports: words, forwarding, memory, capture, .. }, ports, rules) in opened {
+        for (BoxPlan { name, ports: words, forwarding, capture, .. }, ports, rules, memories) in opened {
+            let full_name = format!("{lab_name}.{name}");
             let lanes = Engine::lanes(forwarding, ports.len());
             let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
             let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
@@ -98,12 +99,15 @@ impl Raised {
             let look = |_| Inspection { rules: rules.clone(), recorder: recorders.next() };
             let inspections = (0..lanes).map(look).collect();
             let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
-            let plan = Plan { ports, forwarding, memory, spin: SPIN };
+            let memories = Some(memories);
+            let plan = Plan { name: full_name.clone(), memories, tolerance, ..Plan::new(ports, forwarding) };
             let engine = Engine::start_with(plan, inspections).map_err(|error| RaiseError::Box(name.clone(), error))?;
-            let control = Server::start(&place, &format!("{lab_name}.{name}"), engine.handle().clone());
+            let control = Server::start(&place, &full_name, engine.handle().clone());
             let control = control.map_err(|error| RaiseError::Control(name.clone(), error))?;
             boxes.push(RaisedBox { name, engine, control, capture });
         }
+        // Interfaces begin to send with their addresses: the boxes read them by now.
+        standing.configure()?;
         Ok(Self { boxes, standing })
     }
 
@@ -168,6 +172,13 @@ fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
     };
     let rules = compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))?;
     Ok(Rules::new(rules).expect("the layout has no more than fit"))
+}
+
+/// Makes the packet memory of a box.
+fn memories(plan: &BoxPlan) -> Result<Memories, RaiseError> {
+    let devices: Vec<_> = plan.ports.iter().map(|port| port.spec.is_device()).collect();
+    let made = Memories::make(plan.forwarding, &devices, plan.ports.iter().map(|port| &port.line), plan.memory);
+    made.map_err(|error| RaiseError::Box(plan.name.clone(), error))
 }
 
 fn open(plan: &PortPlan) -> Result<Port, PortError> {

@@ -3,7 +3,7 @@
 
 use super::{number_of, packet};
 use sprat_lab::Time;
-use sprat_lab::engine::{Engine, Forwarding, Plan, SPIN};
+use sprat_lab::engine::{Engine, Forwarding, Memories, Plan};
 use sprat_lab::frame::{Packet, Received};
 use sprat_lab::line::Settings;
 use sprat_lab::memory::{Landing, Memory};
@@ -59,6 +59,7 @@ pub(crate) fn running(lines: &[Settings], forwarding: Forwarding, memory: Option
         ports.push((near, settings.clone()));
         fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
     }
-    let engine = Engine::start(Plan { ports, forwarding, memory, spin: SPIN }).expect("it starts");
-    (engine, fars)
+    let memories = Memories::make(forwarding, &vec![false; lines.len()], lines.iter(), memory).expect("memory");
+    let plan = Plan { memories: Some(memories), ..Plan::new(ports, forwarding) };
+    (Engine::start(plan).expect("it starts"), fars)
 }

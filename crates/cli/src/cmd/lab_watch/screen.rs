@@ -95,7 +95,7 @@ fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
         drops.loss.to_string(),
         drops.buffer.to_string(),
         drops.memory.to_string(),
-        (drops.refused + lost_by_device).to_string(),
+        (drops.refused + drops.too_big + lost_by_device).to_string(),
         time(mean),
         time(float(lateness.max_ns)),
     ]
