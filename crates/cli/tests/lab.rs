@@ -132,9 +132,9 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
         thread::yield_now();
     }
     signal(Signal::CONT);
-    // It ends when it has read all of them.
+    // All of them have to come through, for it counts what left.
     let until = Instant::now() + Duration::from_secs(30);
-    while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["arrived"]["segments"].as_u64()
+    while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"].as_u64()
         < Some(WHILE_STOPPED as u64)
     {
         assert!(Instant::now() < until, "it does not read");
@@ -192,7 +192,7 @@ fn as_nobody(words: &[&str]) -> Option<support::Ran> {
     let state = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).expect("ours");
     let command = &mut sprat();
-    let command = command.args(words).arg("--state").arg(state.path().join("lab")).uid(NOBODY).gid(NOBODY);
+    let command = command.args(words).env("SPRAT_LAB_STATE", state.path().join("lab")).uid(NOBODY).gid(NOBODY);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {

@@ -296,6 +296,51 @@ fn one_who_comes_late_has_its_share_at_once() {
     }
 }
 
+/// A flow that sends its window in bursts, as TCP does that comes late, has its share over a round trip: what it did not use while it was
+/// idle lets a burst pass faster.
+#[test]
+fn a_burst_of_no_more_than_was_saved_passes_faster() {
+    let bits = 100_000_000;
+    let settings =
+        Settings { rate: rate(bits), buffer: 2_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+    let mut memory = Memory::of_cells(CELLS);
+    let mut line = Line::new(settings);
+    let frame = Duration::from_nanos((1514 + 24) * 8_000_000_000 / bits);
+    let mut now = Time::ZERO;
+    let push = |line: &mut Line, memory: &mut Memory, port, now| {
+        let sample = Sample { source_port: port, payload: 1448, ..Sample::default() };
+        line.push(packet_at(&sample.bytes(), memory, now), now, memory);
+    };
+    // How long 100 frames take that come at once, after so long, beside three flows that always send.
+    let mut burst = |line: &mut Line, memory: &mut Memory, rounds: u32| {
+        let mut left = 100;
+        for round in 0..rounds + 1_000 {
+            (1..4).for_each(|port| push(line, memory, port, now));
+            if round == rounds {
+                (0..100).for_each(|_| push(line, memory, 4, now));
+            }
+            now = now + frame;
+            while let Some(packet) = line.pop(now) {
+                left -= u32::from(packet.frame().flow.source_port == 4);
+                packet.free(memory);
+            }
+            if left == 0 {
+                return round - rounds;
+            }
+        }
+        panic!("{left} are left");
+    };
+    let first = burst(&mut line, &mut memory, 0);
+    assert!((396..=404).contains(&first), "a quarter of the rate: {first} frames");
+    let saved = burst(&mut line, &mut memory, 500);
+    assert!(saved < 180, "most of the rate: {saved} frames");
+    let unsaved = burst(&mut line, &mut memory, 1);
+    assert!(unsaved > 250, "little was left: {unsaved} frames");
+    while let Some(packet) = line.pop(Time(u64::MAX)) {
+        packet.free(&mut memory);
+    }
+}
+
 /// Without memory for the next packet the longest queue pays too, for small frames take more memory than buffer.
 #[test]
 fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {

@@ -63,7 +63,7 @@ impl Input {
         Self { port, report, empty_at: Time::ZERO, missed: Duration::ZERO, backlog: 0 }
     }
 
-    /// Notes that nobody looked for so long.
+    /// Notes that the lane did not look for so long.
     fn overlooked(&mut self, missed: Duration) {
         self.missed = if self.backlog > 0 { self.missed.max(missed) } else { missed };
         self.backlog = BACKLOG;
@@ -157,7 +157,7 @@ pub(super) struct Lane {
     /// When a packet was last read or written. What a device brings is looked for a while longer.
     pub(super) moved: Time,
     pub(super) attention: Attention,
-    /// When a sender was told last that its packet is too big.
+    /// When the lane answered last that a packet is too big.
     pub(super) answered: Option<Time>,
 }
 

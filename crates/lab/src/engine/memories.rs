@@ -21,7 +21,7 @@ pub struct Memories(Vec<Memory>);
 
 impl Memories {
     /// Makes the memory of a box whose ports are devices or not, and whose lines are these: `each` bytes for each lane, or
-    /// else as much as its lines need.
+    /// as much as its lines need.
     ///
     /// # Errors
     /// The machine does not have that much, or so many ports cannot be joined so.
@@ -60,7 +60,7 @@ impl Memories {
     }
 }
 
-/// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end somebody for it.
+/// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end a process for it.
 fn enough_memory(needed: u64) -> Result<(), EngineError> {
     let list = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
-/// Bytes of the packet that are told back: a whole answer is 576 bytes over IPv4 and 1,280 over IPv6 at most.
+/// Bytes of the packet that are quoted: a whole answer is 576 bytes over IPv4 and 1,280 over IPv6 at most.
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1_280 - 48;
 
@@ -32,7 +32,7 @@ impl Packet {
         let ip = &ethernet[at..];
         let flow = self.frame.flow;
         let kind = self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at)).copied();
-        // Nobody answers what was for many, or an error.
+        // A router answers neither what was for many, nor an error.
         if to[0] & 1 == 1 || flow.destination.is_multicast() || flow.source.is_unspecified() {
             return None;
         }

@@ -9,6 +9,7 @@ use super::plan::{MAX_HOSTS, NAME_RULE};
 use super::{Error, is_name};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -66,20 +67,17 @@ pub(super) struct Entry {
 pub(super) struct Lock(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl StateDir {
-    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where there is none a folder in `/tmp`
-    /// that names the user.
+    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where there is none below
+    /// `~/.local/state`.
     #[must_use]
     pub fn usual() -> Self {
         if let Some(kept) = KEPT.get() {
             return Self(kept.clone());
         }
-        let user = rustix::process::geteuid();
-        let runtime = || match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(runtime) => PathBuf::from(runtime),
-            None => PathBuf::from(format!("/tmp/sprat-{}", user.as_raw())),
-        };
-        let runtime = if user.is_root() { PathBuf::from("/run") } else { runtime() };
-        Self(runtime.join("sprat/lab"))
+        let of = |variable| std::env::var_os(variable).filter(|_| !geteuid().is_root()).map(PathBuf::from);
+        let home = || of("HOME").map(|home| home.join(".local/state"));
+        let place = of("XDG_RUNTIME_DIR").or_else(home).unwrap_or_else(|| PathBuf::from("/run"));
+        Self(place.join("sprat/lab"))
     }
 
     /// Lets the usual place stay what it is now, whoever this process becomes.

@@ -31,7 +31,7 @@ pub struct Drops {
     pub memory: u64,
     /// The port refused them.
     pub refused: u64,
-    /// They are longer than the port's MTU; their senders were told.
+    /// They are longer than the port's MTU; the box answered their senders.
     #[serde(default)]
     pub too_big: u64,
 }

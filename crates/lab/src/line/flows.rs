@@ -33,6 +33,10 @@ pub(super) struct Slot {
     pub(super) sent: u32,
     /// Bytes on the wire that it may send in this turn.
     pub(super) deficit: u64,
+    /// Bytes on the wire of its share that it has not used, and may use on top of its turns.
+    pub(super) credit: u64,
+    /// When its queue became empty, if it is, and it has sent something.
+    pub(super) idle_since: Option<Time>,
     /// When its next segment may, at the flow's own rate.
     pub(super) clock: Clock,
     /// Its packets on the line: waiting and under way. They know it by its place.
@@ -50,6 +54,8 @@ impl Slot {
             queue: VecDeque::new(),
             sent: 0,
             deficit: 0,
+            credit: 0,
+            idle_since: None,
             clock: Clock::default(),
             present: 0,
             came: Time::ZERO,

@@ -91,7 +91,7 @@ impl Line {
         let again = settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
         self.settings = settings;
         if again {
-            self.queue.change(self.settings.queue, self.settings.overhead, &mut self.flows);
+            self.queue.change(&self.settings, &mut self.flows);
         }
         self.serve(now);
     }
@@ -277,7 +277,7 @@ impl Line {
         // After a change to a smaller buffer there may be more in it than it holds; that is not thrown out.
         let limit = self.settings.buffer.max(self.occupancy(now));
         self.flows.enters(slot);
-        self.queue.push(slot, packet, &mut self.flows, self.settings.overhead);
+        self.queue.push(slot, packet, &mut self.flows, &self.settings, now);
         if self.settings.queue == Discipline::Harmonize {
             self.make_room(slot, limit, now, memory);
         }

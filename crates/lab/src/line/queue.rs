@@ -2,7 +2,9 @@
 //!
 //! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit round robin (Shreedhar and
 //! Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and what it does not use of them counts in its next turn. So flows
-//! get equal shares in bytes, whatever their frames' sizes. The segments of a super-packet take turns as single frames do, and the
+//! get equal shares in bytes, whatever their frames' sizes. A flow that was idle meanwhile has saved its share of up to [`SAVING`],
+//! and sends up to [`BOOST`] quanta in a turn until it has spent that: shares are equal over a round trip, and a TCP that comes late, which
+//! sends its window in bursts, gets there in its slow start. The segments of a super-packet take turns as single frames do, and the
 //! packet goes on as one when the last of them has left, so nobody has to cut packets apart that the receiver's kernel would join again.
 //!
 //! When the buffer is full, the harmonizer drops from the longest queue, in bytes (McKenney 1990; RFC 8290, 4.1.3): a flow that asks
@@ -17,6 +19,7 @@ use crate::frame::{ETHERNET_BYTES, Packet, Segments, WIRE_OVERHEAD};
 use crate::memory::Memory;
 use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// What of a frame has to be in before it may leave by cut-through: its Ethernet header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
@@ -26,6 +29,13 @@ const PREAMBLE_BYTES: u64 = 8;
 
 /// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500 bytes.
 const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
+
+/// How many quanta a flow may send in a turn while it has credit: enough for the window of a TCP in slow start to pass within half a round trip,
+/// which is when CUBIC stops doubling it (HyStart), once that window is the flow's share of a pipe.
+const BOOST: u64 = 8;
+
+/// Time for which an idle flow saves its share as credit: the longest round trip over two lines.
+const SAVING: Duration = Duration::from_secs(1);
 
 /// What was dropped to make room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,13 +86,22 @@ impl Queue {
     }
 
     /// Adds a packet at the end.
-    pub(super) fn push(&mut self, slot: u16, packet: Packet, flows: &mut Flows, overhead: u16) {
-        let wire = packet.frame().segments.wire_bytes(overhead);
-        self.add(slot, packet, wire, flows);
+    pub(super) fn push(&mut self, slot: u16, packet: Packet, flows: &mut Flows, settings: &Settings, now: Time) {
+        let wire = packet.frame().segments.wire_bytes(settings.overhead);
+        let flow = flows.at_mut(slot);
+        let idle_since = flow.idle_since.take();
+        // What comes before the last bit of what was before has left goes on with its turn.
+        if flow.queue.is_empty() && idle_since.is_none_or(|idle| idle < now) {
+            flow.deficit = 0;
+            if let (Some(idle), Some(rate)) = (idle_since, settings.rate) {
+                flow.credit += rate.bytes_in(now.since(idle).min(SAVING)) / (self.turns.len() as u64 + 1);
+            }
+        }
+        self.add(slot, packet, wire, flows, settings);
     }
 
     /// Adds a packet of which so many bytes on the wire have not left.
-    fn add(&mut self, slot: u16, packet: Packet, wire: u64, flows: &mut Flows) {
+    fn add(&mut self, slot: u16, packet: Packet, wire: u64, flows: &mut Flows, settings: &Settings) {
         self.bytes += wire;
         self.segments += u64::from(packet.count());
         let flow = flows.at_mut(slot);
@@ -90,11 +109,13 @@ impl Queue {
         match self.discipline {
             Discipline::DropTail => self.one.push_back((slot, packet)),
             Discipline::Harmonize => {
-                if flow.queue.is_empty() {
-                    self.turns.push_back(slot);
-                    flow.deficit = QUANTUM;
-                }
                 flow.queue.push_back(packet);
+                if flow.queue.len() == 1 {
+                    self.turns.push_back(slot);
+                    if flow.next_wire(settings.overhead).is_some_and(|next| flow.deficit < next) {
+                        self.grant(flow, settings);
+                    }
+                }
                 self.longest.set(slot, flow.counters.queue);
             }
         }
@@ -155,7 +176,7 @@ impl Queue {
                     let segments = flow.queue.front().expect("it has a turn").frame().segments;
                     let wire = segments.wire_bytes_of(flow.sent, settings.overhead);
                     if flow.deficit < wire {
-                        self.next_turn(turn, flow); // it saves for a frame longer than a turn
+                        self.next_turn(turn, flow, settings); // it saves for a frame longer than a turn
                         continue;
                     }
                     flow.deficit -= wire;
@@ -169,8 +190,11 @@ impl Queue {
                         left(packet, end);
                     }
                     match flow.next_wire(settings.overhead) {
-                        None => drop(self.turns.remove(turn)),
-                        Some(next) if flow.deficit < next => self.next_turn(turn, flow),
+                        None => {
+                            self.turns.remove(turn);
+                            flow.idle_since = Some(end);
+                        }
+                        Some(next) if flow.deficit < next => self.next_turn(turn, flow, settings),
                         Some(_) => {}
                     }
                     self.leaves(slot, wire, flows);
@@ -180,10 +204,22 @@ impl Queue {
     }
 
     /// Ends a flow's turn: it is the last now, and has what it may send when it is first.
-    fn next_turn(&mut self, turn: usize, flow: &mut Slot) {
-        flow.deficit += QUANTUM;
+    fn next_turn(&mut self, turn: usize, flow: &mut Slot, settings: &Settings) {
+        self.grant(flow, settings);
         let slot = self.turns.remove(turn).expect("it has a turn");
         self.turns.push_back(slot);
+    }
+
+    /// Lets a flow send a quantum in its next turn, and more if it has credit: at most its share of [`SAVING`], as many as wait now.
+    fn grant(&self, flow: &mut Slot, settings: &Settings) {
+        flow.deficit += QUANTUM;
+        if flow.credit > 0 {
+            let all = settings.rate.map_or(0, |rate| rate.bytes_in(SAVING));
+            let credit = flow.credit.min(all / self.turns.len() as u64);
+            let more = credit.min((BOOST - 1) * QUANTUM);
+            flow.credit = credit - more;
+            flow.deficit += more;
+        }
     }
 
     /// Counts bytes that wait no more.
@@ -243,23 +279,24 @@ impl Queue {
     }
 
     /// Lets what waits wait in another way, in the order in which it came. Segments that have left in turn stay gone.
-    pub(super) fn change(&mut self, discipline: Discipline, overhead: u16, flows: &mut Flows) {
+    pub(super) fn change(&mut self, settings: &Settings, flows: &mut Flows) {
         let mut all: Vec<_> = self.one.drain(..).collect();
         for slot in self.turns.drain(..) {
             all.extend(flows.at_mut(slot).queue.drain(..).map(|packet| (slot, packet)));
         }
         // Stable: packets of one flow stay in their order, and pieces of one packet together.
         all.sort_by_key(|(_, packet)| packet.arrived);
-        *self = Self::new(discipline);
+        *self = Self::new(settings.queue);
         let mut begun: BTreeSet<u16> = BTreeSet::new();
         for (slot, packet) in all {
             let first = begun.insert(slot);
             if first {
-                flows.counters(slot).queue = 0;
+                let flow = flows.at_mut(slot);
+                (flow.counters.queue, flow.deficit, flow.credit) = (0, 0, 0);
             }
             let sent = if first { flows.at(slot).sent } else { 0 };
-            let wire = remaining(packet.frame().segments, sent, overhead);
-            self.add(slot, packet, wire, flows);
+            let wire = remaining(packet.frame().segments, sent, settings.overhead);
+            self.add(slot, packet, wire, flows, settings);
         }
     }
 }

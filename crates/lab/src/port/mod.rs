@@ -165,7 +165,7 @@ impl Port {
         &self.name
     }
 
-    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it does (a packet socket), else when
+    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it does (a packet socket), otherwise when
     /// `clock` says that it has been read.
     ///
     /// # Errors
