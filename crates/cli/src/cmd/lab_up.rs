@@ -222,7 +222,7 @@ fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
         Event::Line { job, stream, text } => {
             let line = [format!("{} | ", hosts[*job]).as_bytes(), text, b"\n"].concat();
             match stream {
-                Stream::Output => Ok(std::io::stdout().lock().write_all(&line)?),
+                Stream::Output => super::print_bytes(&line),
                 Stream::Error => Ok(std::io::stderr().lock().write_all(&line)?),
             }
         }
