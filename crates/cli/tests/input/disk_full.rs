@@ -65,7 +65,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
     assert!(server.heard().contains("the disk is full"), "the server's log says so");
     let status = run(&["status", "-C", &server.coordinator]);
     assert!(status.ok().contains("DISK FULL"), "{status:?}");
-    let refused = run_with(&["put", "t", "k", "-", "-C", &server.coordinator], &value(0));
+    let refused = run_with(&["put", "t", "k", "-C", &server.coordinator], &value(0));
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
 

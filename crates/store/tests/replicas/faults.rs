@@ -1,8 +1,7 @@
 //! Disks that refuse: nothing more is acknowledged, and what the disk has is still read.
 
-use crate::support::{FRAME, bytes_of, id, open};
+use crate::support::{bytes_of, id, open};
 use sprat_disk::{Fault, Latency, MemControl};
-use sprat_store::backup::GROW_AGAIN;
 use sprat_store::replicas::{Durability, OpenError, Replicas};
 use sprat_wire::op::{BackupRequest, Status};
 
@@ -74,44 +73,6 @@ fn a_read_that_hangs_holds_up_nobody_else() {
     world.free(id(3, 1));
     assert_eq!(world.wait(hangs).status, Status::NotFound);
     world.put(id(4, 1), 0..10, true);
-}
-
-/// A disk that fills up: replicas are refused for that reason when its frames are used up; those that are freed are used, and with
-/// space there are more.
-#[test]
-fn a_full_disk_takes_what_it_has_frames_for() {
-    let control = MemControl::new(1);
-    control.set_capacity(6 * u64::from(FRAME) + u64::from(FRAME) / 2);
-    let (mut world, _) = open(&control, Durability::Sync);
-    let mut segment = 0;
-    let refused = loop {
-        segment += 1;
-        let told = world.write(id(3, segment), 0..10, true);
-        if told.status != Status::Ok {
-            break told;
-        }
-    };
-    assert!(refused.status == Status::Refused && refused.text().contains("its disk is full"), "{refused:?}");
-    assert!(segment > 2, "{segment}");
-    assert_eq!((world.figure("replica_disk_full"), world.figure("replica_frames_lacking")), (1, 1));
-    (1..=2).for_each(|segment| world.free(id(3, segment)));
-    for _ in 0..100 {
-        world.turn();
-    }
-    world.put(id(4, 1), 0..10, true);
-    assert_eq!(world.figure("replica_writes_stopped"), 0);
-    control.set_capacity(u64::MAX);
-    world.pass(2 * GROW_AGAIN);
-    for _ in 0..100 {
-        world.turn();
-    }
-    world.pass(2 * GROW_AGAIN);
-    for _ in 0..1000 {
-        world.turn();
-    }
-    world.put(id(4, 2), 0..10, true);
-    world.put(id(4, 3), 0..10, true);
-    assert_eq!((world.figure("replica_disk_full"), world.figure("replica_frames_lacking")), (0, 0));
 }
 
 #[test]
