@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
 /// Version of the directory's layout that this program writes. It reads format 1 too, which had no ages and no checksum.
@@ -175,7 +175,8 @@ pub enum DataDirError {
 pub struct DataDir {
     path: PathBuf,
     identity: Identity,
-    _lock: Arc<File>,
+    /// Holds the lock on the directory, and lets one clone at a time write in it.
+    lock: Arc<Mutex<File>>,
 }
 
 impl DataDir {
@@ -209,7 +210,7 @@ impl DataDir {
             Err(errno) => return Err(io("lock the data directory", path)(errno.into())),
         }
         let file = path.join(IDENTITY);
-        let dir = |identity| Self { path: path.to_owned(), identity, _lock: Arc::new(lock) };
+        let dir = |identity| Self { path: path.to_owned(), identity, lock: Arc::new(Mutex::new(lock)) };
         match fs::read(&file) {
             Ok(text) => Ok(dir(parse(&file, &text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -356,6 +357,7 @@ impl DataDir {
     /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The one before stays beside
     /// it, and its blocks are those of the next: it can be written on a full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
+        let _writes = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         let write = || {
             write_in_place(&new, bytes)?;

@@ -164,9 +164,9 @@ fn what_is_missing_or_foreign_is_named() {
     let said = start(&one).err().expect("refused");
     assert!(said.contains("identity.toml") && said.contains("missing"), "{said}");
 
-    fs::write(one.join("identity.toml"), "format = 2\nnew = 1\n").expect("written");
+    fs::write(one.join("identity.toml"), "format = 3\nnew = 1\n").expect("written");
     let said = start(&one).err().expect("refused");
-    assert!(said.contains("format 2") && said.contains("newer sprat"), "{said}");
+    assert!(said.contains("format 3") && said.contains("newer sprat"), "{said}");
 
     fs::write(one.join("identity.toml"), "not toml").expect("written");
     let said = start(&one).err().expect("refused");
@@ -187,7 +187,7 @@ fn what_is_missing_or_foreign_is_named() {
     assert!(said.contains("cluster"), "{said}");
     fs::remove_file(one.join("coordinator.redb")).expect("there");
     let said = start(&one).err().expect("refused");
-    assert!(said.contains("cluster"), "{said}");
+    assert!(said.contains("coordinator.redb: missing"), "{said}");
     fs::write(one.join("coordinator.redb"), b"no database").expect("written");
     let said = start(&one).err().expect("refused");
     assert!(said.contains("coordinator.redb"), "{said}");

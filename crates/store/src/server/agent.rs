@@ -1,5 +1,6 @@
 //! The control thread of a server: enlists with the coordinator, and keeps the master's assignments current.
 
+use super::nodes::note_ages;
 use super::run::Stop;
 use super::{End, ServerError};
 use crate::agent::{Agent, CatalogCopy, Enlisted, Gone};
@@ -237,15 +238,17 @@ pub(super) struct Place {
     pub(super) data: Stop,
     /// What ends the server.
     pub(super) end: Sender<End>,
-    /// Where copies of the catalog are kept, if they are.
-    pub(super) dir: Option<DataDir>,
+    /// Where copies of the catalog are kept, if they are, and the first.
+    pub(super) kept: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Writes copies of the catalog, the newest of those that wait, until there are no more to come. A thread of its own:
-/// a disk that is busy must not keep the agent from renewing its lease.
-fn keep_copies(dir: &DataDir, copies: &Receiver<CatalogCopy>) {
+/// Notes how old the files are that have been opened, and writes copies of the catalog, the newest of those that wait,
+/// until there are no more to come. A thread of its own: a disk that is busy must not keep the agent from its lease.
+fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
+    note_ages(dir);
     let mut fails = false;
-    while let Ok(copy) = copies.recv() {
+    let mut next = Some(first);
+    while let Some(copy) = next.take().or_else(|| copies.recv().ok()) {
         let copy = copies.try_iter().last().unwrap_or(copy);
         match dir.keep_catalog(&copy) {
             Ok(()) => fails = false,
@@ -271,10 +274,10 @@ pub(super) fn start(
     // The locator that it enlisted with may lack the port that the driver got.
     agent.moved(&place.locator);
     let mut keeper = None;
-    let copies = match place.dir.clone() {
-        Some(dir) => {
+    let copies = match place.kept.clone() {
+        Some((mut dir, first)) => {
             let (copies, waiting) = sync_channel(COPIES_WAITING);
-            let keep = move || keep_copies(&dir, &waiting);
+            let keep = move || keep_copies(&mut dir, first, &waiting);
             let thread = thread::Builder::new().name("sprat-catalog".into()).spawn(keep);
             keeper = Some(thread.map_err(ServerError::system("start a thread"))?);
             Some(copies)

@@ -73,11 +73,8 @@ impl Server {
             if identity != dir.identity() {
                 dir.set_identity(identity)?;
             }
-            if let Err(error) = dir.keep_catalog(&copy) {
-                tracing::warn!("{error}; an older coordinator may go unnoticed until it can be written");
-            }
         }
-        let kept = dir.clone();
+        let kept = dir.clone().map(|dir| (dir, copy));
         let (outbox, inbox) = crate::master::inbox();
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
@@ -115,14 +112,10 @@ impl Server {
                 self.spawn_node(seat, ended, make, close)?
             }
         };
-        let kept = kept.map(|mut dir| {
-            note_ages(&mut dir);
-            dir
-        });
         let data = self.stops.last().expect("just started").clone();
         // Other servers reach it where it enlisted; clients alone may be told of a port that the kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
-        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone(), dir: kept };
+        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone(), kept };
         self.agents.push(agent::start(&self.coordinator, link, place, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
@@ -137,7 +130,7 @@ fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> Tables {
 }
 
 /// Notes how old the files of a directory are after they have been opened, or closed.
-fn note_ages(dir: &mut DataDir) {
+pub(super) fn note_ages(dir: &mut DataDir) {
     if let Err(error) = dir.note_ages() {
         tracing::warn!("{error}; an older copy of a file may go unnoticed");
     }

@@ -179,12 +179,14 @@ fn no_damage_of_any_file_is_silent() {
         let outcome = store.try_with("missing", |data| fs::remove_file(data.join(&file)).unwrap());
         note(&file, "missing", format!("{file} is missing"), outcome);
         let older = store.dir.path().join("older").join(&file);
-        let outcome = store.try_with("older", |data| drop(fs::copy(&older, data.join(&file)).unwrap()));
+        let outcome = store.try_with("older", |data| {
+            fs::copy(&older, data.join(&file)).unwrap();
+        });
         note(&file, "older", format!("{file} is older"), outcome);
     }
-    println!("file, kind of damage: trials, named, harmless");
+    eprintln!("file, kind of damage: trials, named, harmless");
     for ((file, kind), [named, harmless]) in &counts {
-        println!("{file}, {kind}: {}, {named}, {harmless}", named + harmless);
+        eprintln!("{file}, {kind}: {}, {named}, {harmless}", named + harmless);
     }
     assert!(silent.is_empty(), "nobody noticed: {silent:#?}");
     for (file, kind) in [("log.sprat", "older"), ("log.sprat", "emptied"), ("coordinator.redb", "older")] {
@@ -223,7 +225,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
             }
         }
     }
-    println!("coordinator.redb, {} bytes: {named} flipped bits named, {harmless} harmless", bytes.len());
+    eprintln!("coordinator.redb, {} bytes: {named} flipped bits named, {harmless} harmless", bytes.len());
 }
 
 #[test]
@@ -359,7 +361,7 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
         }
         lost += missing.len();
     }
-    println!("salvage: {lost} objects lost in {} flipped bits", TRIALS * 2);
+    eprintln!("salvage: {lost} objects lost in {} flipped bits", TRIALS * 2);
     // Both headers of the file gone: the identity says whose chunks they are.
     let mut headless = bytes.clone();
     headless[..8192].fill(0);
