@@ -5,6 +5,7 @@
 mod support;
 
 use sprat_client::{Client, Options};
+use sprat_store::coordinator::{Catalog, MetadataMemory};
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::FileExt as _;
@@ -333,9 +334,16 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
         cluster.settle(&[0, 1, 2]);
     }
 
-    cluster.end_coordinator();
     let copies: Vec<String> =
         (0..SERVERS).map(|server| cluster.data(server).join("catalog.sprat").display().to_string()).collect();
+    // The last death has been dealt with, and every server knows.
+    until("copies without the dead", || {
+        let of = |path: &String| Catalog::<MetadataMemory>::of_copy(&std::fs::read(path).expect("a copy"));
+        let all: Vec<_> = copies.iter().map(of).collect::<Result<_, _>>().expect("whole copies");
+        let alive = |copy: &Catalog<MetadataMemory>| copy.servers().all(|(_, known)| !known.dead);
+        all.iter().all(|copy| alive(copy) && copy.version() == all[0].version())
+    });
+    cluster.end_coordinator();
     let made = again.display().to_string();
     let mut command = vec!["store", "rebuild", &made];
     copies.iter().for_each(|copy| command.extend(["--from", copy]));

@@ -20,7 +20,7 @@ const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
 /// How long a server with a lease goes without asking for a copy of the catalog again: a copy is long, and tablets can
 /// move hundreds of times a second.
-const COPY_PAUSE: Duration = Duration::from_secs(1);
+const COPY_PAUSE: Duration = Duration::from_millis(200);
 
 /// What a server is in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -53,7 +53,7 @@ pub(crate) struct StoreExportArgs {
 
 Each server keeps a copy, catalog.sprat, in its data directory: give those of all servers that can
 be reached, and the newest counts. Stop the coordinator first, and put damaged metadata aside. Of
-changes of the last second, a table made or dropped may be missing; objects are not concerned.")]
+changes of the last tenths of a second some may be missing.")]
 pub(crate) struct StoreRebuildArgs {
     /// Data directory of the coordinator; made if there is none.
     pub(crate) dir: PathBuf,
