@@ -76,8 +76,9 @@ impl Stopped {
     }
 
     fn files(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(self.base()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let names = fs::read_dir(self.base()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        // What a file was before is read by nothing.
+        let mut names: Vec<String> = names.filter(|name| !name.ends_with(".new")).collect();
         names.sort();
         names
     }
