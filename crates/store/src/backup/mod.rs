@@ -28,7 +28,7 @@
 //! power failure could bring back the head that still lists them.
 //!
 //! # When the disk refuses
-//! A disk without room for a longer file ends no more than its growth ([`growth`]): the frames that there are go on, and what becomes
+//! A disk without room for a longer file ends no more than its growth (`growth`): the frames that there are go on, and what becomes
 //! free is used. Any failed write or sync poisons the backup: [`Failed`] is kept, every later call returns it, and
 //! nothing more is reported durable until the log is opened again. A failed sync is not tried again: the
 //! kernel forgets which pages it could not write. Replaying tells what really is there.

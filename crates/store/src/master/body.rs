@@ -19,7 +19,7 @@ impl From<u32> for Body {
     }
 }
 
-/// Values pinned at once that sessions have [shares](Shares) of, beside one each; each keeps a segment's memory from the cleaner.
+/// Values pinned at once that sessions have shares of, beside one each; each keeps a segment's memory from the cleaner.
 pub const MAX_PINS: usize = 4096;
 
 /// Bodies handed out and not yet given back.

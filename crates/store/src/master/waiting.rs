@@ -9,7 +9,7 @@ use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Answers that wait, of which sessions have [shares](Shares) beside one each. Beyond, requests are turned away until
+/// Answers that wait, of which sessions have shares beside one each. Beyond, requests are turned away until
 /// the disk has caught up.
 pub const MAX_WAITING: usize = 65_536;
 
