@@ -81,6 +81,9 @@ fn tell_restored(whose: &str, restored: &Restored) {
         report.bytes >> 20,
         restored.elapsed.as_secs_f64(),
     );
+    if report.header_repaired {
+        eprintln!("sprat: {whose}one of the two copies of log.sprat's header was damaged; it is written again");
+    }
     if !report.left_out.is_empty() {
         let tables: Vec<String> =
             report.left_out.iter().map(|(table, count)| format!("{count} of table {table}")).collect();

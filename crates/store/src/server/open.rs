@@ -210,6 +210,9 @@ pub(super) fn open_member(
     }
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
     let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
+    if report.header_repaired {
+        tracing::warn!("{}: one of the two copies of its header was damaged; it is written again", path.display());
+    }
     tracing::info!("keeps {} replicas of other servers' logs, {} MB", report.replicas, report.bytes >> 20);
     let master = Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
     Ok(Member::new(finish(options, master)?, replicas))
