@@ -37,7 +37,7 @@ fuzz_target!(|input: (u16, &[u8])| {
             if rest.count() > 1 {
                 rest.truncate(1, &mut memory);
             }
-            rest.corrupt(&mut Chance::new(1, 1));
+            rest.corrupt(&mut Chance::new(1, &[1]));
             front.free(&mut memory);
             rest.free(&mut memory);
         } else {
