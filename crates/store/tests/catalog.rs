@@ -204,6 +204,8 @@ fn rows_from_before_there_were_tablets_are_read() {
         let owned = catalog.tablets_of(9);
         assert_eq!(owned, [Owned { tablet: Tablet::whole(3), server: 9, since }]);
         assert_eq!(catalog.find("users").unwrap().tablets.len(), 1);
+        let copy = Catalog::<MetadataMemory>::of_copy(&catalog.copy()).unwrap();
+        assert_eq!(copy.find("users"), catalog.find("users"), "a copy has rows as they are now");
     }
 }
 

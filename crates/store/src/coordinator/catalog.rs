@@ -3,7 +3,7 @@
 use super::copy;
 use super::metadata::{Metadata, MetadataError, MetadataMemory};
 use super::rows::{
-    COUNTERS, Checksums, Counters, move_key, move_row, read_counters, read_move, read_server, read_table, seal,
+    COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move, read_server, read_table, seal,
     server_key, server_row, table_key, table_row, unseal,
 };
 use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
@@ -191,7 +191,7 @@ impl<M: Metadata> Catalog<M> {
         let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
         if rows.is_empty() {
             catalog.cluster = new_cluster;
-            let row = catalog.counters(1, 1, 1, &[]);
+            let row = catalog.counters(1, 1, 1, Total::default());
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
             return Ok(catalog);
@@ -295,8 +295,9 @@ impl<M: Metadata> Catalog<M> {
 
     /// All rows as bytes, with checksums: what servers keep a copy of, from which the metadata can be made again.
     pub fn copy(&self) -> Vec<u8> {
-        let counters = self.counters(self.next_table, self.next_server, self.version, &[]);
-        copy::encode(self.rows().into_iter().map(seal).chain([counters]))
+        let rows = self.rows();
+        let counters = self.counters(self.next_table, self.next_server, self.version, Total::of(&rows));
+        copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
     /// Every row but the counters', not sealed.
@@ -318,8 +319,9 @@ impl<M: Metadata> Catalog<M> {
         }
         let next_server = self.next_server.saturating_add(REBUILD_SERVERS).min(sprat_wire::MAX_SERVER_ID);
         let (next_table, version) = (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
-        let counters = self.counters(next_table, next_server, version, &[]);
-        let sealed: Vec<Change> = self.rows().into_iter().map(seal).collect();
+        let rows = self.rows();
+        let counters = self.counters(next_table, next_server, version, Total::of(&rows));
+        let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
         // The counters come last: without them there is no catalog, if that is interrupted.
         for portion in sealed.chunks(metadata.most_changes()) {
             metadata.apply(portion).map_err(|error| error.to_string())?;
@@ -338,10 +340,9 @@ impl<M: Metadata> Catalog<M> {
         self.cluster
     }
 
-    /// The sealed row of counters as it is with `changes`.
-    fn counters(&self, next_table: u32, next_server: u32, version: u64, changes: &[Change]) -> Change {
-        let total = Some(self.checksums.total_after(changes));
-        let counters = Counters { cluster: self.cluster, next_table, next_server, version, total };
+    /// The sealed row of counters beside other rows of this total.
+    fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
+        let counters = Counters { cluster: self.cluster, next_table, next_server, version, total: Some(total) };
         seal((COUNTERS.to_owned(), Some(counters.encode())))
     }
 
@@ -646,7 +647,7 @@ impl<M: Metadata> Catalog<M> {
         }
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
-        let counters = self.counters(next_table, next_server, version, &changes);
+        let counters = self.counters(next_table, next_server, version, self.checksums.total_after(&changes));
         let sealed: Vec<Change> = changes.iter().cloned().map(seal).chain([counters]).collect();
         self.metadata.as_mut().ok_or_else(Self::not_leading)?.apply(&sealed)?;
         self.checksums.change(&changes);

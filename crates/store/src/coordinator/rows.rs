@@ -47,6 +47,13 @@ pub(super) struct Total {
     checksums: u64,
 }
 
+impl Total {
+    /// That of these rows, none of which is removed.
+    pub(super) fn of(rows: &[Change]) -> Self {
+        Checksums::default().total_after(rows)
+    }
+}
+
 /// The checksums of the rows that there are, by key, and their total.
 #[derive(Default)]
 pub(super) struct Checksums {
