@@ -111,7 +111,7 @@ fn each_instance_has_an_array_of_its_own() {
         recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>()
     };
     assert!(hosts(&[]).iter().all(|changed| *changed > 0));
-    let state = "grep -c raid0 /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
+    let state = "grep -c 'active raid0' /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
                  mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt --noheadings /srv/sprat";
     let found = rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K", "and none at /srv/sprat");
