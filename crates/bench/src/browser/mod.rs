@@ -132,7 +132,10 @@ impl Browser {
         self.popup = self.control.new_tab()?;
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
-        self.control.go(&page)
+        self.control.go(&page)?;
+        // It says what host there is once the extension's background runs. A download that begins before that is the
+        // browser's own: on a busy machine a click was quicker.
+        self.waits("return (document.getElementById('about')?.textContent ?? '') !== ''").map(drop)
     }
 
     /// Goes to a page, in the tab for pages, and stays there.
