@@ -60,8 +60,6 @@ enum Asked {
 /// A copy of the catalog, to be kept.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// Version of the map in it.
-    pub version: u64,
     /// What [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
     pub bytes: Vec<u8>,
 }
@@ -79,7 +77,7 @@ pub struct Agent {
     /// The highest version that a coordinator has told of. One that tells of less was deposed, and has yet to hear of it: nothing
     /// of what it says counts, a lease least of all.
     seen: u64,
-    /// The cluster and `seen`, as the coordinator is told.
+    /// The cluster and `seen`, as the last request reports them to the coordinator.
     reported: Seen,
     /// Why the coordinator that answers is not this server's.
     foreign: Option<String>,
@@ -289,7 +287,7 @@ impl Agent {
                     self.copy_from = self.asked_at + COPY_PAUSE;
                 }
                 self.copied = Some(answer.number);
-                self.copy = Some(CatalogCopy { version: answer.number, bytes: answer.body.to_vec() });
+                self.copy = Some(CatalogCopy { bytes: answer.body.to_vec() });
                 Ok(false)
             }
             // It may be put right while this server runs: it asks again, and a lease ends meanwhile.

@@ -18,9 +18,9 @@ pub(super) fn walk(bytes: &[u8], next_table: u32, mut take: impl FnMut(&Entry<'_
             }
             Err(malformed) => {
                 bad.get_or_insert((at, malformed.to_string()));
-                let told = Entry::parse(&bytes[at..]).map(|entry| at + entry.encoded_len());
+                let ends_at = Entry::parse(&bytes[at..]).map(|entry| at + entry.encoded_len());
                 let follows = |next: &usize| *next == bytes.len() || begins_at(bytes, *next, next_table);
-                let Some(next) = told.ok().filter(follows).or_else(|| next_entry(bytes, at + 1, next_table)) else {
+                let Some(next) = ends_at.ok().filter(follows).or_else(|| next_entry(bytes, at + 1, next_table)) else {
                     break;
                 };
                 at = next;

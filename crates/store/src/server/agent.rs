@@ -125,7 +125,7 @@ impl Link {
             let request = Request::CopyCatalog { server: self.agent.enlisted().server, seen: &self.agent.seen() };
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
             let answered = self.client.wait_whatever(ticket, |answer| {
-                let copy = CatalogCopy { version: answer.number, bytes: answer.body.to_vec() };
+                let copy = CatalogCopy { bytes: answer.body.to_vec() };
                 (answer.status, copy)
             });
             let (status, copy) = answered.map_err(ServerError::Enlist)?;
