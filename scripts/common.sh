@@ -37,5 +37,6 @@ cargo_tool() {
     return
   fi
   say "installing $1 (once; minutes of compiling)"
-  cargo install --locked --quiet "$1" || cannot "$1 is not installed and could not be: see the lines above"
+  # Not optimised: building it so takes longer than all it does.
+  cargo install --debug --locked --quiet "$1" || cannot "$1 is not installed and could not be: see the lines above"
 }

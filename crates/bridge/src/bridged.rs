@@ -105,7 +105,10 @@ impl Bridged {
     /// # Errors
     /// [`Error`].
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.shared.get(key).await
+        match key.is_empty() {
+            true => Ok(None),
+            false => self.shared.get(key).await,
+        }
     }
 
     /// Stores a value. Once this has returned, the store has it durably, and it will be at home.
@@ -115,6 +118,10 @@ impl Bridged {
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if value.len() > MAX_BRIDGED_VALUE {
             return Err(Error::ValueTooLarge(value.len()));
+        }
+        let (bytes, most) = (key.len() + value.len(), self.shared.keeper.far.longest());
+        if bytes > most {
+            return Err(Error::TooLargeForHome { bytes, most });
         }
         self.write(key, Cell::Dirty(value)).await
     }
@@ -128,6 +135,10 @@ impl Bridged {
     }
 
     async fn write(&self, key: &[u8], cell: Cell<'_>) -> Result<(), Error> {
+        // Acknowledged, it could never be carried home, nor could its removal.
+        if key.is_empty() {
+            return Err(Error::EmptyKey);
+        }
         let shared = &self.shared;
         let bytes = cell.encode();
         let until = Instant::now() + PATIENCE;

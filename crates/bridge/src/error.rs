@@ -52,6 +52,19 @@ pub enum Error {
     /// The value is too long.
     #[error("value of {0} bytes; the longest is {max} bytes", max = crate::MAX_BRIDGED_VALUE)]
     ValueTooLarge(usize),
+    /// No home has it.
+    #[error("an empty key: Cassandra has none, so it would never come home; nothing was changed")]
+    EmptyKey,
+    /// The home takes no row as long as this.
+    #[error(
+        "key and value of {bytes} bytes; Cassandra takes {most} in one row as it is set (max_mutation_size, or half of commitlog_segment_size); nothing was changed"
+    )]
+    TooLargeForHome {
+        /// Bytes of key and value.
+        bytes: usize,
+        /// The most there may be.
+        most: usize,
+    },
     /// Too much waits for its way home.
     #[error(
         "{max} writes wait for Cassandra, the most there may be, and none went in {0:?}; nothing was changed. Does Cassandra answer?",

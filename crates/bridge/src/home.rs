@@ -17,6 +17,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long the cluster may take to answer before a bridge stands: small machines take seconds to make a table.
 const SETUP: Duration = Duration::from_secs(90);
 
+/// What a mutation has besides key and value, bytes, and some to spare: the table's number, columns, timestamps.
+const MUTATION_OVERHEAD: usize = 256;
+
 /// A row as it is at home.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Stored {
@@ -33,6 +36,7 @@ pub struct Home {
     read: PreparedStatement,
     write: PreparedStatement,
     delete: PreparedStatement,
+    longest: usize,
 }
 
 impl Home {
@@ -69,8 +73,15 @@ impl Home {
             read: prepare(&session, options, read).await?,
             write: prepare(&session, options, write).await?,
             delete: prepare(&session, options, delete).await?,
+            longest: longest(&session).await,
             session,
         })
+    }
+
+    /// The most bytes of key and value that a row may have, as the instance that was asked is set: it refuses more, for
+    /// ever, so they are not to be acknowledged.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
     }
 }
 
@@ -90,6 +101,21 @@ impl Far for Home {
         };
         done.map(drop).map_err(|error| failed("a write", &error))
     }
+}
+
+async fn longest(session: &Session) -> usize {
+    let mut longest = usize::MAX;
+    for (setting, parts) in [("max_mutation_size", 1), ("commitlog_segment_size", 2)] {
+        let text = format!("SELECT value FROM system_views.settings WHERE name = '{setting}'");
+        // Who may not look, or is too old to tell, has what Cassandra comes with: more than a bridge takes.
+        let Ok(told) = session.query_unpaged(text, ()).await else { continue };
+        let Ok(rows) = told.into_rows_result() else { continue };
+        let Ok(Some((Some(value),))) = rows.maybe_first_row::<(Option<String>,)>() else { continue };
+        let Ok(bytes) = sprat_units::size(&value) else { continue };
+        let most = usize::try_from(bytes / parts).unwrap_or(usize::MAX);
+        longest = longest.min(most.saturating_sub(MUTATION_OVERHEAD));
+    }
+    longest
 }
 
 async fn make(session: &Session, text: String) -> Result<(), Error> {

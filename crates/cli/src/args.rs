@@ -21,6 +21,7 @@ mod rack_up;
 mod share;
 mod store;
 mod tables;
+mod units;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sprat_client::{FileError, Mode, Options};
@@ -161,9 +162,9 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", global = true)]
     pub(crate) local: Option<String>,
 
-    /// Give up on an operation after this long, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10_000, global = true)]
-    pub(crate) timeout: u64,
+    /// Give up on an operation after this long, such as 500ms or 1m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration, global = true)]
+    pub(crate) timeout: Duration,
 
     #[command(flatten)]
     pub(crate) identity: IdentityArgs,
@@ -178,7 +179,7 @@ impl Connect {
         Ok(Options {
             coordinator: self.coordinator.clone(),
             local: self.local.clone(),
-            timeout: Duration::from_millis(self.timeout),
+            timeout: self.timeout,
             waiting: Mode::Sleep,
             identity: self.identity.load()?,
             ..Options::default()
@@ -221,16 +222,16 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
     pub(crate) nodes: Option<u16>,
 
-    /// Memory for the log: bytes, or with K, M, G; default half of this machine's.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Memory for the log, such as 512M or 16G (16GiB); default half of this machine's.
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     pub(crate) memory: Option<u64>,
 
     /// Directory for what must survive.
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     pub(crate) data: PathBuf,
 
-    /// Disk space for the log: bytes, or with K, M, G; default two and a half times the memory.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory.
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     pub(crate) disk: Option<u64>,
 
     /// What a write has survived when it is acknowledged.
@@ -571,7 +572,7 @@ pub(crate) struct DemoArgs {
   sprat sim --seeds 1000
   sprat sim --seed 4711 --verbose
   sprat sim --cluster --operations 10000 --seeds 20 --from 1000
-  sprat sim --cluster --fresh --for 600 --keep failed.txt")]
+  sprat sim --cluster --fresh --for 10m --keep failed.txt")]
 pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -588,14 +589,14 @@ pub(crate) struct SimArgs {
     /// Begin with a seed by chance, and tell which.
     #[arg(long, conflicts_with = "from")]
     pub(crate) fresh: bool,
-    /// As many histories as can be begun in so many seconds.
-    #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "seeds")]
-    pub(crate) seconds: Option<u64>,
+    /// As many histories as can be begun in this time, such as 10m; a number alone is seconds.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::long, conflicts_with = "seeds")]
+    pub(crate) time: Option<Duration>,
     /// Add a line for each history that fails to this file: the command that repeats it.
     #[arg(long, value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     /// Only this one.
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "seconds", "keep"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"])]
     pub(crate) seed: Option<u64>,
     /// Tell what happens.
     #[arg(short, long)]
@@ -612,11 +613,6 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct ManArgs {
     /// Directory; made if it does not exist.
     pub(crate) dir: PathBuf,
-}
-
-/// A time that a measurement can take.
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    bounded(text, 0.01, 3600.0, "a number of seconds")
 }
 
 /// Operations a second.
@@ -651,33 +647,12 @@ fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
     value.ok_or_else(|| format!("want 1 to {most} {what}"))
 }
 
-/// Bits a second.
-fn parse_bit_rate(text: &str) -> Result<u64, String> {
-    let rate = sprat_lab::config::rate(text).map(|rate| rate.bits_per_second());
-    rate.ok_or_else(|| format!("{text:?} is not a rate; write 2Gb/s or 100Mb/s, say"))
-}
-
 /// Parses the name of a rack.
 fn parse_rack(text: &str) -> Result<String, String> {
     match sprat_wire::is_rack(text) {
         true => Ok(text.to_owned()),
         false => Err(sprat_wire::op::Malformed::Rack.to_string()),
     }
-}
-
-/// Parses `4096`, `64K`, `512M`, `16G`.
-fn parse_size(text: &str) -> Result<u64, String> {
-    // 512M, 512MB and 512MiB are the same here.
-    let short = text.trim_end_matches(['b', 'B']).trim_end_matches('i');
-    let (digits, unit) = match short.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&short[..at], 10),
-        Some((at, 'm' | 'M')) => (&short[..at], 20),
-        Some((at, 'g' | 'G')) => (&short[..at], 30),
-        Some((at, 't' | 'T')) => (&short[..at], 40),
-        _ => (short, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size; write 512M or 16G, say"))?;
-    number.checked_mul(1 << unit).ok_or_else(|| format!("{text:?} is more than there can be"))
 }
 
 #[cfg(test)]
@@ -688,17 +663,6 @@ mod tests {
     #[test]
     fn the_table_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_take_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("64k"), Ok(65_536));
-        assert_eq!(parse_size("16G"), Ok(16 << 30));
-        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_size("10gb"), Ok(10 << 30));
-        assert!(parse_size("many").is_err());
-        assert!(parse_size("99999999999T").is_err());
     }
 
     #[test]

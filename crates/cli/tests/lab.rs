@@ -102,6 +102,19 @@ const WHILE_STOPPED: usize = 50;
 /// How long a box is stopped: far longer than it sleeps by itself.
 const STOPPED: Duration = Duration::from_millis(200);
 
+/// A signal is on its way for a while: a thread that still runs would read what comes, in time.
+fn until_stopped(process: u32) {
+    let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it is ours");
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    while !std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads").all(stopped) {
+        assert!(Instant::now() < until, "it does not stop");
+        thread::yield_now();
+    }
+}
+
 /// Stops a box of this name with these flags while datagrams come, and lets it go on; its exit code, and what it says at the end.
 fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     let mut child = sprat()
@@ -124,6 +137,7 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     let signal = |signal| rustix::process::kill_process(id, signal).expect("it runs");
     let socket = UdpSocket::bind("10.77.0.1:0").expect("a port");
     signal(Signal::STOP);
+    until_stopped(child.id());
     let begun = Instant::now();
     for _ in 0..WHILE_STOPPED {
         socket.send_to(b"late", "10.77.0.2:7000").expect("sent");

@@ -68,7 +68,7 @@ fn what_cannot_be_drawn_is_said_beforehand() {
     let ran = run(&["lab", "up", "two-sites", "--report", "x.png"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("--report: x.png: want a name"), "{ran:?}");
     let ran = run(&["lab", "up", "two-sites", "--report", "x.svg", "--every", "1ms"]);
-    assert!(ran.code == Some(1) && ran.stderr.contains("--every \"1ms\": want a time from 10ms"), "{ran:?}");
+    assert!(ran.code == Some(2) && ran.stderr.contains("'1ms' for '--every <TIME>': want 10ms to 60s"), "{ran:?}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn every_rung_is_climbed() {
 
 #[test]
 fn a_cluster_that_is_not_there_is_named() {
-    let said = run(&["bench", "ping", "-C", "tcp:host=127.0.0.1,port=1", "--timeout", "200"]);
+    let said = run(&["bench", "ping", "-C", "tcp:host=127.0.0.1,port=1", "--timeout", "200ms"]);
     assert_ne!(said.code, Some(0));
     assert!(said.stderr.contains("no cluster answers at tcp:host=127.0.0.1,port=1"), "{}", said.stderr);
 }

@@ -185,6 +185,14 @@ fn what_is_acknowledged_is_at_home_once() {
     client.send(&[b"MGET", b"alice", b"bob"]);
     assert_eq!([client.answer(), client.answer(), client.answer()], [Some(b"*2".to_vec()), None, None]);
 
+    // What can never be at home is refused at the door, and nothing is left to carry.
+    for refused in [&[&b"SET"[..], b"", b"v"][..], &[b"DEL", b""]] {
+        let told = client.ask(refused).expect("an answer");
+        assert!(told.starts_with(b"-ERR an empty key"), "{}", String::from_utf8_lossy(&told));
+    }
+    assert_eq!(client.get(""), None);
+    bridge.until("nothing of it waits", nothing_to_go);
+
     // Cassandra stands still: writes are acknowledged all the same, and read.
     node.signal(Signal::STOP);
     (0..300).for_each(|number| client.set(&key(number), format!("one {number}").as_bytes()));

@@ -2,6 +2,7 @@
 
 mod support;
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
@@ -56,8 +57,8 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
         assert!(half.try_wait().expect("a child").is_none(), "it ended before it had begun");
         std::thread::yield_now();
     }
-    half.kill().expect("it runs");
-    half.wait().expect("it ends");
+    kill_process(Pid::from_child(&half), Signal::TERM).expect("it runs");
+    assert_eq!(half.wait().expect("it ends").code(), Some(130), "and the play with it");
     rack.ok(&["up"]);
     assert_eq!(statuses(&rack), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
 
@@ -67,6 +68,18 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     assert_eq!((code, all[0].clone(), all[1].0.as_str()), (Some(6), both("running", "UN"), "stopped"));
     let told = rack.refused(&["rolling", "restart"]);
     assert!(told.contains("c0-n2-i1 does not run") && told.contains("nothing was done"), "{told}");
+    rack.ok(&["up"]);
+
+    // One that has lost its data is not started without them: it would answer for rows that it does not have.
+    rack.kill("c0-n2");
+    let home = rack.home("c0-n2");
+    let parts = ["data", "commitlog"].map(|part| (home.join(part), home.join(format!("{part}-kept"))));
+    parts.iter().for_each(|(part, kept)| fs::rename(part, kept).expect("it had data"));
+    let told = rack.refused(&["up"]);
+    assert!(told.contains("c0-n2-i1 has been up as a member of the ring, and its data are gone"), "{told}");
+    assert!(told.contains("sprat rack replace FILE c0-n2-i1"), "{told}");
+    assert_eq!(statuses(&rack).1[1].0, "stopped");
+    parts.iter().for_each(|(part, kept)| fs::rename(kept, part).expect("nobody made it anew"));
     rack.ok(&["up"]);
 
     // Other settings are brought one by one to who was started without them, `up` before it or not.

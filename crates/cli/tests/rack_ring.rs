@@ -44,7 +44,7 @@ fn cut_short(rack: &Rack, what: &[&str], come: impl Fn() -> bool) {
 
 /// Reads that found nothing, of many.
 fn not_found(rack: &Rack) -> u64 {
-    let read = rack.run(&["load", "--rate", "100", "--duration", "8s", "--keys", KEYS, "--reads", "1", "--json"]);
+    let read = rack.run(&["load", "--rate", "100", "--duration", "8s", "--keys", KEYS, "--reads", "100%", "--json"]);
     let told: Value = serde_json::from_slice(&read.stdout).unwrap_or_else(|error| panic!("{error}: {read:?}"));
     assert!(told["report"]["done"].as_u64().expect("a number") > 300, "{told}");
     told["report"]["found_nothing"].as_u64().expect("a number")

@@ -245,7 +245,7 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
     let json = |cluster: &Cluster| -> serde_json::Value {
-        let told = run(&["status", "--json", "-C", &cluster.coordinator, "--timeout", "3000"]);
+        let told = run(&["status", "--json", "-C", &cluster.coordinator, "--timeout", "3s"]);
         serde_json::from_str(told.ok()).expect("JSON")
     };
     let told_by = |told: &serde_json::Value, locator: &str| -> serde_json::Value {
@@ -274,7 +274,7 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
         assert_eq!(task["segments_left"], 0, "{task}");
     }
     assert!(told["counters"]["segments_short"].as_u64() > Some(0), "{told}");
-    let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3000"]).ok().to_owned();
+    let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
     for words in [
         "brings back",
         "segments read, on their way to other servers",

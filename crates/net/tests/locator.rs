@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use sprat_net::{AnyDriver, Bypass, Driver, Fault, Host, Locator, Mac, Role, Transport};
+use sprat_net::{AnyDriver, Bypass, Driver, Fault, Host, Locator, Locators, Mac, Role, Transport};
 
 fn parse(text: &str) -> Locator {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
@@ -69,6 +69,26 @@ fn published_locators_parse() {
 }
 
 #[test]
+fn an_address_with_a_port_is_enough() {
+    for (short, long) in [
+        ("192.168.100.31:12246", "tcp:host=192.168.100.31,port=12246"),
+        ("localhost:11100", "tcp:host=localhost,port=11100"),
+        ("node-1.example:1", "tcp:host=node-1.example,port=1"),
+        ("[::1]:11100", "tcp:host=::1,port=11100"),
+        ("tcp://localhost:11100", "tcp:host=localhost,port=11100"),
+        ("tcp://[fd00::1]:11100/", "tcp:host=fd00::1,port=11100"),
+        ("fast+udp://10.0.0.2:11101", "fast+udp:host=10.0.0.2,port=11101"),
+    ] {
+        assert_eq!(parse(short), parse(long), "{short}");
+    }
+    let several: Locators = "a:1,tcp:host=b,port=2,tcp://c:3,[::1]:4".parse().expect("four");
+    let told: Vec<String> = several.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["tcp:host=a,port=1", "tcp:host=b,port=2", "tcp:host=c,port=3", "tcp:host=::1,port=4"]);
+    let device: Locators = "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one, with a device");
+    assert_eq!(device.len(), 1);
+}
+
+#[test]
 fn devices_have_arguments_of_their_own() {
     let server =
         parse("fast+dpdk:host=10.0.0.1,dev=net_memif0,role=server,socket=/tmp/a.sock,port=7,dev=0000:01:00.0,mtu=9000");
@@ -113,7 +133,15 @@ fn complaints_name_the_part_and_the_mend() {
         ("tcp:host=::1:g,port=1", "an IPv6 address"),
         ("tcp:host=[1.2.3.4],port=1", "in brackets"),
         ("tcp:host", "key=value"),
-        ("127.0.0.1", "write for example"),
+        ("127.0.0.1", "write for example `127.0.0.1:11100`"),
+        ("::1:11100", "write for example"),
+        ("a:65536", "0 to 65535"),
+        ("1.2.3:5", "four numbers"),
+        ("tcp://localhost", "add `port=11100`"),
+        ("tcp://:11100", "`host=`"),
+        ("tcp:11100", "key=value"),
+        ("udp://a:1", "did you mean `fast+udp`?"),
+        ("fast+dpdk://a:1", "key=value"),
         ("host=127.0.0.1,port=1", "write for example"),
     ] {
         let complaint = complaint(text);

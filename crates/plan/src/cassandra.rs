@@ -22,6 +22,8 @@ pub struct Member {
     pub tokens: Vec<i64>,
     /// Whether it comes, or came, when there was a ring already: then it fetches its rows from others.
     pub joined: bool,
+    /// Whether it has been up as a member: then it has rows, and without them it is not to start.
+    pub begun: bool,
 }
 
 /// Instances on a rack.

@@ -1,6 +1,7 @@
 //! Running the roles: `ansible-playbook`, line by line, and what it changed.
 
 use crate::faults::Reader;
+use crate::interrupt::Interrupt;
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use serde::Serialize;
@@ -32,8 +33,8 @@ pub struct Reach {
     pub known_hosts: Option<PathBuf>,
     /// The folder into which pip put Ansible (`--target`); none: the one on the path.
     pub ansible: Option<PathBuf>,
-    /// Whether Ctrl-C is for this program alone: a play that has begun is done to its end.
-    pub apart: bool,
+    /// Ends a play before its time. Ctrl-C alone does not: plays are groups of processes of their own.
+    pub interrupt: Interrupt,
 }
 
 /// What became of a host.
@@ -133,14 +134,13 @@ pub fn playbook(
     command.arg(folder.file("ansible").join(name)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let log = folder.file("ansible.log");
     let mut log_file = File::create(&log).map_err(Error::file(&log))?;
-    if reach.apart {
-        command.process_group(0);
-    }
+    command.process_group(0);
     let mut child = command.spawn().map_err(|error| missing("ansible-playbook", error))?;
+    reach.interrupt.begins(child.id());
     let (mut words, mut recaps, mut faults) = (Vec::new(), Vec::new(), Reader::default());
     if let Some(out) = child.stdout.take() {
-        for told in BufReader::new(out).lines() {
-            let told = told.map_err(Error::file(&log))?;
+        for told in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+            let told = String::from_utf8_lossy(&told).into_owned();
             writeln!(log_file, "{told}").map_err(Error::file(&log))?;
             recaps.extend(recap(&told));
             faults.line(&told);
@@ -151,7 +151,11 @@ pub fn playbook(
             }
         }
     }
-    let status = child.wait().map_err(Error::file(&log))?;
+    let status = child.wait().map_err(Error::file(&log));
+    if reach.interrupt.ended() {
+        return Err(Error::Interrupted { play: name.to_owned(), log });
+    }
+    let status = status?;
     if status.success() {
         return Ok(recaps);
     }

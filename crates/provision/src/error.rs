@@ -41,6 +41,17 @@ pub enum Error {
         /// One that must be among them.
         agent: &'static str,
     },
+    /// The end before its time.
+    #[error(
+        "ended in the middle of {play}: what was done by then stays done, and the same command goes on with the rest (all that was said: {})",
+        log.display()
+    )]
+    Interrupted {
+        /// Which play.
+        play: String,
+        /// Where all of it is.
+        log: PathBuf,
+    },
     /// Hosts that are not as they should be.
     #[error("{}\n(all that was said: {})", lines(faults), log.display())]
     Hosts {

@@ -1,6 +1,6 @@
 //! Who is on a rack's ring: what its folder remembers, for a description does not tell who was there before it was changed.
 
-use crate::{Error, Folder};
+use crate::{Alive, Error, Folder, Seen};
 use serde::{Deserialize, Serialize};
 use sprat_plan::cassandra::Member;
 use sprat_plan::{Plan, Spec};
@@ -35,6 +35,9 @@ pub struct Known {
     pub tokens: Vec<i64>,
     /// Whether it came when there was a ring already.
     pub joined: bool,
+    /// Whether it has been up as a member, so that it has rows.
+    #[serde(default)]
+    pub begun: bool,
     /// What becomes of it.
     pub state: State,
 }
@@ -91,6 +94,7 @@ impl Members {
             address: instance.address,
             tokens: instance.tokens.clone(),
             joined: false,
+            begun: false,
             state: State::Here,
         };
         Self { instances: all.map(|one| (one.name.clone(), known(one))).collect(), ..Self::default() }
@@ -99,7 +103,7 @@ impl Members {
     /// A description that knows of them.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
-        let member = |known: &Known| Member { tokens: known.tokens.clone(), joined: known.joined };
+        let member = |known: &Known| Member { tokens: known.tokens.clone(), joined: known.joined, begun: known.begun };
         let all = self.instances.iter().map(|(name, known)| (name.clone(), member(known))).collect();
         spec.members = spec.cassandra.is_some().then_some(all);
         spec
@@ -126,7 +130,7 @@ impl Members {
     /// Some would move; the plan cannot be.
     pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, Joining> {
         let mut with = self.adapt(spec.clone());
-        let newcomer = || Member { tokens: Vec::new(), joined: true };
+        let newcomer = || Member { joined: true, ..Member::default() };
         if let Some(members) = &mut with.members {
             for name in names {
                 members.entry(name.clone()).or_insert_with(newcomer);
@@ -136,12 +140,23 @@ impl Members {
         self.check(&plan)?;
         for instance in hosts(&plan).iter().flat_map(|host| &host.instances) {
             let (address, tokens) = (instance.address, instance.tokens.clone());
-            let known = Known { address, tokens, joined: true, state: State::Joining };
+            let known = Known { address, tokens, joined: true, begun: false, state: State::Joining };
             self.instances.entry(instance.name.clone()).or_insert(known);
             self.away.remove(&instance.name);
         }
         // Once more, for now they have theirs.
         Ok(Plan::new(self.adapt(spec.clone()))?)
+    }
+
+    /// Remembers who runs: members with rows from now on. Whether that is news.
+    pub fn begun(&mut self, seen: &[Seen]) -> bool {
+        let mut news = false;
+        for one in seen.iter().filter(|one| matches!(one.alive, Alive::Running { .. })) {
+            if let Some(known) = self.instances.get_mut(&one.instance).filter(|known| known.state == State::Here) {
+                news |= !std::mem::replace(&mut known.begun, true);
+            }
+        }
+        news
     }
 
     /// Those in a state, by their names.

@@ -58,6 +58,7 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
                     Racks::Chassis => plan.fabric.name(chassis),
                     Racks::One => "rack1".to_owned(),
                 };
+                let member = plan.spec.members.as_ref().and_then(|all| all.get(&on.name));
                 // Its own filesystem, where each has one.
                 let mount = plan.spec.storage.as_ref().and_then(|storage| storage.mounts.get(place));
                 let base = Path::new(mount.unwrap_or(&plan.spec.provision.base));
@@ -72,11 +73,8 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
                     home: base.join("cassandra").join(&on.name),
                     library: Path::new(&plan.spec.provision.library).to_owned(),
                     settings: settings.clone(),
-                    joined: plan
-                        .spec
-                        .members
-                        .as_ref()
-                        .is_some_and(|all| all.get(&on.name).is_some_and(|one| one.joined)),
+                    joined: member.is_some_and(|one| one.joined),
+                    begun: member.is_some_and(|one| one.begun),
                     replaces: None,
                     name: on.name,
                 }

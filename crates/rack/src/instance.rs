@@ -38,6 +38,8 @@ pub struct Instance {
     pub settings: Settings,
     /// Whether it came, or comes, to a ring that was there: it fetches its rows, and asks others who is there, never itself.
     pub joined: bool,
+    /// Whether it has been up as a member of the ring: then it has rows, and without them it does not start.
+    pub begun: bool,
     /// Whose place it takes, of an instance that is gone.
     pub replaces: Option<IpAddr>,
 }
@@ -66,6 +68,7 @@ impl Instance {
             file("conf/logback.xml", logback(&format!("{}/logs/system.log", self.home.display()))),
             file("conf/logback-tools.xml", logback_tools()),
             File { path: "instance", program: true, text: include_str!("../files/instance").to_owned() },
+            file("member", if self.begun { "begun\n" } else { "new\n" }.to_owned()),
             file("kind", include_str!("../files/cassandra").to_owned()),
             File { path: "nodetool", program: true, text: include_str!("../files/nodetool").to_owned() },
         ]

@@ -58,7 +58,6 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         "memtable": { "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } },
         "sstable": { "selected_format": "bti" },
         "disk_access_mode": "mmap_index_only",
-        "auto_snapshot": false,
     });
     if set.small() {
         let small = json!({

@@ -105,7 +105,8 @@ fn who_takes_anothers_place_says_whose() {
 #[test]
 fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
     let before = six("");
-    let known = |one: &sprat_rack::Instance| (one.name.clone(), Member { tokens: one.tokens.clone(), joined: false });
+    let known =
+        |one: &sprat_rack::Instance| (one.name.clone(), Member { tokens: one.tokens.clone(), ..Member::default() });
     let mut members: BTreeMap<String, Member> = before.iter().flat_map(|host| &host.instances).map(known).collect();
     let with = |members: &BTreeMap<String, Member>| Plan::new(Spec { members: Some(members.clone()), ..plan("").spec });
     assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
@@ -124,7 +125,7 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
         [1, 2, 3].map(|host: usize| before[host].instances[0].address),
         "who is there is asked"
     );
-    members.insert("c0-n1-i2".to_owned(), Member { tokens: Vec::new(), joined: true });
+    members.insert("c0-n1-i2".to_owned(), Member { joined: true, ..Member::default() });
     let back = hosts(&with(&members).expect("a plan"));
     let one = &back[0].instances[0];
     assert_eq!((back.len(), back[0].instances.len(), &one.name[..], one.tokens.len()), (6, 1, "c0-n1-i2", 16));

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 /// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
 pub const ROWS: &[&[&str]] = &[
-    &["wire", "chance"],
+    &["wire", "chance", "units"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
     &["rpc", "log", "vector", "grapedr"],
     &["client", "rack", "grape"],

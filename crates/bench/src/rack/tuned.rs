@@ -33,13 +33,13 @@ struct Work {
 }
 
 /// What leaves two cores, the load on them, time to rest.
-const LITTLE: Work = Work { rate: 500, reads: "0.8" };
+const LITTLE: Work = Work { rate: 500, reads: "80%" };
 
 /// Rates at which what is set up badly is looked at, one after the other, until it hurts: how soon that is, is for the machine to say.
 const RAMP: [u32; 7] = [500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000];
 
 /// Share of reads at those.
-const RAMP_READS: &str = "0.5";
+const RAMP_READS: &str = "50%";
 
 /// A rate hurts when its slowest hundredth takes longer than this, ms: five times what is wanted of it.
 const HURTS_MS: f64 = 5.0 * GOAL_MS;

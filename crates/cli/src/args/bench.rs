@@ -2,10 +2,11 @@
 
 use super::{
     BreakdownArgs, ClusterBenchArgs, Connect, FlowBenchArgs, IdentityArgs, LabBenchArgs, PromisesArgs, ResultArgs,
-    StoreBenchArgs, parse_clients, parse_depth, parse_rate, parse_rounds, parse_seconds,
+    StoreBenchArgs, parse_clients, parse_depth, parse_rate, parse_rounds, units,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -73,14 +74,14 @@ pub(crate) struct BasicArgs {
     /// Clients sleep while they wait, as ordinary ones do, instead of spinning.
     #[arg(long)]
     pub(crate) sleep: bool,
-    /// Seconds for each turn of each line of the table.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long each turn of each line of the table takes; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     pub(crate) rounds: usize,
-    /// Only objects of these sizes, bytes.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    /// Only objects of these sizes, such as 100,10kB.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = units::object_size)]
     pub(crate) sizes: Vec<u32>,
     /// Keys of each size, drawn evenly; by default 10,000, or what 64 MB hold.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -110,9 +111,9 @@ pub(crate) struct ClusterPerfArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct EchoArgs {
-    /// Seconds for each turn of each line of the table.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long each turn of each line of the table takes; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     pub(crate) rounds: usize,
@@ -128,12 +129,12 @@ pub(crate) struct EchoArgs {
 pub(crate) struct PingArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Bytes of what is echoed and read.
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Size of what is echoed and read.
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = units::object_size)]
     pub(crate) size: u32,
-    /// How long, in all.
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long, in all; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -183,8 +184,8 @@ pub(crate) struct DistributionArgs {
     /// What is measured.
     #[arg(long, value_enum, default_value = "read")]
     pub(crate) op: OpArg,
-    /// Bytes of an object.
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    /// Size of an object.
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = units::object_size)]
     pub(crate) size: u32,
     /// Operations over each path.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
@@ -223,9 +224,9 @@ pub(crate) struct JitterArgs {
     /// Cores to watch, all at once [default: all that this process may use].
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     pub(crate) cores: Vec<usize>,
-    /// Seconds to watch.
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long to watch; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

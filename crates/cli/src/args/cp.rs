@@ -3,6 +3,7 @@
 use clap::Args;
 use sprat_flow::share::Pace;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -90,8 +91,8 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) no_verify: bool,
 
-    /// At most this rate, such as 2Gb/s.
-    #[arg(long, value_name = "RATE", value_parser = super::parse_bit_rate)]
+    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a second.
+    #[arg(long, value_name = "RATE", value_parser = sprat_units::rate)]
     pub(crate) limit: Option<u64>,
 
     /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the
@@ -124,12 +125,12 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) retries: u32,
 
-    /// Give a connection up when nothing comes for this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) timeout: u64,
+    /// Give a connection up when nothing comes for this long, such as 10s or 5m; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::units::patience)]
+    pub(crate) timeout: Duration,
 
     /// Bytes of the receive buffers; 0: as the kernel would; default: what the fattest pipe needs.
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     pub(crate) receive_buffer: Option<u64>,
 
     /// Print what happens as JSON, a value on each line.

@@ -1,7 +1,7 @@
 //! `doctor`: what holds this machine back.
 
+use super::units;
 use clap::{Args, Subcommand};
-use sprat_lab::config;
 use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
@@ -19,11 +19,11 @@ pub(crate) enum DoctorCommand {
 Ends with 1 if there is something to mend. It changes nothing by itself.")]
 pub(crate) struct DoctorNetArgs {
     /// Rate of the path that is to be filled.
-    #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = super::parse_bit_rate)]
+    #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = sprat_units::rate)]
     pub(crate) rate: u64,
 
     /// Its round-trip time.
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = round_trip)]
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = units::round_trip)]
     pub(crate) rtt: Duration,
 
     /// Print only the lines for sysctl that mend it.
@@ -33,11 +33,4 @@ pub(crate) struct DoctorNetArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn round_trip(text: &str) -> Result<Duration, String> {
-    let limits = Duration::from_micros(1)..=Duration::from_secs(10);
-    config::duration(text)
-        .filter(|rtt| limits.contains(rtt))
-        .ok_or_else(|| "a time such as 200ms, up to 10s".to_owned())
 }

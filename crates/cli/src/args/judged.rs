@@ -1,9 +1,10 @@
 //! `bench`, those that hold lists of promises.
 
-use super::{parse_rounds, parse_seconds};
+use super::{parse_rounds, units};
 use clap::Args;
 use sprat_net::Event;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(crate) struct StoreBenchArgs {
@@ -38,9 +39,9 @@ Hosts are network namespaces of the benchmark's own, and gone with it; nothing l
 pub(crate) struct LabBenchArgs {
     #[command(flatten)]
     pub(crate) results: ResultArgs,
-    /// Seconds that each measurement counts for, after the growth of windows; some take longer at least.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long each measurement counts for, after the growth of windows; some take longer at least. A number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
     /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
     #[arg(long)]
     pub(crate) full: bool,
@@ -87,9 +88,9 @@ pub(crate) struct PromisesArgs {
     /// Rounds of each comparison; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     pub(crate) rounds: usize,
-    /// Seconds for each system's turn in a round.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// How long each system's turn in a round takes; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::turn)]
+    pub(crate) seconds: Duration,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -2,9 +2,11 @@
 
 use super::lab_ctl::LabCtlArgs;
 use super::lab_up::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs};
+use super::units;
 use clap::{Args, Subcommand};
 use sprat_lab::config::{LineWords, Word};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -92,8 +94,8 @@ pub(crate) struct LabRunArgs {
     pub(crate) force: bool,
 
     /// Stop after this time [default: at Ctrl-C].
-    #[arg(long, value_name = "TIME")]
-    pub(crate) duration: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
+    pub(crate) duration: Option<Duration>,
 
     /// What `sprat lab ctl` knows the box by [default: the names of its ports].
     #[arg(long, value_name = "NAME")]
@@ -141,8 +143,8 @@ pub(crate) struct SeriesArgs {
     pub(crate) series: Option<PathBuf>,
 
     /// Time between two samples of `--report` and `--series`, 10ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "100ms")]
-    pub(crate) every: String,
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::sample_time)]
+    pub(crate) every: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -183,8 +185,8 @@ pub(crate) struct LabWatchArgs {
     pub(crate) name: Option<String>,
 
     /// Time between two looks, 100ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    pub(crate) every: String,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::look_time)]
+    pub(crate) every: Duration,
 
     /// Print one screen as text.
     #[arg(long, conflicts_with = "json")]
@@ -205,10 +207,10 @@ pub(crate) struct LineArgs {
     /// Delay one way, up to 500ms.
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<String>,
-    /// Rate, such as 2Gb/s [default: none, at once].
+    /// Rate, such as 2Gb/s or 100Mbit; a number alone is bits a second [default: none, at once].
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
-    /// Bytes that may wait where there is a rate [default: 64MB].
+    /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default: 64MB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer: Option<String>,
     /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default: drop-tail].

@@ -3,6 +3,7 @@
 use super::lab::{SeriesArgs, ToleranceArgs};
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where labs are remembered, and the boxes that run.
 #[derive(Args, Clone, Debug)]
@@ -54,8 +55,8 @@ pub(crate) struct LabUpArgs {
     pub(crate) host: Option<String>,
 
     /// Take it down after this time.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) duration: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
+    pub(crate) duration: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) tolerate: ToleranceArgs,

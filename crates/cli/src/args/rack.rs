@@ -8,6 +8,7 @@ use super::rack_tune::RackTuneArgs;
 use super::rack_up::{RackDownArgs, RackReplaceArgs, RackRollingArgs, RackStatusArgs, RackUpArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RackCommand {
@@ -74,7 +75,7 @@ pub(crate) struct RackPlanArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat rack simulate mms-cube                          one at a time: an empty network
-  sprat rack simulate mms-cube --pattern load --load 0.6
+  sprat rack simulate mms-cube --pattern load --load 60%
   sprat rack simulate mms-5 --pattern incast --answer 20kB
   sprat rack simulate rack.toml --answer 1MB --service 3us --json
   sprat rack simulate mms-5 --forwarding store-and-forward
@@ -91,24 +92,24 @@ pub(crate) struct RackSimulateArgs {
     pub(crate) pattern: PatternArg,
 
     /// With `--pattern load`: what part of a server's ports answers take.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::ratio)]
     pub(crate) load: f64,
 
     /// How many requests.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     pub(crate) requests: usize,
 
-    /// Bytes of a request.
-    #[arg(long, value_name = "BYTES", default_value = "50B")]
-    pub(crate) request: String,
+    /// Size of a request.
+    #[arg(long, value_name = "SIZE", default_value = "50B", value_parser = sprat_units::size)]
+    pub(crate) request: u64,
 
-    /// Bytes of an answer.
-    #[arg(long, value_name = "BYTES", default_value = "100B")]
-    pub(crate) answer: String,
+    /// Size of an answer.
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
+    pub(crate) answer: u64,
 
     /// What a server takes for a request.
-    #[arg(long, value_name = "TIME", default_value = "0us")]
-    pub(crate) service: String,
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = sprat_units::duration)]
+    pub(crate) service: Duration,
 
     /// How switches pass frames on, whatever the file says.
     #[arg(long, value_enum)]

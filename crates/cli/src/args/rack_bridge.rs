@@ -1,8 +1,9 @@
 //! `rack bridge`.
 
-use super::{Connect, parse_size};
+use super::Connect;
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -48,28 +49,28 @@ pub(crate) struct RackBridgeArgs {
     pub(crate) consistency: BridgeConsistencyArg,
 
     /// How long Cassandra may take for an answer.
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    pub(crate) home_timeout: String,
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
+    pub(crate) home_timeout: Duration,
 
-    /// The store's memory that the table may take: bytes, or with K, M, G.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    /// The store's memory that the table may take, such as 512M or 16G.
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size, default_value = "1G")]
     pub(crate) memory: u64,
 
     /// How often all of the table is looked through, for what others left behind and for what may leave.
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    pub(crate) sweep: String,
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
+    pub(crate) sweep: Duration,
 
     /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay on a network you trust.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
     pub(crate) listen: SocketAddr,
 
     /// How long the end may take, to carry home what waits.
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub(crate) drain: String,
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
+    pub(crate) drain: Duration,
 
     /// How often figures are told.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) every: String,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    pub(crate) every: Duration,
 
     /// Tell figures as JSON, one object a line.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use super::rack_up::RackPlace;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -36,8 +37,8 @@ pub(crate) struct RackLoadArgs {
     pub(crate) steps: usize,
 
     /// How long in all, such as 90s, 10m or 1h.
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub(crate) duration: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
+    pub(crate) duration: Duration,
 
     #[command(flatten)]
     pub(crate) work: WorkArgs,
@@ -67,20 +68,20 @@ pub(crate) struct WorkArgs {
     pub(crate) keys: Option<u64>,
 
     /// Share of reads; the others are writes.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::share)]
     pub(crate) reads: f64,
 
-    /// Bytes of each value.
-    #[arg(long, value_name = "BYTES", default_value_t = 100)]
-    pub(crate) value: usize,
+    /// Size of each value.
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
+    pub(crate) value: u64,
 
     /// How many replicas must have answered.
     #[arg(long, value_enum, default_value_t = ConsistencyArg::LocalQuorum)]
     pub(crate) consistency: ConsistencyArg,
 
     /// How long an answer may take.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) timeout: String,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    pub(crate) timeout: Duration,
 
     /// Start operations at random times, as many who know nothing of each other do.
     #[arg(long)]

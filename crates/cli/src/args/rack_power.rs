@@ -2,6 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -41,12 +42,12 @@ pub(crate) struct RackPowerArgs {
     pub(crate) sysfs: PathBuf,
 
     /// Time from reading to reading, 50 ms at least.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    pub(crate) every: String,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sprat_units::duration)]
+    pub(crate) every: Duration,
 
     /// How long in all, such as 90s, 10m or 1h.
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub(crate) duration: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
+    pub(crate) duration: Duration,
 
     /// How many operations were done meanwhile.
     #[arg(long, value_name = "COUNT")]

@@ -4,6 +4,7 @@ use super::rack_load::WorkArgs;
 use super::rack_up::RackPlace;
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("what").required(true), after_help = "Examples:
@@ -56,12 +57,12 @@ pub(crate) struct RackTuneArgs {
     pub(crate) rate: f64,
 
     /// How long each measurement is.
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub(crate) duration: String,
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
+    pub(crate) duration: Duration,
 
     /// How long the same load runs before each measurement, without being counted.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) warm: String,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    pub(crate) warm: Duration,
 
     #[command(flatten)]
     pub(crate) work: WorkArgs,

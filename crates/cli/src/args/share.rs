@@ -75,17 +75,17 @@ pub(crate) struct ShareArgs {
     pub(crate) open: bool,
 
     /// With --writable: the longest file that is taken.
-    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = super::parse_size)]
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     pub(crate) max_file: Option<u64>,
 
     /// With --writable: how much of the disk unfinished uploads may hold together. Default: half of
     /// the file system.
-    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = super::parse_size)]
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     pub(crate) max_unfinished: Option<u64>,
 
     /// With --writable: how long what has come of an upload is kept that nobody goes on with, such
     /// as 12h. Default: 168h.
-    #[arg(long, value_name = "TIME", requires = "writable", value_parser = time)]
+    #[arg(long, value_name = "TIME", requires = "writable", value_parser = sprat_units::duration)]
     pub(crate) keep_unfinished: Option<Duration>,
 
     /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too with --writable.
@@ -144,12 +144,8 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     Ok(Listen { address: address.ip(), port: Some(address.port()) })
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    sprat_lab::config::duration(text).ok_or_else(|| format!("{text:?} is no time; write 90m or 12h, say"))
-}
-
 pub(super) fn pace(text: &str) -> Result<Pace, String> {
-    let limit = || super::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= MIN_RATE);
+    let limit = || sprat_units::rate(text).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= MIN_RATE);
     match text {
         "auto" => Ok(Pace::Auto),
         "off" => Ok(Pace::Off),

@@ -25,6 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// What a turn takes where nobody sets it.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Objects of the memory and restart chapters.
 const OBJECTS: u64 = 2_000_000;
 
@@ -66,7 +69,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
         clients: args.clients,
         depth: args.depth,
         pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals: Arrivals::Poisson }),
-        duration: Duration::from_secs_f64(args.seconds),
+        duration: args.seconds,
         rounds: args.rounds,
         sizes: if args.sizes.is_empty() {
             defaults.sizes
@@ -105,7 +108,7 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
         clients: args.num_clients,
         depth: 1,
         sleep: false,
-        seconds: 1.0,
+        seconds: SECOND,
         rounds: 3,
         sizes: Vec::new(),
         keys: None,
@@ -118,7 +121,7 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
 pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let options = args.connect.options()?;
     let climber = Climber::connect(&options).with_context(|| absent(&args.connect.coordinator))?;
-    let ladder = climb(climber, args.size as usize, Duration::from_secs_f64(args.seconds));
+    let ladder = climb(climber, args.size as usize, args.seconds);
     ours::forget(&options).context("dropping the table that was measured")?;
     let ladder = ladder?;
     print_line(&if args.json { serde_json::to_string(&ladder)? } else { ladder.table().to_string() })?;
@@ -127,7 +130,7 @@ pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
 
 pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
-    let lab = Lab { rounds: args.rounds, duration: Duration::from_secs_f64(args.seconds), ..Lab::new() };
+    let lab = Lab { rounds: args.rounds, duration: args.seconds, ..Lab::new() };
     let found: Vec<Results> = [Wait::Spin, Wait::Sleep]
         .into_iter()
         .map(|wait| {
@@ -190,18 +193,18 @@ pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
 pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
     let FlowBenchArgs { results, rounds, full } = args.clone();
     let special = Special { full, ..Special::default() };
-    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: 1.0 }, special)
+    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: SECOND }, special)
 }
 
 /// Its loads run for times of their own.
 pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
-    let promises = PromisesArgs { results: results.clone(), seconds: 1.0, rounds: 1 };
+    let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
     judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
 }
 
 /// Its kernels are run as often as it takes.
 pub(crate) fn grape(results: &ResultArgs) -> Result<ExitCode> {
-    let promises = PromisesArgs { results: results.clone(), seconds: 1.0, rounds: 1 };
+    let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
     judge("grape", sprat_bench::grape::CHAPTERS, &promises, Special::default())
 }
 
@@ -244,7 +247,7 @@ fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special
         lab: Lab {
             setup: Setup { data: data.canonicalize()?, ..lab.setup },
             rounds: args.rounds,
-            duration: Duration::from_secs_f64(args.seconds),
+            duration: args.seconds,
             ..lab
         },
         objects: special.objects,

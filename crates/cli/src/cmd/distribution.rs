@@ -127,7 +127,7 @@ pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
     let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
     // Ordinary threads on every core: with a real-time class on all of them nothing else would run.
     let places: Vec<Place> = cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
-    let found = meter(&places, Duration::from_secs_f64(args.seconds))?;
+    let found = meter(&places, args.seconds)?;
     if args.json {
         print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "meters": found }))?)?;
     } else {

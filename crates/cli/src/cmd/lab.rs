@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, duration, set, tolerance as parse_tolerance};
+use sprat_lab::config::{BoxConfig, BoxWords, PortWords, Word, set, tolerance as parse_tolerance};
 use sprat_lab::control::{ControlError, Place, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
 use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
@@ -36,10 +36,6 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     if let Some(name) = &args.name {
         config.name.clone_from(name);
     }
-    let longest = match &args.duration {
-        None => None,
-        Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
-    };
     let told = told(&config);
     let mut series = Series::new(&args.series)?;
     let signals = signals()?;
@@ -54,7 +50,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
         None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
     }
-    let watched = watch(&engine, control.as_ref(), &signals, longest, args.quiet, series.as_mut());
+    let watched = watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
     let report = engine.stop()?;
     drop(control); // whoever asked for the end hears of it
     watched?;
@@ -109,7 +105,7 @@ pub(super) fn own_namespaces() -> Result<bool> {
 /// What `--tolerate` says.
 pub(super) fn tolerance(args: &ToleranceArgs) -> Result<Tolerance> {
     let text = &args.tolerate;
-    parse_tolerance(text).with_context(|| format!("--tolerate {text:?}: want SHARE or SHARE:TIME, such as 5%:10ms"))
+    parse_tolerance(text).context("--tolerate: want SHARE or SHARE:TIME, such as 5%:10ms")
 }
 
 /// The box that file and flags ask for.

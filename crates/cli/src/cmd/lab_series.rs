@@ -3,7 +3,6 @@
 use crate::args::{LabReportArgs, SeriesArgs};
 use anyhow::{Context as _, Result, bail, ensure};
 use sprat_bench::report::over_time::{page, picture};
-use sprat_lab::config::duration;
 use sprat_lab::engine::{Engine, Report};
 use sprat_lab::series::{About, History, LineAbout, MAX_LINE_BYTES, Recorder, Sample};
 use std::fs::File;
@@ -11,10 +10,6 @@ use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-/// Least and most time between two samples.
-const LEAST: Duration = Duration::from_millis(10);
-const MOST: Duration = Duration::from_secs(60);
 
 /// Draws what was written down.
 pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
@@ -45,8 +40,7 @@ pub(super) struct Series {
 impl Series {
     /// None when nothing was asked for. Finds out beforehand what cannot be written.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
-        let every = duration(&args.every).filter(|every| (LEAST..=MOST).contains(every));
-        let every = every.with_context(|| format!("--every {:?}: want a time from 10ms to 60s", args.every))?;
+        let every = args.every;
         let form = |path: &PathBuf| Ok::<_, anyhow::Error>((Form::of(path).context("--report")?, path.clone()));
         let drawn = args.report.as_ref().map(form).transpose()?;
         let open = |path: &PathBuf| {

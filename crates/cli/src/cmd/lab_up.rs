@@ -7,7 +7,6 @@ use crate::args::{LabDownArgs, LabLsArgs, LabState, LabTopologiesArgs, LabUpArgs
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sprat_lab::capture::Summary;
-use sprat_lab::config::duration;
 use sprat_lab::control::{Live, Place};
 use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
 use sprat_lab::series::{LineAbout, line_name};
@@ -22,10 +21,6 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
-    let longest = match &args.duration {
-        None => None,
-        Some(text) => Some(duration(text).with_context(|| format!("--duration {text:?}: want a time, such as 10s"))?),
-    };
     let mut topology = read(&args.topology)?;
     if let Some(name) = &args.name {
         topology.name.clone_from(name);
@@ -52,7 +47,8 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     if let Some(series) = &mut series {
         series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
     }
-    let watched = watch(&raised, &mut commands, &hosts, asked.len(), (longest, &signals), args.json, series.as_mut());
+    let watched =
+        watch(&raised, &mut commands, &hosts, asked.len(), (args.duration, &signals), args.json, series.as_mut());
     let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
     drop(commands);
     let ended = raised.down()?;

@@ -85,6 +85,9 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(stopped) = error.downcast_ref::<sprat_grape::Stopped>() {
         return stopped.code;
     }
+    if let Some(sprat_provision::Error::Interrupted { .. }) = error.downcast_ref() {
+        return INTERRUPTED;
+    }
     match error.downcast_ref::<Error>() {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
         Some(Error::Conflict { .. }) => CONFLICT,

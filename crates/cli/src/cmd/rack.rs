@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use sprat_bench::table::Table;
 use sprat_plan::layout::Place;
 use sprat_plan::picture::picture;
-use sprat_plan::quantity::{Bytes, Seconds, digits};
+use sprat_plan::quantity::{Seconds, digits};
 use sprat_plan::racks::{READY, ready};
 use sprat_plan::simulate::{Pattern, Report, Workload, simulate};
 use sprat_plan::spec::Forwarding;
@@ -38,10 +38,9 @@ pub(crate) fn simulated(args: &RackSimulateArgs) -> Result<ExitCode> {
     let plan = Plan::new(spec).with_context(|| args.rack.clone())?;
     let workload = Workload {
         requests: args.requests,
-        request: bytes("--request", &args.request)?,
-        answer: bytes("--answer", &args.answer)?,
-        service: Seconds::parse(&args.service)
-            .with_context(|| format!("--service {:?}: want a time, such as 3us", args.service))?,
+        request: args.request,
+        answer: args.answer,
+        service: Seconds(args.service.as_secs_f64()),
         pattern: match args.pattern {
             PatternArg::One => Pattern::OneByOne,
             PatternArg::Load => Pattern::Load(args.load),
@@ -79,13 +78,6 @@ pub(super) fn read(name: &str) -> Result<Spec> {
 fn unknown(name: &str) -> String {
     let names: Vec<_> = READY.iter().map(|ready| ready.name).collect();
     format!("no rack {name:?}: name a file, or one of {}", names.join(", "))
-}
-
-fn bytes(flag: &str, text: &str) -> Result<u64> {
-    let bytes = Bytes::parse(text).map(|bytes| bytes.0.round()).filter(|bytes| *bytes < 1e12);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within what was asked")]
-    let bytes = bytes.map(|bytes| bytes as u64);
-    bytes.with_context(|| format!("{flag} {text:?}: want bytes, such as 100B or 1MB"))
 }
 
 /// What a plan comes to, line by line.

@@ -33,7 +33,6 @@ struct Newcomer {
 
 pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
     let mut rack = Rack::new(&args.place)?;
-    rack.reach.apart = true;
     let _mine = rack.folder.lock()?;
     rack.nobody_leaves()?;
     let mut members = begun(&rack)?;
@@ -73,6 +72,7 @@ pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
         members.unclean.extend(members.in_state(State::Here).cloned().collect::<Vec<_>>());
         if let Some(known) = members.instances.get_mut(name) {
             known.state = State::Here;
+            known.begun = true;
         }
         members.write(&rack.folder)?;
         if !args.json {

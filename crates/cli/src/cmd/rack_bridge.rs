@@ -1,7 +1,6 @@
 //! `rack bridge`.
 
 use super::lab::signals;
-use super::rack_load::time;
 use super::{BEHIND, print_json};
 use crate::args::{BridgeConsistencyArg, RackBridgeArgs};
 use anyhow::Result;
@@ -14,7 +13,6 @@ use std::sync::mpsc::RecvTimeoutError;
 const PORT: u16 = 9042;
 
 pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
-    let (every, drain) = (time("--every", &args.every)?, time("--drain", &args.drain)?);
     let options = asked(args)?;
     let signals = signals()?;
     let running = Running::start(&options, args.listen)?;
@@ -26,14 +24,14 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
         eprintln!("bridge: table {}, at home in {home}; clients of Redis at {at}; Ctrl-C ends it", args.table);
     }
     // Who listened may have gone: that is no reason to stop carrying.
-    while signals.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+    while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
         let _ = tell(args, &running.figures());
     }
     let last = running.figures();
     if last.dirty > 0 && !args.json {
-        eprintln!("bridge: carrying {} keys home, for {} at most", last.dirty, args.drain);
+        eprintln!("bridge: carrying {} keys home, for {:?} at most", last.dirty, args.drain);
     }
-    let left = running.close(drain);
+    let left = running.close(args.drain);
     let _ = tell(args, &Figures { dirty: left, ..last });
     if left > 0 {
         eprintln!("bridge: {left} keys are not at home yet; the store has them, and the next bridge carries them");
@@ -59,14 +57,14 @@ fn asked(args: &RackBridgeArgs) -> Result<Options> {
             BridgeConsistencyArg::Quorum => Consistency::Quorum,
             BridgeConsistencyArg::All => Consistency::All,
         },
-        timeout: time("--home-timeout", &args.home_timeout)?,
+        timeout: args.home_timeout,
     };
     Ok(Options {
         store: args.connect.options()?,
         table: args.table.clone(),
         home,
         memory: args.memory,
-        sweep: time("--sweep", &args.sweep)?,
+        sweep: args.sweep,
     })
 }
 

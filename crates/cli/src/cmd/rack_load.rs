@@ -50,7 +50,7 @@ fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
     let Some(cassandra) = &rack.plan.spec.cassandra else {
         bail!("{}: the plan has no [cassandra]", args.place.rack);
     };
-    let all = time("--duration", &args.duration)?;
+    let all = args.duration;
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let steps = match args.rate.split_once("..") {
         None => number(&args.rate).map(|rate| vec![Step { rate, duration: all }]),
@@ -90,28 +90,11 @@ pub(super) fn work(args: &WorkArgs, contacts: Vec<String>, steps: Vec<Step>, cas
         ConsistencyArg::Quorum => Consistency::Quorum,
         ConsistencyArg::All => Consistency::All,
     };
-    (load.reads, load.value_bytes, load.seed) = (args.reads, args.value, args.seed);
-    (load.replication, load.timeout) = (cassandra.replication, time("--timeout", &args.timeout)?);
+    (load.reads, load.value_bytes, load.seed) = (args.reads, usize::try_from(args.value)?, args.seed);
+    (load.replication, load.timeout) = (cassandra.replication, args.timeout);
     load.datacenter.clone_from(&cassandra.datacenter);
     load.arrivals = if args.poisson { Arrivals::Poisson } else { Arrivals::Even };
     Ok(load)
-}
-
-/// A flag's time.
-pub(super) fn time(flag: &str, text: &str) -> Result<Duration> {
-    duration(text).with_context(|| format!("{flag} {text:?}: want a time, such as 90s, 10m or 1h"))
-}
-
-/// A time as people write long ones.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let whole = |number: &str, seconds: u64| {
-        number.trim().parse::<u64>().ok().map(|count| Duration::from_secs(count.saturating_mul(seconds)))
-    };
-    match text.trim().split_at_checked(text.trim().len().checked_sub(1)?)? {
-        (number, "h") => whole(number, 3_600),
-        (number, "m") => whole(number, 60),
-        _ => sprat_lab::config::duration(text),
-    }
 }
 
 /// Does it, telling each second as it is over; Ctrl-C ends it early.

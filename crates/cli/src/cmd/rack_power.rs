@@ -2,7 +2,6 @@
 
 use super::lab::signals;
 use super::rack::read;
-use super::rack_load::duration;
 use super::{INCOMPLETE, NOT_FOUND, print_json, print_line};
 use crate::args::RackPowerArgs;
 use anyhow::{Context as _, Result, bail};
@@ -37,13 +36,10 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(30);
 const MAX_LOAD: u64 = 256 << 20;
 
 pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
-    let time = |flag: &str, text: &str| {
-        duration(text).with_context(|| format!("{flag} {text:?}: want a time, such as 500ms, 90s, 10m or 1h"))
-    };
-    let (every, long) = (time("--every", &args.every)?, time("--duration", &args.duration)?);
+    let (every, long) = (args.every, args.duration);
     if every < LEAST_EVERY || long > MAX_DURATION || long.is_zero() {
         let least = LEAST_EVERY.as_millis();
-        bail!("--every {} --duration {}: want {least} ms at least, and a year at most", args.every, args.duration);
+        bail!("--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most");
     }
     if let Some(path) = &args.load {
         File::open(path).with_context(|| format!("--load {}", path.display()))?;

@@ -25,7 +25,6 @@ const OWN_REPLICAS: usize = 3;
 
 pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     let mut rack = Rack::new(&args.place)?;
-    rack.reach.apart = true;
     let _mine = rack.folder.lock()?;
     let mut members = begun(&rack)?;
     let all_hosts = hosts(&rack.plan);

@@ -17,8 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
-    let mut rack = Rack::new(&args.place)?;
-    rack.reach.apart = true;
+    let rack = Rack::new(&args.place)?;
     let _mine = rack.folder.lock()?;
     rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;

@@ -3,7 +3,6 @@
 mod live;
 mod page;
 
-use super::rack_load::time;
 use super::rack_up::Rack;
 use super::{INCOMPLETE, print_json, print_line};
 use crate::args::RackTuneArgs;
@@ -22,7 +21,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
     if args.check {
         return check(args, &rack);
     }
-    let (measured, warm) = (time("--duration", &args.duration)?, time("--warm", &args.warm)?);
+    let (measured, warm) = (args.duration, args.warm);
     let _mine = rack.folder.lock()?;
     let mut journal = Journal::open(rack.folder.path())?;
     let mut live = Live::new(args, rack, warm, measured)?;

@@ -1,5 +1,6 @@
 //! `rack up`, `status` and `down`.
 
+use super::lab::signals;
 use super::rack::read;
 use super::{INCOMPLETE, print_json, print_line};
 use crate::args::{RackDownArgs, RackPlace, RackReplaceArgs, RackStatusArgs, RackUpArgs};
@@ -7,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
+use signal_hook::consts::SIGINT;
 use sprat_bench::table::Table;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
@@ -74,6 +76,28 @@ impl Rack {
         Ok(sprat_lab::hosts::within(namespace, work)?)
     }
 
+    /// Has Ctrl-C and SIGTERM end the play that runs, and then the command. A play left to itself would go on changing
+    /// hosts.
+    fn end_on_signals(&self) -> Result<()> {
+        let (signals, interrupt) = (signals()?, self.reach.interrupt.clone());
+        let wait = move || {
+            if signals.recv().is_ok() && !interrupt.end() {
+                let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+            }
+        };
+        std::thread::Builder::new().name("sprat-interrupt".into()).spawn(wait).context("cannot start a thread")?;
+        Ok(())
+    }
+
+    /// Remembers who runs, so that nobody of them is started without its rows.
+    fn remember_begun(&self, hosts: &[Host]) -> Result<()> {
+        let Some(mut members) = Members::read(&self.folder)? else { return Ok(()) };
+        if members.begun(&survey(&self.reach, &self.plan.spec.provision.user, hosts)) {
+            members.write(&self.folder)?;
+        }
+        Ok(())
+    }
+
     /// See that nobody leaves the ring just now: who is to leave is not to be started again.
     pub(super) fn nobody_leaves(&self) -> Result<()> {
         let leaving = self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
@@ -121,6 +145,7 @@ fn images() -> Result<PathBuf> {
 
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
+    rack.end_on_signals()?;
     let _mine = rack.folder.lock()?;
     rack.nobody_leaves()?;
     let jars = match (&args.jars, rack.plan.ring.is_some()) {
@@ -161,6 +186,9 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     };
     let recaps = playbook(&rack.folder, &rack.reach, "site.yml", &more, &mut line);
     bar.finish_and_clear();
+    if !args.check {
+        rack.remember_begun(&hosts)?; // who was started has rows, whatever became of the rest
+    }
     let recaps = recaps?;
     if args.json {
         print_json(&serde_json::to_value(&recaps)?)?;
@@ -297,6 +325,7 @@ fn is_running(seen: &Seen) -> bool {
 
 pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let rack = Rack::new(&args.place)?;
+    rack.end_on_signals()?;
     let _mine = rack.folder.lock()?;
     rack.nobody_leaves()?;
     let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
@@ -353,6 +382,7 @@ pub(crate) fn down(args: &RackDownArgs) -> Result<ExitCode> {
             }
         }
         None => {
+            rack.end_on_signals()?;
             playbook(&rack.folder, &rack.reach, "stop.yml", &[], &mut |_| {})?;
         }
     }

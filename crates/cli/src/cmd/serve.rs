@@ -21,7 +21,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     tell_events();
     let mut options = options(args)?;
     warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
-    eprintln!("sprat: starting; {} MB of memory, {} MB of disk", options.memory >> 20, options.disk >> 20);
+    eprintln!("sprat: starting; {} MiB of memory, {} MiB of disk", options.memory >> 20, options.disk >> 20);
     let life = Life::default();
     life.end_on_signal()?;
     loop {
@@ -74,7 +74,7 @@ fn tell_restored(whose: &str, restored: &Restored) {
     }
     eprintln!("sprat: {whose}log on disk by {}", restored.access);
     eprintln!(
-        "sprat: {whose}{} objects restored from {} entries in {} segments ({} MB) in {:.2} s",
+        "sprat: {whose}{} objects restored from {} entries in {} segments ({} MiB) in {:.2} s",
         restored.objects,
         report.entries,
         report.segments,

@@ -53,8 +53,8 @@ fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
     if args.fresh {
         print_line(&format!("from seed {from} on"))?;
     }
-    let count = if args.seconds.is_some() { u64::MAX } else { args.seeds };
-    let template = match args.seconds {
+    let count = if args.time.is_some() { u64::MAX } else { args.seeds };
+    let template = match args.time {
         Some(_) => "{spinner} {pos} histories in {elapsed}  {per_sec}",
         None => "{bar:32} {pos}/{len} histories  {per_sec}  {eta} left",
     };
@@ -74,7 +74,7 @@ fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
                 *told = result;
             }
         }
-        args.seconds.is_none_or(|seconds| started.elapsed().as_secs() < seconds)
+        args.time.is_none_or(|time| started.elapsed() < time)
     };
     let (summary, failures) = sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
     bar.finish_and_clear();

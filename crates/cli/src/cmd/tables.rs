@@ -22,7 +22,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let (json, text) = match &args.command {
         TableCommand::Create { name, tablets } => {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
-            client.set_timeout(GLANCE.min(Duration::from_millis(args.connect.timeout)));
+            client.set_timeout(GLANCE.min(args.connect.timeout));
             warn_of_too_few(&mut client, id)?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
@@ -114,7 +114,7 @@ struct Told {
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let tables = client.list_tables()?;
-    let servers = servers(&mut client, Duration::from_millis(args.connect.timeout))?;
+    let servers = servers(&mut client, args.connect.timeout)?;
     let (term, leader) = client.leader()?;
     if args.json {
         let servers: Vec<Value> = servers.iter().map(json_of_server).collect();
@@ -200,7 +200,7 @@ fn summary(counters: &[Counter]) -> String {
     let troubles = disk_troubles(counters).into_iter().map(str::to_owned).chain(limits(counters));
     let told: String = troubles.map(|line| format!("\n  {line}")).collect();
     format!(
-        "  {} objects; memory {percent} % of {} MB; disk {} of {} frames; reads {}, writes {}{told}",
+        "  {} objects; memory {percent} % of {} MiB; disk {} of {} frames; reads {}, writes {}{told}",
         value("objects"),
         memory >> 20,
         value("disk_frames_live"),
@@ -227,7 +227,7 @@ fn limits(counters: &[Counter]) -> Vec<String> {
         .then(|| format!("LIMIT REACHED: {sessions} sessions; the longest idle give way to new ones"));
     let reassembly = (most_bytes > 0 && bytes >= most_bytes / 8 * 7).then(|| {
         let (bytes, most_bytes) = (bytes >> 20, most_bytes >> 20);
-        format!("LIMIT REACHED: {bytes} of {most_bytes} MB for long requests; those with most give way")
+        format!("LIMIT REACHED: {bytes} of {most_bytes} MiB for long requests; those with most give way")
     });
     [answers, full, reassembly].into_iter().flatten().collect()
 }

@@ -42,7 +42,7 @@ fn an_address_of_another_machine_is_named() {
 #[test]
 fn sizes_that_do_not_fit_are_told_with_ones_that_do() {
     let said = refused(&["--memory", "64M", "--disk", "16M"]);
-    assert!(said.contains("16 MB of disk") && said.contains("give --disk"), "{said}");
+    assert!(said.contains("16 MiB of disk") && said.contains("give --disk"), "{said}");
     let said = refused(&["--memory", "1K"]);
     assert!(said.contains("memory"), "{said}");
     // What it asks for is enough.
@@ -98,7 +98,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     assert!(said.contains("no answer from"), "{said}");
 
     // A client does not wait for it.
-    let missed = run(&["status", "-C", &locator, "--timeout", "3600000"]);
+    let missed = run(&["status", "-C", &locator, "--timeout", "1h"]);
     assert_eq!(missed.code, Some(5), "{missed:?}");
     let port = locator.rsplit('=').next().expect("a port");
     assert!(missed.stderr.contains("connection refused") && missed.stderr.contains(port), "{}", missed.stderr);

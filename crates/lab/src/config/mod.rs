@@ -20,7 +20,6 @@
 mod pairs;
 mod ports;
 mod told;
-mod units;
 mod words;
 
 use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Memories, Plan, Tolerance};
@@ -32,8 +31,7 @@ use serde::Deserialize;
 pub use pairs::PairError;
 pub(crate) use pairs::in_pairs;
 pub use ports::{PortSpec, PortSpecError};
-pub use units::{duration, rate, size, tolerance};
-pub use words::{LineWords, Word, WordError, set};
+pub use words::{LineWords, Word, WordError, set, tolerance};
 
 /// A box as it was asked for.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -131,8 +129,8 @@ impl BoxWords {
             let place = place.to_owned();
             move |error| ConfigError::Word { place, error }
         };
-        let of_box = |key: &str, word: &Word, want| {
-            at("the box")(WordError { key: key.to_owned(), value: word.0.clone(), want })
+        let of_box = |key: &str, word: &Word, want: &'static str| {
+            at("the box")(WordError { key: key.to_owned(), value: word.0.clone(), want: want.into() })
         };
         let mut common = Settings::default();
         self.line.apply(&mut common).map_err(at("every line"))?;
@@ -148,7 +146,8 @@ impl BoxWords {
         }
         let ageing = match &self.ageing {
             None => AGEING,
-            Some(word) => units::duration(&word.0)
+            Some(word) => sprat_units::duration(&word.0)
+                .ok()
                 .filter(|ageing| !ageing.is_zero())
                 .ok_or_else(|| of_box("ageing", word, "a time, such as 300s"))?,
         };
@@ -172,7 +171,7 @@ impl BoxWords {
             _ => {}
         }
         let memory = self.memory.as_ref().map(|word| {
-            let bytes = units::size(&word.0).filter(|bytes| *bytes <= MAX_MEMORY);
+            let bytes = sprat_units::size(&word.0).ok().filter(|bytes| *bytes <= MAX_MEMORY);
             bytes.ok_or_else(|| of_box("memory", word, "bytes up to 16GiB, such as 1GB"))
         });
         let name = ports.iter().map(|(spec, _)| spec.to_string()).collect::<Vec<_>>().join(" ");

@@ -1,7 +1,6 @@
 //! Settings of a line back in words: those that [`set`](super::set) takes for the same.
 
-use super::units;
-use super::words::{LineWords, Word};
+use super::words::{LineWords, Word, probability};
 use crate::chance::Probability;
 use crate::line::{Discipline, Loss, Rate, Settings, Timing};
 use std::time::Duration;
@@ -71,14 +70,15 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// In percent where that says exactly the same, and else as a part of one.
+/// In few digits where they say exactly the same: steps of 2^-64 make 0.1% a little less than it was.
 fn share(share: Probability) -> String {
     let part = share.share();
-    [format!("{:.10}", part * 100.0), format!("{}", part * 100.0)]
-        .map(|text| format!("{}%", text.trim_end_matches('0').trim_end_matches('.')))
-        .into_iter()
-        .find(|text| units::share(text) == Some(share))
-        .unwrap_or_else(|| part.to_string())
+    let short = format!("{:.10}", part * 100.0);
+    let short = format!("{}%", short.trim_end_matches('0').trim_end_matches('.'));
+    match probability(&short) {
+        Ok(same) if same == share => short,
+        _ => sprat_units::percent(part),
+    }
 }
 
 fn loss(loss: &Loss) -> String {

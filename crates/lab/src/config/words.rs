@@ -1,9 +1,14 @@
 //! What a line is to do, in words: the same for flags, for TOML, and for changes while it runs.
 
-use super::units;
 use crate::chance::Probability;
-use crate::line::{Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, Reorder, Settings, Timing};
+use crate::engine::Tolerance;
+use crate::line::{
+    Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate, Reorder, Settings,
+    Timing,
+};
 use serde::{Deserialize, Serialize};
+use sprat_units::{UnitError, duration, size};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A value in words; in TOML a number will do.
@@ -111,7 +116,7 @@ pub struct WordError {
     /// What was given.
     pub value: String,
     /// What would do.
-    pub want: &'static str,
+    pub want: Cow<'static, str>,
 }
 
 const DELAY: &str = "a time up to 500ms, such as 100ms or 20us";
@@ -124,7 +129,7 @@ const OVERHEAD: &str = "bytes a frame, 0 to 1000";
 const LOSS: &str =
     "none, a share such as 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] in shares, or list:N,N,...";
 const REORDER: &str = "none, or SHARE:TIME such as 1%:5ms, the time up to 500ms";
-const SHARE: &str = "a share, such as 0.1% or 0.001";
+const SHARE: &str = "a share, such as 0.1%";
 const SEED: &str = "a whole number";
 const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, overhead, loss, jitter, reorder, duplicate, \
                    corrupt, seed";
@@ -134,20 +139,29 @@ const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, 
 /// # Errors
 /// There is no such setting, or it cannot be that.
 pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordError> {
-    let error = |want| WordError { key: key.to_owned(), value: value.to_owned(), want };
-    let time = || units::duration(value).filter(|time| *time <= MAX_DELAY).ok_or_else(|| error(DELAY));
+    let unclear = |want| WordError { key: key.to_owned(), value: value.to_owned(), want };
+    let error = |want: &'static str| unclear(want.into());
+    let time = || match duration(value) {
+        Ok(time) if time <= MAX_DELAY => Ok(time),
+        Ok(_) => Err(error(DELAY)),
+        Err(why) => Err(unclear(readings(why.into(), DELAY))),
+    };
     let rate = || match value {
         "none" => Ok(None),
-        _ => units::rate(value).map(Some).ok_or_else(|| error(RATE)),
+        _ => match sprat_units::rate(value) {
+            Ok(bits) if (MIN_RATE..=MAX_RATE).contains(&bits) => Ok(Rate::new(bits)),
+            Ok(_) => Err(error(RATE)),
+            Err(why) => Err(unclear(readings(why.into(), RATE))),
+        },
     };
-    let share = || units::share(value).ok_or_else(|| error(SHARE));
+    let share = || probability(value).map_err(|why| unclear(readings(why.into(), SHARE)));
     match key {
         "delay" => settings.delay = time()?,
         "jitter" => settings.jitter = time()?,
         "rate" => settings.rate = rate()?,
         "flow-rate" => settings.flow_rate = rate()?,
         "buffer" => {
-            let bytes = units::size(value).filter(|bytes| *bytes <= MAX_BUFFER);
+            let bytes = size(value).ok().filter(|bytes| *bytes <= MAX_BUFFER);
             settings.buffer = bytes.ok_or_else(|| error(BUFFER))?;
         }
         "queue" => {
@@ -174,8 +188,8 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordEr
             let bytes = value.parse().ok().filter(|bytes| *bytes <= 1_000);
             settings.overhead = bytes.ok_or_else(|| error(OVERHEAD))?;
         }
-        "loss" => settings.loss = loss(value).ok_or_else(|| error(LOSS))?,
-        "reorder" => settings.reorder = reorder(value).ok_or_else(|| error(REORDER))?,
+        "loss" => settings.loss = loss(value).map_err(|why| unclear(readings(why, LOSS)))?,
+        "reorder" => settings.reorder = reorder(value).map_err(|why| unclear(readings(why, REORDER)))?,
         "duplicate" => settings.duplicate = share()?,
         "corrupt" => settings.corrupt = share()?,
         "seed" => settings.seed = value.parse().map_err(|_| error(SEED))?,
@@ -184,35 +198,66 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordEr
     Ok(())
 }
 
-fn loss(text: &str) -> Option<Loss> {
+/// What would do instead: both readings of what has two, and else what is usual.
+fn readings(why: Option<UnitError>, usual: &'static str) -> Cow<'static, str> {
+    match why {
+        Some(UnitError::Ambiguous { text, one, other }) => {
+            format!("{one} or {other}: {text:?} can be read both ways").into()
+        }
+        _ => usual.into(),
+    }
+}
+
+/// A share as lines draw by it.
+pub(super) fn probability(text: &str) -> Result<Probability, UnitError> {
+    sprat_units::share(text).map(|share| Probability::new(share).expect("a share is from 0 to 1"))
+}
+
+/// A tolerance: `5%`, or `5%:10ms`.
+///
+/// # Errors
+/// Not a share, or not a time behind it.
+pub fn tolerance(text: &str) -> Result<Tolerance, UnitError> {
+    let usual = Tolerance::default();
+    let (part, late) = text.split_once(':').map_or((text, None), |(part, late)| (part, Some(late)));
+    let late = late.map_or(Ok(usual.late), duration)?;
+    Ok(Tolerance { share: probability(part)?, late })
+}
+
+/// How packets are lost; where that means nothing, the unit that is at fault, if it is one.
+fn loss(text: &str) -> Result<Loss, Option<UnitError>> {
     if text == "none" {
-        return Some(Loss::None);
+        return Ok(Loss::None);
     }
     if let Some(list) = text.strip_prefix("list:") {
-        let mut numbers = list.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<u64>>>()?;
+        let numbers = list.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<u64>>>();
+        let mut numbers = numbers.filter(|numbers| numbers.len() <= MAX_LISTED).ok_or(None)?;
         numbers.sort_unstable();
-        return (numbers.len() <= MAX_LISTED && numbers[0] > 0).then_some(Loss::Listed(numbers));
+        return if numbers[0] > 0 { Ok(Loss::Listed(numbers)) } else { Err(None) };
     }
     if let Some(model) = text.strip_prefix("bursts:") {
-        let shares = model.split(',').map(units::share).collect::<Option<Vec<_>>>()?;
-        let &[to_bad, to_good, ref losses @ ..] = &shares[..] else { return None };
+        let shares = model.split(',').map(probability).collect::<Result<Vec<_>, _>>()?;
+        let &[to_bad, to_good, ref losses @ ..] = &shares[..] else { return Err(None) };
         let (loss_bad, loss_good) = match *losses {
             [] => (Probability::ALWAYS, Probability::NEVER),
             [bad] => (bad, Probability::NEVER),
             [bad, good] => (bad, good),
-            _ => return None,
+            _ => return Err(None),
         };
-        return Some(Loss::Bursts(GilbertElliott { to_bad, to_good, loss_bad, loss_good }));
+        return Ok(Loss::Bursts(GilbertElliott { to_bad, to_good, loss_bad, loss_good }));
     }
-    let share = units::share(text)?;
-    Some(if share == Probability::NEVER { Loss::None } else { Loss::Random(share) })
+    let share = probability(text)?;
+    Ok(if share == Probability::NEVER { Loss::None } else { Loss::Random(share) })
 }
 
-fn reorder(text: &str) -> Option<Option<Reorder>> {
+fn reorder(text: &str) -> Result<Option<Reorder>, Option<UnitError>> {
     if text == "none" {
-        return Some(None);
+        return Ok(None);
     }
-    let (share, by) = text.split_once(':')?;
-    let by = units::duration(by).filter(|by| (Duration::from_nanos(1)..=MAX_DELAY).contains(by))?;
-    Some(Some(Reorder { share: units::share(share)?, by }))
+    let (share, by) = text.split_once(':').ok_or(None)?;
+    let by = duration(by)?;
+    if !(Duration::from_nanos(1)..=MAX_DELAY).contains(&by) {
+        return Err(None);
+    }
+    Ok(Some(Reorder { share: probability(share)?, by }))
 }

@@ -3,8 +3,9 @@
 use super::Error;
 use crate::netns::{NAMES, on_a_thread};
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -41,7 +42,7 @@ pub(super) fn is_taken(name: &str) -> bool {
 pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + Send) -> Result<File, Error> {
     let path = path(name);
     let refused = || Error::refused(format!("make the namespace {name}"));
-    DirBuilder::new().recursive(true).mode(0o755).create(NAMES).map_err(refused())?;
+    make_folder().map_err(refused())?;
     match File::options().write(true).create_new(true).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Taken { path }),
         file => drop(file.map_err(refused())?),
@@ -54,6 +55,22 @@ pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + S
         Ok(own)
     })
     .map_err(refused())?
+}
+
+/// Makes the folder of names as the first `ip netns add` makes it: mounted on itself, and shared. Were it left a plain
+/// folder, that command would mount it on itself later, with every name in it; each would then be mounted twice, the
+/// lower time out of reach, and could not be taken away before the machine starts anew.
+fn make_folder() -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(NAMES)?;
+    let folder = File::open(NAMES)?;
+    // `ip netns add` takes the same lock for the same purpose.
+    flock(&folder, FlockOperation::LockExclusive)?;
+    let found = statx(CWD, NAMES, AtFlags::empty(), StatxFlags::empty())?;
+    if !found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        mount_bind_recursive(NAMES, NAMES)?;
+        mount_change(NAMES, MountPropagationFlags::SHARED | MountPropagationFlags::REC)?;
+    }
+    Ok(())
 }
 
 /// What stands under a name.

@@ -405,9 +405,9 @@ fn filters(
 fn capture_plan(name: &str, words: &CaptureWords, ports: &[String]) -> Result<CapturePlan, TopologyError> {
     let bytes = |key: &str, word: &Option<config::Word>| match word {
         None => Ok(None),
-        Some(word) => match config::size(&word.0) {
-            Some(bytes) => Ok(Some(bytes)),
-            None => at(format!("box.{name}.capture.{key}"), format!("{:?}: want bytes, such as 64MB", word.0)),
+        Some(word) => match sprat_units::size(&word.0) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(_) => at(format!("box.{name}.capture.{key}"), format!("{:?}: want bytes, such as 64MB", word.0)),
         },
     };
     let mut settings = capture::Settings::new(&words.file, ports.to_vec());

@@ -21,7 +21,9 @@ pub enum Fault {
     #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
     TooLong(usize),
     /// No colon.
-    #[error("no transport; write for example `tcp:host=127.0.0.1,port=11100`")]
+    #[error(
+        "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or `tcp:host=127.0.0.1,port=11100`"
+    )]
     NoTransport,
     /// Not a transport.
     #[error("unknown transport `{found}`{}; there are tcp, fast+udp and fast+dpdk", meant(.suggestion))]

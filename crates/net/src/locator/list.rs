@@ -5,7 +5,8 @@ use std::fmt::{self, Display};
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// Locators with commas between them, at least one: `tcp:host=10.0.0.1,port=11100,tcp:host=10.0.0.2,port=11100`.
+/// Locators with commas between them, at least one: `tcp:host=10.0.0.1,port=11100,tcp:host=10.0.0.2,port=11100`, or
+/// `10.0.0.1:11100,10.0.0.2:11100`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Locators(Vec<Locator>);
 
@@ -42,7 +43,10 @@ impl FromStr for Locators {
         for part in text.split(',') {
             // A colon before the first equals sign: here the next begins.
             let head = part.split_once('=').map_or("", |(head, _)| head);
-            if at > 0 && head.contains(':') {
+            // What stands behind `dev=` may be an argument of the device, whatever it looks like.
+            let device = text[ends.last().copied().unwrap_or(0)..at.max(1) - 1].contains("dev=");
+            let short = !device && (part.contains("://") || super::parse::is_short(part.trim()));
+            if at > 0 && (head.contains(':') || short) {
                 ends.push(at);
             }
             at += part.len() + 1;

@@ -1,7 +1,8 @@
 //! Service locators: `tcp:host=192.168.1.7,port=12246`.
 //!
 //! A locator names an endpoint and chooses its transport: a transport, a colon, then `key=value` parts
-//! with commas between. Which keys there are depends on the transport; none is ignored.
+//! with commas between. Which keys there are depends on the transport; none is ignored. Shorter, where there is
+//! nothing else to say: `192.168.1.7:12246`, `localhost:11100`, `[::1]:11100`, `tcp://192.168.1.7:12246`.
 
 mod fault;
 mod list;

@@ -28,12 +28,15 @@ pub(super) fn parse(text: &str) -> Result<Locator, Fault> {
     if text.len() > MAX_TEXT {
         return Err(Fault::TooLong(text.len()));
     }
+    if let Some(locator) = short(text.trim()) {
+        return locator;
+    }
     let (word, rest) = text.trim().split_once(':').ok_or(Fault::NoTransport)?;
     let (name, keys): (&'static str, &'static str) = match word {
         "tcp" => ("tcp", "host and port"),
         "fast+udp" => ("fast+udp", "host and port"),
         "fast+dpdk" => ("fast+dpdk", "host, port, mac, prefix, gateway, vlan, mtu and dev"),
-        _ if word.contains('=') => return Err(Fault::NoTransport),
+        _ if word.is_empty() || word.contains('=') => return Err(Fault::NoTransport),
         _ => {
             let suggestion = nearest(word, ["tcp", "fast+udp", "fast+dpdk", "udp", "dpdk"]).map(|word| match word {
                 "udp" => "fast+udp",
@@ -94,6 +97,32 @@ pub(super) fn parse(text: &str) -> Result<Locator, Fault> {
         _ => Transport::FastDpdk(parts.bypass),
     };
     Ok(Locator { transport, host, port })
+}
+
+/// `HOST:PORT`, which is TCP's, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or without a slash at the end.
+/// `None` for what is neither, which the longer form then judges: `tcp:11100` lacks its host.
+fn short(text: &str) -> Option<Result<Locator, Fault>> {
+    let (word, place) = text.split_once("://").unwrap_or(("", text));
+    let place = if word.is_empty() { place } else { place.strip_suffix('/').unwrap_or(place) };
+    let transport = match word {
+        "" if !is_short(text) => return None,
+        "" | "tcp" => Transport::Tcp,
+        "fast+udp" => Transport::FastUdp,
+        _ => return None,
+    };
+    let Some((name, digits)) = place.rsplit_once(':') else {
+        return Some(Err(Fault::Missing { key: "port", example: "11100" }));
+    };
+    Some(host(name).and_then(|host| Ok(Locator { transport, host, port: port(digits)? })))
+}
+
+/// Whether a text without `://` is meant as `HOST:PORT`.
+pub(super) fn is_short(text: &str) -> bool {
+    let Some((host, digits)) = text.rsplit_once(':') else { return false };
+    let digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Without brackets the last group of an IPv6 address would be taken for a port.
+    let host = !host.is_empty() && !host.contains('=') && (!host.contains(':') || host.ends_with(']'));
+    digits && host && !text.starts_with("tcp:") && !text.starts_with("fast+")
 }
 
 const PREFIX: &str = "a number of bits from 0 to 128, such as 24";

@@ -85,7 +85,7 @@ pub struct Restored {
 }
 
 impl ServerOptions {
-    /// A small server that is a cluster by itself: 64 MB of memory and 256 MB of disk, every write durable, at ports of
+    /// A small server that is a cluster by itself: 64 MiB of memory and 256 MiB of disk, every write durable, at ports of
     /// the loopback that the kernel chooses.
     #[must_use]
     pub fn alone(data: &Path) -> Self {
@@ -164,7 +164,7 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
         return Ok(Config::with_segments(memory, segment_bytes, durability));
     }
     Err(format!(
-        "{} was begun with another --memory, and can have {} to {} MB, not {}: to go beyond, start a server with a new --data \
+        "{} was begun with another --memory, and can have {} to {} MiB, not {}: to go beyond, start a server with a new --data \
          and that --memory beside it, and copy each table by `sprat export` and `sprat import`",
         path.display(),
         fits.start() >> 20,
@@ -205,7 +205,7 @@ pub(super) fn open_member(
     setup.max_frames = u32::try_from(disk / u64::from(setup.frame_bytes)).unwrap_or(u32::MAX);
     if setup.max_frames < LEAST_FRAMES {
         let needed = u64::from(LEAST_FRAMES) * u64::from(setup.frame_bytes);
-        let reason = format!("{} MB of disk are too few to keep replicas: give --disk {}M", disk >> 20, needed >> 20);
+        let reason = format!("{} MiB of disk are too few to keep replicas: give --disk {}M", disk >> 20, needed >> 20);
         return Err(ServerError::Log(options.of_each(reason)));
     }
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
@@ -213,7 +213,7 @@ pub(super) fn open_member(
     if report.header_repaired {
         tracing::warn!("{}: one of the two copies of its header was damaged; it is written again", path.display());
     }
-    tracing::info!("keeps {} replicas of other servers' logs, {} MB", report.replicas, report.bytes >> 20);
+    tracing::info!("keeps {} replicas of other servers' logs, {} MiB", report.replicas, report.bytes >> 20);
     let master = Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
     Ok(Member::new(finish(options, master)?, replicas))
 }

@@ -14,7 +14,6 @@ use sprat_objects::Location;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Most bytes of a file with a token that are read.
 const MAX_TOKEN: u64 = 4096;
@@ -88,7 +87,7 @@ fn options(args: &CpArgs) -> Result<Options> {
     Ok(Options {
         streams: args.streams.into(),
         retries: args.retries,
-        patience: Duration::from_secs(args.timeout),
+        patience: args.timeout,
         receive_buffer: match args.receive_buffer {
             None => defaults.receive_buffer,
             Some(bytes) => usize::try_from(bytes).context("--receive-buffer: more than there can be")?,

@@ -55,7 +55,7 @@ impl Place {
         let needed = memory * DISK_FACTOR;
         ensure!(
             free >= needed,
-            "{} has {} MB free, {} MB are needed; name another directory with TMPDIR",
+            "{} has {} MiB free, {} MiB are needed; name another directory with TMPDIR",
             parent.display(),
             free >> 20,
             needed >> 20,

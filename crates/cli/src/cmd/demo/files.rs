@@ -48,7 +48,7 @@ impl fmt::Display for Passed {
         let per_second = format!("{:.0} MB/s, {:.0} files/s", megabytes / rate, self.files as f64 / rate);
         write!(f, "{files} files, {megabytes:.1} MB in {} ({per_second})", seconds(self.elapsed))?;
         if self.left_out > 0 {
-            write!(f, "; left out {}: links, or over 1 MB", grouped(self.left_out))?;
+            write!(f, "; left out {}: links, or over 1 MiB", grouped(self.left_out))?;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Tree {
         let mut tree = Self { root: root.to_owned(), bytes: source.total_bytes().unwrap_or(0), notes: Vec::new() };
         if tree.bytes > MAX_BYTES {
             tree.bytes = MAX_BYTES;
-            tree.notes.push(format!("only its first {} MB", MAX_BYTES >> 20));
+            tree.notes.push(format!("only its first {} MiB", MAX_BYTES >> 20));
         }
         let entries = WalkDir::new(root).into_iter().flatten();
         let files = entries.filter(|entry| entry.file_type().is_file()).take(ENOUGH_FILES).count();

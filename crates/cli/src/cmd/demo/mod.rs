@@ -34,7 +34,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let tree = Tree::choose(args.tree.as_deref())?;
     let memory = (tree.bytes * 3 / 2 + MEMORY_BESIDE_FILES).next_multiple_of(64 << 20);
     let machine = Machine::describe();
-    ensure!(memory < machine.memory_bytes, "{} MB of memory would be needed, more than this machine has", memory >> 20);
+    ensure!(
+        memory < machine.memory_bytes,
+        "{} MiB of memory would be needed, more than this machine has",
+        memory >> 20
+    );
     let place = Place::new(memory)?;
 
     steps.begin("Start a server: coordinator, master and backup in one process")?;

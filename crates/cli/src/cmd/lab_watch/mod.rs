@@ -10,7 +10,7 @@ use crate::args::LabWatchArgs;
 use anyhow::{Context as _, Result, bail};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use sprat_lab::config::{duration, set};
+use sprat_lab::config::set;
 use sprat_lab::control::{Client, ControlError, Place};
 use sprat_lab::line::Settings;
 use std::io::IsTerminal as _;
@@ -18,10 +18,6 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use view::View;
-
-/// Least and most time between two looks.
-const LEAST: Duration = Duration::from_millis(100);
-const MOST: Duration = Duration::from_secs(60);
 
 /// How soon a key, or a signal, is heard.
 const LISTEN: Duration = Duration::from_millis(100);
@@ -33,8 +29,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const ONCE: (u16, u16) = (120, 40);
 
 pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
-    let every = duration(&args.every).filter(|every| (LEAST..=MOST).contains(every));
-    let every = every.with_context(|| format!("--every {:?}: want a time from 100ms to 60s", args.every))?;
+    let every = args.every;
     let place = Place::of(&dir(&args.state));
     let mut client = place.connect(args.name.as_deref())?;
     let view = begin(&mut client)?;

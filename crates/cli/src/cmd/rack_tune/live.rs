@@ -42,10 +42,9 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(args: &'a RackTuneArgs, mut rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
+    pub(super) fn new(args: &'a RackTuneArgs, rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
         let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
         let overlay = Overlay::read(rack.folder.path())?;
-        rack.reach.apart = true; // Ctrl-C is for the load; what is changed is changed to its end
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{spinner} {prefix} {wide_msg}")?);
         Ok(Self {

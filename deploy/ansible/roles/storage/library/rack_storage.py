@@ -78,8 +78,8 @@ class Storage:
         return sorted(set(found))
 
     def holds(self, disk):
-        """What is on a disk."""
-        out = self.run("wipefs", "--no-act", "--json", disk["path"], fails=True)
+        """What is on a disk. One that cannot be read is not an empty one."""
+        out = self.run("wipefs", "--no-act", "--json", disk["path"])
         signatures = json.loads(out)["signatures"] if out else []
         found = []
         for one in signatures:
@@ -143,8 +143,12 @@ class Storage:
             wrong.append("%s has a %s that is not ours: empty it by hand" % (device, on.get("TYPE", on.get("PTTYPE"))))
         elif not array and not ours:
             for disk in disks:
-                holds, used = self.holds(disk), self.in_use(disk)
                 who = "%s (%s, serial %s)" % (disk["name"], disk["path"], disk["identity"])
+                try:
+                    holds, used = self.holds(disk), self.in_use(disk)
+                except Refused as refused:
+                    wrong.append("%s cannot be read, so nobody knows what it holds, and nothing is touched: %s" % (who, refused))
+                    continue
                 if used:
                     wrong.append("%s is %s: end that first, or take it out of storage.disks" % (who, ", ".join(used)))
                 elif holds and disk["identity"] not in self.params["erase"]:
