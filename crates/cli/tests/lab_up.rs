@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use support::{Ran, run, skip, sprat};
 
 #[test]
@@ -104,6 +104,24 @@ fn commands_of_the_hosts_run_and_a_failure_is_told() {
     let ran = run(&["lab", "up", file, "--name", &test.name, "--state", &test.state(), "--duration", "100ms"]);
     assert_eq!(ran.code, Some(0), "what was still running is no failure: {ran:?}");
     test.assert_gone();
+}
+
+/// The first `ip netns add` since boot mounts the folder of names on itself, with every name that is in it, unless it is
+/// so already: then a lab's would be mounted twice.
+#[test]
+fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
+    let Some(test) = Test::new("names") else { return };
+    let script = r#"mount -t tmpfs tmpfs /run
+        "$@" 2>/run/said & lab=$!
+        until grep -q "it stands" /run/said; do kill -0 $lab || exit 99; sleep 0.05; done
+        ip netns add somebody || exit 98
+        kill -INT $lab; wait $lab; code=$?
+        ls /run/netns; tail -n 3 /run/said >&2; exit $code"#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_sprat")]);
+    let ran = command.args(test.arguments(&[])).output().expect("unshare runs");
+    assert!(WELL.contains(&ran.status.code()), "{ran:?}");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "somebody\n", "{ran:?}");
 }
 
 struct Test {
