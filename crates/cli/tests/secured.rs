@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use support::{PATIENCE, Ran, ServerProcess, TCP, UDP, run, sprat};
 
 /// How long whoever is not answered waits, milliseconds.
-const SHORT: &str = "700";
+const SHORT: &str = "700ms";
 
 /// Exit codes.
 const UNREACHABLE: i32 = 5;

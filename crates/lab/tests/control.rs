@@ -118,7 +118,7 @@ fn a_refused_change_changes_nothing_and_says_why() {
     let before = client.settings().expect("it answers");
     for (port, words, told) in [
         (Some("p9"), line(&[("delay", "1ms")]), "no port \"p9\"; the ports are p0, p1"),
-        (None, line(&[("delay", "1ms"), ("rate", "2G")]), "rate \"2G\": want a rate from 1kb/s to 1000Gb/s"),
+        (None, line(&[("delay", "1ms"), ("rate", "2THz")]), "rate \"2THz\": want a rate from 1kb/s to 1000Gb/s"),
         (Some("p0"), line(&[("delay", "501ms")]), "delay \"501ms\": want a time up to 500ms"),
         (Some("p0"), LineWords::default(), "nothing to change was named"),
     ] {
@@ -323,9 +323,10 @@ proptest! {
     ) {
         let mut settings = Settings::default();
         let percent = format!("{}%", f64::from(percent) / 10.0);
+        let share = sprat_units::percent(share);
         let loss = match pick {
             0 => "none".to_owned(),
-            1 => share.to_string(),
+            1 => share.clone(),
             2 => format!("bursts:{percent},{share},100%,0"),
             _ => format!("list:{seed},1,{burst}").replace(":0,", ":9,"),
         };
@@ -333,7 +334,7 @@ proptest! {
             ("delay", format!("{delay}ns")), ("jitter", format!("{}us", delay / 1_000)), ("rate", format!("{rate}b/s")),
             ("flow-rate", if pick == 0 { "none".to_owned() } else { format!("{rate}b/s") }),
             ("buffer", buffer.to_string()), ("overhead", overhead.to_string()), ("seed", seed.to_string()),
-            ("loss", loss), ("duplicate", percent.clone()), ("corrupt", share.to_string()), ("burst", burst.to_string()),
+            ("loss", loss), ("duplicate", percent.clone()), ("corrupt", share), ("burst", burst.to_string()),
             ("queue", ["drop-tail", "harmonize"][pick % 2].to_owned()),
             ("timing", ["store-and-forward", "cut-through"][pick / 2].to_owned()),
             ("reorder", format!("{percent}:{}ns", delay.max(1))),

@@ -313,7 +313,7 @@ fn pairs_in_words_are_neighbours() {
 fn mistakes_name_the_place_and_the_mend() {
     let two = "[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \"tap:b0\"\n";
     for (text, told) in [
-        (format!("{two}line = {{ rate = \"2GB\" }}\n"), "the line to b0: rate \"2GB\": want a rate from 1kb/s"),
+        (format!("{two}line = {{ rate = \"2GB\" }}\n"), "the line to b0: rate \"2GB\": want 2Gb/s or 2GB/s"),
         (format!("colour = 3\n{two}"), "line 1, column 1"),
         (format!("{two}line = {{ latency = \"1ms\" }}\n"), "unknown field `latency`"),
         (format!("[line]\ndelay = \"3s\"\n{two}"), "every line: delay \"3s\": want a time up to 500ms"),

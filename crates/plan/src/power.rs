@@ -347,7 +347,8 @@ mod tests {
         for (text, why) in [
             ("chassis = [{ kind = \"rapl\" }]", "a sensor of a chassis"),
             ("chassis = [{ kind = \"shelly\", address = \"{slot}\" }]", "{name}, {chassis}"),
-            ("timeout = \"1h\"", "want a time"),
+            ("timeout = \"1 fortnight\"", "want a time"),
+            ("timeout = \"1h\"", "100ms to 60s"),
             ("timeout = \"1us\"", "100ms to 60s"),
             ("cost = { pue = 0.9 }", "1 to 10"),
             ("cost = { kwh = nan }", "0 to 1000000"),
