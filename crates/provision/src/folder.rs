@@ -140,8 +140,7 @@ impl Folder {
     /// A file cannot be written.
     pub fn replacing(&self, instance: &Instance) -> Result<(), Error> {
         let folder = self.file("replacing").join(&instance.name);
-        let anew = Instance { replaces: Some(instance.address), begun: false, ..instance.clone() };
-        place(&anew, &folder).map_err(Error::file(&folder))
+        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder).map_err(Error::file(&folder))
     }
 
     /// Packs jars into one file, unless these are packed already. The mark in it is a file whose name tells them apart from others.

@@ -68,7 +68,6 @@ impl Instance {
             file("conf/logback.xml", logback(&format!("{}/logs/system.log", self.home.display()))),
             file("conf/logback-tools.xml", logback_tools()),
             File { path: "instance", program: true, text: include_str!("../files/instance").to_owned() },
-            file("member", if self.begun { "begun\n" } else { "new\n" }.to_owned()),
             file("kind", include_str!("../files/cassandra").to_owned()),
             File { path: "nodetool", program: true, text: include_str!("../files/nodetool").to_owned() },
         ]

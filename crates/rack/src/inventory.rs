@@ -21,6 +21,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "address": instance.address,
             "home": instance.home,
             "jmx_port": instance.jmx_port,
+            "begun": instance.begun,
             // Its home is in a filesystem of its own, not below the folder that all of its kind have.
             "own_filesystem": !instance.home.starts_with(&spec.provision.base),
         })
