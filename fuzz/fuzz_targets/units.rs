@@ -1,4 +1,4 @@
-//! Sizes, rates, shares and durations: no text panics, and a share is told as a text that is read as the same.
+//! Sizes, rates, shares and durations: no text panics, and a share is printed as a text that reads as the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -113,7 +113,11 @@ fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
     let Some(test) = Test::new("names") else { return };
     let script = r#"mount -t tmpfs tmpfs /run
         "$@" 2>/run/said & lab=$!
-        until grep -q "it stands" /run/said; do kill -0 $lab || exit 99; sleep 0.05; done
+        looks=0
+        until grep -q "it stands" /run/said; do
+            kill -0 $lab && [ $looks -lt 600 ] || { kill -9 $lab; exit 99; }
+            looks=$((looks + 1)); sleep 0.05
+        done
         ip netns add somebody || exit 98
         kill -INT $lab; wait $lab; code=$?
         ls /run/netns; tail -n 3 /run/said >&2; exit $code"#;

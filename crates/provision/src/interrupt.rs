@@ -1,12 +1,16 @@
 //! The end of a play before its time.
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a play has to end by itself: Ansible asks its workers to, and they their connections.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long its processes may take to go once they were killed.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,9 +27,13 @@ struct State {
 }
 
 impl Interrupt {
-    /// Ends the play that runs, and waits until it has ended; whether there was one. A play that begins later is ended
-    /// too.
+    /// Ends the play that runs, and waits until it has ended, 15 s at most. Gives whether it has: false also where none
+    /// ran. A play that begins later is ended too.
     pub fn end(&self) -> bool {
+        self.end_within(GRACE)
+    }
+
+    fn end_within(&self, grace: Duration) -> bool {
         let group = {
             let mut state = self.state();
             state.asked = true;
@@ -36,8 +44,14 @@ impl Interrupt {
         // What Ctrl-C would be to it.
         let _ = kill_process_group(group, Signal::INT);
         while self.state().group == Some(group) {
-            if begun.elapsed() > GRACE {
-                let _ = kill_process_group(group, Signal::KILL);
+            if begun.elapsed() > grace + FAREWELL {
+                return false;
+            }
+            if begun.elapsed() > grace {
+                // Ansible's workers are sessions of their own: killed alone, the play would leave them at work.
+                for group in children(group).into_iter().chain([group]) {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
             }
             #[expect(clippy::disallowed_methods, reason = "a control thread that waits for processes to end")]
             thread::sleep(LOOK);
@@ -63,5 +77,40 @@ impl Interrupt {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Processes that a process has started and that still run.
+fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    /// A play that does not hear, with a worker in a session of its own that holds the output open.
+    #[test]
+    fn what_does_not_end_is_killed_with_its_workers() {
+        let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait";
+        let mut command = Command::new("sh");
+        let mut play = command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().expect("sh");
+        let mut output = BufReader::new(play.stdout.take().expect("piped"));
+        output.read_line(&mut String::new()).expect("its worker runs");
+        let interrupt = Interrupt::default();
+        interrupt.begins(play.id());
+        let ends = interrupt.clone();
+        let ender = thread::spawn(move || ends.end_within(Duration::from_millis(50)));
+        // The end of the output: nobody is left who could write.
+        output.read_to_end(&mut Vec::new()).expect("it ends");
+        assert!(!play.wait().expect("ours").success());
+        assert!(interrupt.ended(), "before its time");
+        assert!(ender.join().expect("no panic"));
+        assert!(!interrupt.end(), "none runs any more");
     }
 }

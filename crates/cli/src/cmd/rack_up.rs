@@ -89,7 +89,7 @@ impl Rack {
         Ok(())
     }
 
-    /// Remembers who runs, so that nobody of them is started without its rows.
+    /// Remembers who runs, so that none of them is started without its rows.
     fn remember_begun(&self, hosts: &[Host]) -> Result<()> {
         let Some(mut members) = Members::read(&self.folder)? else { return Ok(()) };
         if members.begun(&survey(&self.reach, &self.plan.spec.provision.user, hosts)) {

@@ -59,7 +59,7 @@ pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + S
 
 /// Makes the folder of names as the first `ip netns add` makes it: mounted on itself, and shared. Were it left a plain
 /// folder, that command would mount it on itself later, with every name in it; each would then be mounted twice, the
-/// lower time out of reach, and could not be taken away before the machine starts anew.
+/// lower mount out of reach, and could not be removed before the next boot.
 fn make_folder() -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(NAMES)?;
     let folder = File::open(NAMES)?;
