@@ -127,7 +127,7 @@ fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut K
     match done {
         Ok(()) => *known = Known { acknowledged: Some(value), perhaps: Vec::new() },
         Err(ref error) if error.is_indeterminate() => known.perhaps.push(value),
-        Err(Error::Timeout { .. }) => {} // it was not executed
+        Err(Error::Timeout { .. } | Error::Recovering { .. }) => {} // it was not executed
         Err(error) => panic!("{error}"),
     }
     acknowledged
@@ -161,7 +161,7 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
         let found = loop {
             match client.get(table, &key.to_le_bytes()) {
                 Ok(found) => break found,
-                Err(Error::Timeout { .. }) if begun.elapsed() < PATIENCE => {}
+                Err(Error::Timeout { .. } | Error::Recovering { .. }) if begun.elapsed() < PATIENCE => {}
                 Err(error) => panic!("key {key}: {error}"),
             }
         };
@@ -243,7 +243,7 @@ fn a_server_that_stood_still_begins_anew() {
                             assert!(value.cast_unsigned() >= least, "{value} was read after {least} was told");
                             looks.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(Error::Timeout { .. }) => {}
+                        Err(Error::Timeout { .. } | Error::Recovering { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }

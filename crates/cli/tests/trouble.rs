@@ -4,7 +4,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use sprat_client::{Client, Options};
+use sprat_client::{Client, Error, Options};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
@@ -102,7 +102,11 @@ impl Cluster {
     }
 
     fn client(&self) -> Client {
-        let options = Options { coordinator: self.coordinator.clone(), timeout: PATIENCE, ..Options::default() };
+        self.client_within(PATIENCE)
+    }
+
+    fn client_within(&self, timeout: Duration) -> Client {
+        let options = Options { coordinator: self.coordinator.clone(), timeout, ..Options::default() };
         Client::connect(&options).expect("locators")
     }
 
@@ -283,6 +287,13 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     ] {
         assert!(text.contains(words), "{text}");
     }
+    // Who asks for what nobody has for now is told that, and not that a server is silent.
+    let mut hasty = cluster.client_within(Duration::from_secs(1));
+    let table = hasty.table("t").expect("it is there, whoever serves it");
+    let lost = (0..OBJECTS).find_map(|number| hasty.get(table, &number.to_le_bytes()).err());
+    assert!(matches!(lost, Some(Error::Recovering { .. })), "{lost:?}");
+    let counted = hasty.table_stats(table);
+    assert!(matches!(counted, Err(Error::Recovering { .. })), "{counted:?}");
     for server in [0, 1] {
         cluster.servers[server] = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
     }

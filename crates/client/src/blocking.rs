@@ -220,6 +220,9 @@ impl Client {
                     }
                 }
             }
+            if self.now() >= until {
+                return Err(Error::Recovering { table: table.0, waited: self.timeout });
+            }
             #[expect(clippy::disallowed_methods, reason = "a blocking client's thread is the caller's")]
             std::thread::sleep(LOOK_AGAIN);
             self.locate(table)?;

@@ -61,6 +61,8 @@ pub(crate) struct Pending {
     pub(crate) perhaps: bool,
     /// Whoever began it was told that its end is unknown; what is under way still has to end.
     pub(crate) given_up: bool,
+    /// Nobody has what it is for, as far as known: it waits until somebody does.
+    pub(crate) sought: bool,
 }
 
 /// Whether an operation may be sent anew although it may have been executed.
@@ -99,9 +101,9 @@ impl Pending {
     /// Why it failed, if all that is known is that there was no answer in time.
     fn timeout(&self, now: Nanos) -> Error {
         let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
-        match self.repeats {
-            Repeats::Freely => Error::Timeout { server, waited },
-            _ if self.perhaps => Error::Indeterminate { server, waited },
+        match (self.repeats, self.table) {
+            (Repeats::ById | Repeats::Never, _) if self.perhaps => Error::Indeterminate { server, waited },
+            (_, Some(table)) if self.sought => Error::Recovering { table, waited },
             _ => Error::Timeout { server, waited },
         }
     }
@@ -230,7 +232,8 @@ impl Calls {
 
     /// From here on the operation is for another server.
     pub(crate) fn aim(&mut self, index: u32, target: Target) {
-        self.entries[index as usize].pending.as_mut().expect("an operation under way").target = target;
+        let pending = self.entries[index as usize].pending.as_mut().expect("an operation under way");
+        (pending.target, pending.sought) = (target, false);
     }
 
     /// Tables that may be elsewhere by now, each once, since this was last asked.
@@ -341,6 +344,7 @@ impl Calls {
     /// Has an operation wait until somebody has what it is for.
     pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
         self.doubts.push(table);
+        self.entries[index as usize].pending.as_mut().expect("an operation under way").sought = true;
         self.begin_again_in(now, index, SEEK);
     }
 

@@ -321,6 +321,7 @@ impl Core {
             tries: 0,
             perhaps: false,
             given_up: false,
+            sought: false,
         };
         let index = self.calls.add(pending, request)?;
         match aim {

@@ -84,6 +84,17 @@ pub enum Error {
         /// How long.
         waited: Duration,
     },
+    /// The server of this part of the table is gone, and nobody serves it yet. The operation was not executed, or changes nothing.
+    #[error(
+        "table {table}: the server of this part of it is gone, and others have not brought it back within {waited:?}; \
+         `sprat status` says how far they are and what they lack. Trying again is safe"
+    )]
+    Recovering {
+        /// The table's number.
+        table: u32,
+        /// How long.
+        waited: Duration,
+    },
     /// No coordinator listens at any of the addresses given, and none was ever reached. Nothing was
     /// executed.
     #[error("connection refused: no coordinator listens at {0}; is it running, and is that its address?")]
@@ -126,6 +137,7 @@ impl Error {
         matches!(
             self,
             Self::Timeout { .. }
+                | Self::Recovering { .. }
                 | Self::ConnectionRefused(_)
                 | Self::NoServer(_)
                 | Self::TooManyPending(_)

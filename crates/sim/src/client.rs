@@ -372,7 +372,7 @@ fn told(
     let told = match &answer {
         Ok(answer) => judge(action, answer),
         Err(error) if error.is_indeterminate() => Some(Told::Unknown),
-        Err(Error::Timeout { .. } | Error::TableDropped(_)) => Some(Told::NotDone),
+        Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TableDropped(_)) => Some(Told::NotDone),
         Err(_) => None,
     };
     let name = shared.history.operations[number].name;
@@ -439,7 +439,8 @@ fn page(
         Ok(answer) if answer.status == Status::Ok => answer,
         // Nothing was promised.
         Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => return None,
-        Ok(Answer { status: Status::WritesStopped | Status::TooFewServers, .. }) | Err(Error::Timeout { .. }) => {
+        Ok(Answer { status: Status::WritesStopped | Status::TooFewServers, .. })
+        | Err(Error::Timeout { .. } | Error::Recovering { .. }) => {
             return (scan.tries < PAGE_TRIES).then_some(scan);
         }
         other => {

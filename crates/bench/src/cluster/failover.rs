@@ -167,7 +167,7 @@ fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>
                 last = Instant::now();
             }
             Err(error) if error.is_indeterminate() => found.perhaps += 1,
-            Err(Error::Timeout { .. }) => {} // it was not executed
+            Err(Error::Timeout { .. } | Error::Recovering { .. }) => {} // it was not executed
             Err(error) => return Err(error.into()),
         }
     }

@@ -94,6 +94,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(Error::Denied { .. }) => DENIED,
         Some(
             Error::Timeout { .. }
+            | Error::Recovering { .. }
             | Error::Indeterminate { .. }
             | Error::Lost { .. }
             | Error::TooFewServers { .. }

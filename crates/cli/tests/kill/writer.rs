@@ -133,7 +133,8 @@ impl Writer {
                     Err(error) => {
                         // Loss is lawful only once the kill has begun.
                         assert!(signals.killing.load(Ordering::Acquire), "while the server lived: {error}");
-                        let unknown = error.is_indeterminate() || matches!(error, Error::Timeout { .. });
+                        let unknown = error.is_indeterminate()
+                            || matches!(error, Error::Timeout { .. } | Error::Recovering { .. });
                         assert!(unknown, "{error}");
                         self.unknown(flight);
                     }

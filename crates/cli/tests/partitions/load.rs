@@ -74,7 +74,7 @@ impl Load {
                         assert!(found >= least, "{found} was read after {least} was told");
                         self.looks.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(Error::Timeout { .. }) => {}
+                    Err(Error::Timeout { .. } | Error::Recovering { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

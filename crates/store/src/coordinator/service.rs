@@ -33,9 +33,6 @@ pub const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 /// Questions and changes under way at once.
 pub const MAX_WAITING: usize = 4096;
 
-/// When to ask again for a table that is being brought back, microseconds.
-const RECOVERING_MICROS: u32 = 20_000;
-
 /// What to ask of those who come when [`MAX_WAITING`] is reached, microseconds.
 const BUSY_MICROS: u32 = 10_000;
 
@@ -351,11 +348,7 @@ impl<M: Metadata> Coordinator<M> {
                         tablet.locator.clear();
                     }
                 }
-                // Whoever asks is to wait until somebody has something of it again.
-                match table.tablets.iter().all(|tablet| tablet.locator.is_empty()) {
-                    true => Outcome::Retry(RECOVERING_MICROS),
-                    false => self.table(&table),
-                }
+                self.table(&table)
             }
             None => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Reexecute)),
         }

@@ -94,7 +94,11 @@ fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
         let Some(oldest) = under_way.pop_front() else { continue };
         match connection.wait(oldest, |_| ()) {
             Ok(()) => written.acknowledged += 1,
-            Err(error) if error.is_indeterminate() || matches!(error, Error::Timeout { .. }) => return Ok(written),
+            Err(error)
+                if error.is_indeterminate() || matches!(error, Error::Timeout { .. } | Error::Recovering { .. }) =>
+            {
+                return Ok(written);
+            }
             Err(error) => return Err(error).context("a write before the kill"),
         }
     }
