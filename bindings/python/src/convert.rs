@@ -1,12 +1,13 @@
 //! What Python hands over, as the mover takes it.
 
 use crate::errors::UsageError;
-use pyo3::PyResult;
+use pyo3::{FromPyObject, PyResult};
 use sprat_flow::group::Value;
+use sprat_units::UnitError;
 use std::time::Duration;
 
-/// Longest patience, seconds.
-const MAX_TIMEOUT: f64 = 86_400.0;
+/// Longest patience.
+const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// A sum of 64 hexadecimal digits.
 pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
@@ -23,13 +24,61 @@ pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
     Ok(Some(value))
 }
 
-/// Seconds.
-pub(crate) fn timeout(seconds: f64) -> PyResult<Duration> {
-    let wrong = || UsageError::new_err(format!("timeout: {seconds} s; want more than 0, and {MAX_TIMEOUT} at most"));
-    if !(seconds > 0.0 && seconds <= MAX_TIMEOUT) {
-        return Err(wrong());
+/// A quantity: a number in the unit that its keyword names, or a text with a unit ("2Gb/s", "90s", "64MiB").
+#[derive(FromPyObject)]
+pub(crate) enum Quantity {
+    Text(String),
+    Whole(u64),
+    Broken(f64),
+}
+
+impl Quantity {
+    /// A patience; a number is seconds.
+    pub(crate) fn timeout(self) -> PyResult<Duration> {
+        let time = match self {
+            Self::Text(text) => read("timeout", sprat_units::duration(&text))?,
+            Self::Whole(seconds) => Duration::from_secs(seconds),
+            Self::Broken(seconds) => Duration::try_from_secs_f64(seconds)
+                .map_err(|_| UsageError::new_err(format!("timeout: {seconds} s is no time")))?,
+        };
+        if time.is_zero() || time > MAX_TIMEOUT {
+            let most = MAX_TIMEOUT.as_secs();
+            return Err(UsageError::new_err(format!("timeout: {time:?}; want more than 0, and {most} s at most")));
+        }
+        Ok(time)
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+
+    /// Bytes a second, and so is a number; a text may be of bits.
+    pub(crate) fn limit(self) -> PyResult<u64> {
+        let bytes = match self {
+            Self::Text(text) => read("limit", sprat_units::rate(&text))? / 8,
+            number => number.whole("limit")?,
+        };
+        if bytes == 0 {
+            return Err(UsageError::new_err("limit: 0 bytes a second; want more, or None"));
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(self, name: &str) -> PyResult<usize> {
+        let bytes = match self {
+            Self::Text(text) => read(name, sprat_units::size(&text))?,
+            number => number.whole(name)?,
+        };
+        usize::try_from(bytes).map_err(|_| UsageError::new_err(format!("{name}: {bytes} is more than there can be")))
+    }
+
+    fn whole(self, name: &str) -> PyResult<u64> {
+        match self {
+            Self::Whole(number) => Ok(number),
+            _ => Err(UsageError::new_err(format!("{name}: want a whole number, or a text with a unit"))),
+        }
+    }
+}
+
+fn read<T>(name: &str, read: Result<T, UnitError>) -> PyResult<T> {
+    read.map_err(|error| UsageError::new_err(format!("{name}: {error}")))
 }
 
 /// Hexadecimal digits.

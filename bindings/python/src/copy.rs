@@ -1,7 +1,7 @@
 //! `sprat.flow.copy`.
 
-use crate::convert::{hex, sum, timeout};
-use crate::errors::{UsageError, exception};
+use crate::convert::{Quantity, hex, sum};
+use crate::errors::exception;
 use pyo3::prelude::*;
 use sprat_flow::copy::{self as mover, Cancel, Copy, Event, Options, Sums};
 use std::path::PathBuf;
@@ -88,15 +88,15 @@ impl Outcome {
 /// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify: each megabyte on its way; force: replace a
 /// file that is there; restart: throw away what an earlier call left (which is otherwise read and
 /// verified); check: accepted, and without effect by now; preserve: permissions too; limit: bytes a
-/// second; token: says who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are trusted (PEM);
-/// insecure: any is; retries: failures one after the other; timeout: seconds without a byte; receive_buffer: bytes, 0 for the kernel's choice;
+/// second, or a text such as "2Gb/s"; token: says who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are trusted (PEM);
+/// insecure: any is; retries: failures one after the other; timeout: seconds without a byte, or a text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice;
 /// progress: called with a Progress some ten times a second; notice: called with a line of text when something happens that people may
 /// want to know. An exception that one of these raises, KeyboardInterrupt too, stops the copy and is raised from here.
 #[pyfunction]
 #[pyo3(signature = (
     source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false, restart = false, check = false,
     preserve = false, limit = None, token = None, blake3 = None, sha256 = None, cacert = None, insecure = false,
-    retries = 10, timeout = 60.0, receive_buffer = None, progress = None, notice = None,
+    retries = 10, timeout = Quantity::Whole(60), receive_buffer = None, progress = None, notice = None,
 ))]
 #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords, as Python has them")]
 #[expect(clippy::needless_pass_by_value, reason = "what Python hands over is owned")]
@@ -111,33 +111,30 @@ pub(crate) fn copy(
     restart: bool,
     check: bool,
     preserve: bool,
-    limit: Option<u64>,
+    limit: Option<Quantity>,
     token: Option<String>,
     blake3: Option<&str>,
     sha256: Option<&str>,
     cacert: Option<PathBuf>,
     insecure: bool,
     retries: u32,
-    timeout: f64,
-    receive_buffer: Option<usize>,
+    timeout: Quantity,
+    receive_buffer: Option<Quantity>,
     progress: Option<Py<PyAny>>,
     notice: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     let _ = check; // what an earlier call left is always read and verified
-    if limit == Some(0) {
-        return Err(UsageError::new_err("limit: 0 bytes a second; want more, or None"));
-    }
     let defaults = Options::default();
     let options = Options {
         streams,
         retries,
-        patience: self::timeout(timeout)?,
-        receive_buffer: receive_buffer.unwrap_or(defaults.receive_buffer),
+        patience: timeout.timeout()?,
+        receive_buffer: receive_buffer.map_or(Ok(defaults.receive_buffer), |bytes| bytes.bytes("receive_buffer"))?,
         force,
         restart,
         verify,
         preserve,
-        limit,
+        limit: limit.map(Quantity::limit).transpose()?,
         sums: Sums { blake3: sum("blake3", blake3)?, sha256: sum("sha256", sha256)? },
         token,
         authorities: cacert,

@@ -55,7 +55,7 @@ class Flow(unittest.TestCase):
         self.assertEqual(flow.copy(SOURCE, self.place / "local", blake3=outcome.blake3).blake3, outcome.blake3)
 
     def test_several_hosts_and_streams_share_the_work(self):
-        outcome = flow.copy(URL, self.target, hosts=[SECOND], streams=4, limit=40_000_000)
+        outcome = flow.copy(URL, self.target, hosts=[SECOND], streams=4, limit="320Mb/s", timeout="60s", receive_buffer="8MiB")
         self.same()
         self.assertEqual(len(outcome.sources), 2)
         self.assertTrue(all(size > 0 for _, size in outcome.sources), outcome.sources)
@@ -132,7 +132,10 @@ class Flow(unittest.TestCase):
             (flow.UsageError, URL, new, {"streams": 99}),
             (flow.UsageError, URL, new, {"blake3": "12"}),
             (flow.UsageError, URL, new, {"timeout": float("nan")}),
+            (flow.UsageError, URL, new, {"timeout": "60"}),
             (flow.UsageError, URL, new, {"limit": 0}),
+            (flow.UsageError, URL, new, {"limit": "2GB"}),
+            (flow.UsageError, URL, new, {"receive_buffer": 0.5}),
             (flow.UsageError, URL, new, {"hosts": ["a b"]}),
             (flow.Corrupt, URL, new, {"blake3": "0" * 64}),
             (flow.Corrupt, URL, new, {"sha256": "f" * 64}),

@@ -237,3 +237,17 @@ fn groups_that_arrive_wrong_are_counted() {
     }
     assert_eq!(plan.take(0, SECOND), Turn::Run(1..3));
 }
+
+#[test]
+fn what_was_asked_for_beforehand_is_the_first_lanes() {
+    let mut plan = Plan::new(100, &BTreeMap::new(), 4).for_alike().with_beginning(8);
+    let at = Duration::ZERO;
+    // Whoever comes first: it is on its way to the first.
+    assert_eq!(plan.take(1, at), Turn::Run(8..39));
+    assert_eq!(plan.take(0, at), Turn::Run(0..8));
+    assert_eq!([plan.take(2, at), plan.take(3, at)], [Turn::Run(39..70), Turn::Run(70..100)]);
+    let mut whole = Plan::new(5, &BTreeMap::new(), 1).with_beginning(5);
+    assert_eq!(whole.take(0, at), Turn::Run(0..5));
+    (0..5).for_each(|group| assert_eq!(whole.done(0, group, at), group < 4));
+    assert_eq!(whole.take(0, at), Turn::Over);
+}

@@ -3,7 +3,7 @@
 use crate::sys;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -200,14 +200,6 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
         Buffer::Send => socket.set_send_buffer_size(bytes)?,
     }
     Ok(asked)
-}
-
-/// Bytes that the receive buffer of a connection may grow to here: [`enlarge`] on a socket that nobody uses.
-///
-/// # Errors
-/// There is no socket to be had.
-pub fn receive_room(bytes: usize) -> io::Result<usize> {
-    enlarge(Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, Buffer::Receive, bytes)
 }
 
 /// The last number of a setting under `/proc/sys/net`, if it is there.

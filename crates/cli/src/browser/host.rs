@@ -6,7 +6,7 @@
 
 use super::copies::{Teller, judge};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
-use sprat_flow::copy::{self, Cancel, Copy, Options};
+use sprat_flow::copy::{self, Cancel, Copy, MAX_STREAMS, Options};
 use sprat_flow::file::Place;
 use sprat_flow::journal;
 use std::collections::{BTreeMap, VecDeque};
@@ -199,7 +199,7 @@ impl Host {
             && let Some(Waiting { id, source, name }) = self.waiting.pop_front()
         {
             let begun = self.name(&source, name).and_then(|name| {
-                let options = Options { streams: Options::streams_for_long_ways(), ..Options::default() };
+                let options = Options { streams: MAX_STREAMS, ..Options::default() };
                 let copy = Copy::new(source.as_str(), &self.folder.join(name.as_str()), options);
                 Ok((name, copy.map_err(judge)?))
             });

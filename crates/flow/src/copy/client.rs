@@ -118,6 +118,9 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     field("User-Agent", &format!("sprat/{version}"));
     field("Accept", &accept);
     field("Accept-Encoding", "identity");
+    if let Some(most) = asked.beginning {
+        field("Range", &format!("bytes=0-{}", most - 1));
+    }
     if let Some(range) = &asked.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
         if let Some(validator) = &asked.validator {

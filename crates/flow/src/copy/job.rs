@@ -9,13 +9,13 @@ use super::http::head::Head;
 use super::http::{Trust, Wire};
 use super::lane::{First, Lane, backoff};
 use super::options::{MAX_STREAMS, Options};
-use super::plan::Plan;
+use super::plan::{LEAST_RUN, Plan};
 use super::resume::{Wanted, take_up};
 use super::shared::Shared;
 use super::sources::Sources;
 use super::{Address, Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
 use crate::file::{Attributes, PlaceError, Xattrs};
-use crate::group;
+use crate::group::{self, GROUP_BYTES};
 use crate::partial::bytes_of;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -88,6 +88,20 @@ pub(super) struct Job<'a> {
     before: Progress,
 }
 
+/// What a source is asked for first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum FirstAsked {
+    /// What there is.
+    Head,
+    /// All of it.
+    Whole,
+    /// As much as one of several streams would begin with: a round trip less than to ask first what there is.
+    Beginning,
+}
+
+/// Bytes of that.
+const BEGINNING: u64 = LEAST_RUN * GROUP_BYTES;
+
 /// What the first answer told.
 pub(super) struct Found {
     pub(super) source: Source,
@@ -116,9 +130,13 @@ impl<'a> Job<'a> {
         let nowhere = self.copy.is_for_nowhere();
         let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
         let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
-        let head_only = begun || exists || options.streams > 1 || self.sources.are_several();
+        let first = match options.streams {
+            _ if begun || exists || self.sources.are_several() => FirstAsked::Head,
+            1 => FirstAsked::Whole,
+            _ => FirstAsked::Beginning,
+        };
         let ahead = if exists { 0 } else { options.streams - 1 };
-        let (found, wires) = self.choose_and_connect(head_only, ahead, tell)?;
+        let (found, wires) = self.choose_and_connect(first, ahead, tell)?;
         let asked = &self.sources.all()[0];
         if found.source.address.path().ends_with('/') && !asked.path().ends_with('/') {
             return Err(Error::Usage(format!("{asked}: is a folder; -r copies folders")).into());
@@ -131,8 +149,11 @@ impl<'a> Job<'a> {
             return unknown::run(self.copy, self.client, found, tell);
         };
         let hosts = self.hosts(&found, tell);
-        let lanes = if sends_parts(&found) { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
-        if lanes < options.streams {
+        // Of what is on its way nobody else is asked for anything.
+        let comes_whole = found.has_body && found.reply.start.end == Some(length);
+        let several = sends_parts(&found) && !comes_whole;
+        let lanes = if several { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
+        if lanes < options.streams && !sends_parts(&found) {
             tell(&Event::Note("the server does not say that it sends parts of files: one stream".to_owned()));
         }
         let wanted = Wanted {
@@ -157,12 +178,15 @@ impl<'a> Job<'a> {
         });
         let plan = Plan::new(group::count(length), &state.values, lanes);
         let plan = if hosts.len() == 1 { plan.for_alike() } else { plan };
+        let on_its_way = found.reply.start.end.filter(|_| found.has_body && several).map_or(0, group::count);
+        let plan = plan.with_beginning(on_its_way);
         let (events, told) = sync_channel(MAX_EVENTS);
         let stop = self.copy.cancel.part();
         let shared = Shared::new(length, self.before, state, plan, options.limit, stop, events);
         let Found { source, attributes, reply, has_body } = found;
         let first = match has_body {
-            true => First::Reply(Box::new(reply)),
+            true if resumed == 0 => First::Reply(Box::new(reply)),
+            true => First::Nothing, // there is some of it all at once, and not a moment ago
             false if reply.head.close => First::Nothing,
             false => First::Wire(reply.wire),
         };
@@ -221,15 +245,15 @@ impl<'a> Job<'a> {
     /// the source is not where it was looked for, or does not take as many; the streams see to that.
     fn choose_and_connect(
         &mut self,
-        head_only: bool,
+        first: FirstAsked,
         ahead: usize,
         tell: &mut dyn FnMut(&Event),
     ) -> Result<(Found, Vec<Wire>), Trouble> {
-        let [only] = self.sources.all() else { return Ok((self.choose(head_only, tell)?, Vec::new())) };
+        let [only] = self.sources.all() else { return Ok((self.choose(first, tell)?, Vec::new())) };
         let (asked, client, cancel) = (only.clone(), self.client, self.copy.cancel.part());
         std::thread::scope(|scope| {
             let connecting: Vec<_> = (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
-            let found = self.choose(head_only, tell);
+            let found = self.choose(first, tell);
             let is_there = found.as_ref().is_ok_and(|found| found.source.address.is_at_host_of(&asked));
             if !is_there {
                 cancel.ask();
@@ -242,14 +266,14 @@ impl<'a> Job<'a> {
 
     /// The first source that answers and tells the values of groups; if none does, the first that answers. It comes to stand before all
     /// others, and those that do not have the file are no sources any more.
-    fn choose(&mut self, head_only: bool, tell: &mut dyn FnMut(&Event)) -> Result<Found, Trouble> {
+    fn choose(&mut self, first: FirstAsked, tell: &mut dyn FnMut(&Event)) -> Result<Found, Trouble> {
         if let [only] = self.sources.all() {
-            return self.open(only, head_only, self.copy.options.retries, tell);
+            return self.open(only, first, self.copy.options.retries, tell);
         }
         let (mut index, mut plain, mut failure) = (0, None, None);
         while index < self.sources.all().len() {
             let address = self.sources.all()[index].clone();
-            match self.open(&address, head_only, 0, tell) {
+            match self.open(&address, first, 0, tell) {
                 Ok(found) if found.source.verified => {
                     self.sources.promote(index);
                     return Ok(found);
@@ -283,16 +307,18 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The first request: only the head, or the file as well.
+    /// The first request.
     fn open(
         &self,
         address: &Address,
-        head_only: bool,
+        first: FirstAsked,
         retries: u32,
         tell: &mut dyn FnMut(&Event),
     ) -> Result<Found, Trouble> {
         let form = (!self.copy.options.verify).then_some(Form::Plain);
-        let asked = Asked { head_only, form, xattrs: self.copy.options.xattrs, ..Asked::default() };
+        let head_only = first == FirstAsked::Head;
+        let beginning = (first == FirstAsked::Beginning).then_some(BEGINNING);
+        let mut asked = Asked { head_only, beginning, form, xattrs: self.copy.options.xattrs, ..Asked::default() };
         let mut failures = 0;
         loop {
             match self.client.ask_around(address, &asked, &self.copy.cancel) {
@@ -307,7 +333,11 @@ impl<'a> Job<'a> {
                     let xattrs = self.xattrs(&reply.head, tell);
                     let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed(), xattrs };
                     let source = Source { address, verified, validator };
-                    return Ok(Found { source, attributes, reply, has_body: !head_only });
+                    return Ok(Found { source, attributes, reply, has_body: !asked.head_only });
+                }
+                // Nothing is no part of anything: what has no beginning is empty, or was a moment ago.
+                Err(Trouble::Changed(_)) if asked.beginning.is_some() => {
+                    (asked.beginning, asked.head_only) = (None, true);
                 }
                 // That nobody is there is said at once: a name may be wrong.
                 Err(Trouble::Passing(why, pause)) if failures < retries => {
@@ -426,7 +456,7 @@ impl<'a> Job<'a> {
 
 /// Whether a server sends parts of the file.
 fn sends_parts(found: &Found) -> bool {
-    found.reply.head.ranges || found.source.verified
+    found.reply.head.ranges || found.reply.head.range.is_some() || found.source.verified
 }
 
 /// What becomes of a destination that is there: nothing, if it is as long and as old as the source

@@ -68,7 +68,7 @@ pub(crate) enum First {
     Nothing,
     /// A connection to its host.
     Wire(Wire),
-    /// An answer that has begun, with all of the file.
+    /// An answer that has begun, with all of the file or its beginning.
     Reply(Box<Reply>),
 }
 
@@ -168,6 +168,8 @@ impl Lane<'_> {
             let reply = self.client.ask(&self.first.address, &asked, kept.values.take(), stop);
             Some(reply.map_err(Blame::First)?)
         };
+        // Of it others may have taken a part before this stream began.
+        let is_part = first.as_ref().is_some_and(|reply| reply.start.end < Some(length));
         let reply = match first {
             Some(reply) => reply,
             None => {
@@ -197,7 +199,7 @@ impl Lane<'_> {
                 self.look(&mut body);
             }
         }
-        if *next < run.end {
+        if *next < run.end || is_part && !body.is_over() {
             return Ok(()); // another lane has the rest, and what is on its way here is of no use
         }
         // What has no length of its own must end here too: more would mean another file.

@@ -13,12 +13,6 @@ pub const MAX_STREAMS: usize = 16;
 /// Most hosts of one file, each of which has a stream at least.
 pub const MAX_HOSTS: usize = MAX_STREAMS;
 
-/// Bytes of a window that is large enough for one stream to be left alone: 1.3 Gb/s over 200 ms.
-const WINDOW: usize = 32 << 20;
-
-/// Streams where windows are smaller: eight times what a browser has.
-const STREAMS_OF_SMALL_WINDOWS: usize = 8;
-
 /// Groups that the disk works on while streams fill others.
 const WRITES: usize = 8;
 const _: () = assert!(buffers(MAX_STREAMS) <= MAX_BUFFERS);
@@ -90,16 +84,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Streams for somebody who does not say how many, and whose way may be long: one where the system lets us have a large window (CAP_NET_ADMIN, or
-    /// `net.core.rmem_max`), else several.
-    #[must_use]
-    pub fn streams_for_long_ways() -> usize {
-        match sprat_pace::path::receive_room(WINDOW) {
-            Ok(room) if room < WINDOW => STREAMS_OF_SMALL_WINDOWS,
-            _ => 1,
-        }
-    }
-
     /// What makes no sense.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.streams == 0 || self.streams > MAX_STREAMS {

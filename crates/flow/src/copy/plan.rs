@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const GROUP_ATTEMPTS: u32 = 5;
 
 /// Fewest groups that one of several lanes is sent for: a request costs a round trip.
-const LEAST_RUN: u64 = 8;
+pub(super) const LEAST_RUN: u64 = 8;
 
 /// Most groups that one of several lanes is sent for: its speed may change.
 const LONGEST_RUN: u64 = 1024;
@@ -46,6 +46,8 @@ pub struct Plan {
     wrong: BTreeMap<u64, u32>,
     has_cut: bool,
     alike: bool,
+    /// Whether the first lane's run was asked for before there was a plan, and is not taken yet.
+    given: bool,
 }
 
 /// What a lane is at.
@@ -80,7 +82,7 @@ impl Plan {
     #[must_use]
     pub fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
         let lanes = vec![Lane::default(); lanes.max(1)];
-        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false, alike: false };
+        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false, alike: false, given: false };
         let mut next = 0;
         for group in there.keys().copied().chain([count]) {
             if group > next {
@@ -98,12 +100,30 @@ impl Plan {
         Self { alike: true, ..self }
     }
 
+    /// The same where the first lane has asked for the first `count` groups already, of a file of which nothing is there.
+    #[must_use]
+    pub fn with_beginning(mut self, count: u64) -> Self {
+        let all = self.missing.first_key_value().map(|(start, end)| *start..*end);
+        let Some(all) = all.filter(|all| count > 0 && all.start == 0 && count <= all.end) else { return self };
+        self.missing.remove(&0);
+        if count < all.end {
+            self.missing.insert(count, all.end);
+        }
+        self.lanes[0] = Lane { begun: true, run: 0..count, ..Lane::default() };
+        self.given = true;
+        self
+    }
+
     /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it is the only lane; else the less, the less
     /// is left, so that all end at about the same time.
     ///
     /// # Panics
     /// When there is no such lane, or it has not done with its run.
     pub fn take(&mut self, lane: usize, now: Duration) -> Turn {
+        if lane == 0 && std::mem::take(&mut self.given) && !self.lanes[0].run.is_empty() {
+            self.lanes[0].since = now;
+            return Turn::Run(self.lanes[0].run.clone());
+        }
         assert!(self.lanes[lane].run.is_empty(), "a lane has one run at a time");
         let found = match self.first_missing(lane) {
             Some(run) => Some((run, false)),

@@ -16,6 +16,9 @@ pub struct Asked {
     pub head_only: bool,
     /// The part, bytes of the file; none: all of it.
     pub range: Option<Range<u64>>,
+    /// Of a file of which nothing is known yet: no more than the first so many bytes. A shorter file comes whole, and so
+    /// does one from a server that sends no parts.
+    pub beginning: Option<u64>,
     /// The length of the file, if an earlier answer told.
     pub length: Option<u64>,
     /// What an earlier answer told this state of the file by.
@@ -140,6 +143,7 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
         (false, None) => Framing::Close,
     };
     let (first, end, length) = match (&asked.range, head.status) {
+        (None, 206) if let Some(most) = asked.beginning => beginning(head, most)?,
         (None, 200) if form == Form::Values => return Err("sends values of no part".to_owned()),
         (None, 200) => whole(&framing, verified)?,
         (None, _) => return Err("sends a part and was asked for all".to_owned()),
@@ -191,6 +195,14 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
         return Err(format!("says that the verified form has {body} B, which no file has"));
     };
     Ok((0, Some(length), Some(length)))
+}
+
+/// The same for a beginning of at most so many bytes.
+fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
+    let Some(total) = head.range.as_ref().and_then(|told| told.total).filter(|total| *total > 0) else {
+        return Err("sends a part and does not say of how much".to_owned());
+    };
+    part(head, &(0..total.min(most)))
 }
 
 /// The same for a part.
