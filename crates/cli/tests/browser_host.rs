@@ -97,6 +97,9 @@ impl Drop for Host {
     }
 }
 
+/// Of each of sixteen connections: slow enough that a copy has not ended before it is stopped.
+const SLOW: Pace = Pace::Limit(100_000_000 / 8 / 16);
+
 /// Gives a directory, at this rate for each connection.
 fn share(directory: &Path, pace: Pace) -> (Share, String) {
     let mut options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
@@ -148,9 +151,9 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
 #[test]
 fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let bytes = content(24 << 20);
+    let bytes = content(64 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
-    let (slow, fast) = (share(source.path(), Pace::Limit(100_000_000 / 8)), share(source.path(), Pace::Off));
+    let (slow, fast) = (share(source.path(), SLOW), share(source.path(), Pace::Off));
     let url = format!("{}/file", slow.1);
     let mut host = Host::start(folder.path());
     let begin = |host: &mut Host, id: &str, name: Option<&str>| {
@@ -198,7 +201,7 @@ fn a_host_that_is_killed_leaves_what_the_next_one_goes_on_with() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content(24 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
-    let (_share, url) = share(source.path(), Pace::Limit(100_000_000 / 8));
+    let (_share, url) = share(source.path(), SLOW);
     let start = json!({ "type": "start", "id": "1", "source": format!("{url}/file") });
     let mut host = Host::start(folder.path());
     host.send(&start);

@@ -155,11 +155,12 @@ fn lanes_that_are_alike_begin_with_equal_parts_of_what_is_not_large() {
     // What comes back is for whoever is first, piece by piece.
     plan.give_back(2);
     assert_eq!(plan.take(2, Duration::ZERO), Turn::Run(500..531));
-    // Of less the least, and the others nothing; of more what they would have otherwise.
+    // Of less they have less; of more what they would have otherwise.
     let mut small = Plan::new(10, &BTreeMap::new(), 4).for_alike();
-    assert_eq!(small.take(0, Duration::ZERO), Turn::Run(0..8));
-    assert_eq!(small.take(1, Duration::ZERO), Turn::Run(8..10));
-    assert_eq!(small.take(2, Duration::ZERO), Turn::Wait);
+    assert_eq!(small.take(0, Duration::ZERO), Turn::Run(0..3));
+    assert_eq!(small.take(1, Duration::ZERO), Turn::Run(3..6));
+    assert_eq!(small.take(2, Duration::ZERO), Turn::Run(6..8));
+    assert_eq!(small.take(3, Duration::ZERO), Turn::Run(8..10));
     let mut large = Plan::new(8000, &BTreeMap::new(), 4).for_alike();
     assert_eq!(large.take(0, Duration::ZERO), Turn::Run(0..1000));
 }
@@ -250,4 +251,17 @@ fn what_was_asked_for_beforehand_is_the_first_lanes() {
     assert_eq!(whole.take(0, at), Turn::Run(0..5));
     (0..5).for_each(|group| assert_eq!(whole.done(0, group, at), group < 4));
     assert_eq!(whole.take(0, at), Turn::Over);
+}
+
+#[test]
+fn who_begins_slowly_is_left_alone_for_a_while() {
+    let mut plan = Plan::new(100, &BTreeMap::new(), 2).for_alike();
+    assert_eq!([plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)], [Turn::Run(0..50), Turn::Run(50..100)]);
+    assert!(plan.done(0, 0, SECOND));
+    (50..100).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 99));
+    // By its first group it would take 49 seconds more.
+    assert_eq!(plan.take(1, SECOND * 3 / 2), Turn::Wait);
+    (1..40).for_each(|group| assert!(plan.done(0, group, SECOND * 19 / 10)));
+    assert_eq!(plan.take(1, 2 * SECOND), Turn::Wait, "and takes none by those that came then");
+    assert!(matches!(plan.take(1, 4 * SECOND), Turn::Run(_)), "it is silent");
 }

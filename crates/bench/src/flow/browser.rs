@@ -25,8 +25,8 @@ const BYTES: &[u64] = &[100_000_000];
 
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Rate of the path: more than anything here fills, and yet one.
-const RATE: f64 = 10.0;
+/// Rate of the path.
+const RATE: f64 = 2.0;
 const BUFFER: u64 = 128_000_000;
 
 /// Whom browsers run as: a number that no account has.
@@ -44,8 +44,13 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest that it may take to come.
 const LONGEST: Duration = Duration::from_secs(280);
 
-/// How much faster than the browser itself, on a system as it comes.
+/// How much faster than the browser itself, on a system as it comes; and where windows are large.
 const FASTER: f64 = 3.0;
+const AS_FAST: f64 = 1.0;
+
+/// From the click on, of a path for which a file is long: the figure published for the Data Accelerator.
+const LONG: u64 = 1_000_000_000;
+const FILLED: f64 = 0.8;
 
 /// Bytes that are compared at a time.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -124,7 +129,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.note(format!(
         "From the click to the file under its name; browsers run as an ordinary user (number {USER}), servers as root. A system as it comes lets \
-         a user have windows of 6 MB, where the extension's host takes several streams."
+         a user have windows of 6 MB. The extension's host takes 16 streams, a browser one."
     ));
     Ok(())
 }
@@ -227,9 +232,13 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Finding
         let best = own.into_iter().flatten().reduce(f64::max);
         let (system, goal) = match turn.plain {
             true => ("systems as they come", Goal::RatioAtLeast(FASTER)),
-            false => ("windows of 1 GB", Goal::Shown),
+            false => ("windows of 1 GB", Goal::RatioAtLeast(AS_FAST)),
         };
         let name = format!("{size} by a click in {}, 200 ms, {system}: vs the better of its own", turn.kind);
         findings.row(&name, of(*turn, Way::Extension), best, "Gb/s", goal);
+        if bytes >= LONG {
+            let name = format!("{size} by a click in {}, 200 ms, {system}: vs the path's rate", turn.kind);
+            findings.row(&name, of(*turn, Way::Extension), Some(RATE), "Gb/s", Goal::RatioAtLeast(FILLED));
+        }
     }
 }

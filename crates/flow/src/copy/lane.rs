@@ -176,6 +176,7 @@ impl Lane<'_> {
                 let asked = Asked {
                     head_only: false,
                     xattrs: false,
+                    beginning: None,
                     range: Some(run.start * GROUP_BYTES + begun.len() as u64..length.min(run.end * GROUP_BYTES)),
                     length: Some(length),
                     validator: source.validator.clone(),

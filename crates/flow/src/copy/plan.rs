@@ -25,6 +25,10 @@ const LONGEST_PART: u64 = 256;
 /// What a run must have left, as time, for some of it to be taken away: who loses it has to connect anew, and what is on its way is lost.
 const WORTH: Duration = Duration::from_secs(1);
 
+/// How long a run is left alone, for its connection to reach its speed: of 7 round trips of 200 ms the last two bring most. Who judged a
+/// connection by its beginning took runs away from all that were about to end, and each had to connect anew.
+const START: Duration = Duration::from_secs(2);
+
 /// What a lane is to do.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Turn {
@@ -57,10 +61,13 @@ struct Lane {
     begun: bool,
     /// The group under way, to the end of the run; empty: none.
     run: Range<u64>,
+    /// When the run was begun.
+    from: Duration,
     /// When that group was begun.
     since: Duration,
-    /// How long a group took of late.
+    /// How long a group took of late: the mean, or the last if that was less, for a connection begins slowly.
     pace: Option<Duration>,
+    mean: Duration,
     /// Whether other lanes fetch the group under way too; it is the last of its run then, for all of them.
     shared: bool,
 }
@@ -82,7 +89,14 @@ impl Plan {
     #[must_use]
     pub fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
         let lanes = vec![Lane::default(); lanes.max(1)];
-        let mut plan = Self { missing: BTreeMap::new(), lanes, wrong: BTreeMap::new(), has_cut: false, alike: false, given: false };
+        let mut plan = Self {
+            missing: BTreeMap::new(),
+            lanes,
+            wrong: BTreeMap::new(),
+            has_cut: false,
+            alike: false,
+            given: false,
+        };
         let mut next = 0;
         for group in there.keys().copied().chain([count]) {
             if group > next {
@@ -121,7 +135,7 @@ impl Plan {
     /// When there is no such lane, or it has not done with its run.
     pub fn take(&mut self, lane: usize, now: Duration) -> Turn {
         if lane == 0 && std::mem::take(&mut self.given) && !self.lanes[0].run.is_empty() {
-            self.lanes[0].since = now;
+            (self.lanes[0].from, self.lanes[0].since) = (now, now);
             return Turn::Run(self.lanes[0].run.clone());
         }
         assert!(self.lanes[lane].run.is_empty(), "a lane has one run at a time");
@@ -131,7 +145,7 @@ impl Plan {
             None => self.part_of_anothers(lane, now),
         };
         let Some((run, shared)) = found else { return Turn::Wait };
-        self.lanes[lane] = Lane { begun: true, run: run.clone(), since: now, shared, pace: self.lanes[lane].pace };
+        self.lanes[lane] = Lane { begun: true, run: run.clone(), from: now, since: now, shared, ..self.lanes[lane] };
         Turn::Run(run)
     }
 
@@ -141,7 +155,8 @@ impl Plan {
         let this = &mut self.lanes[lane];
         if this.run.start == group && !this.run.is_empty() {
             let took = now.saturating_sub(this.since);
-            this.pace = Some(this.pace.map_or(took, |pace| (pace * 7 + took) / 8));
+            this.mean = if this.pace.is_some() { (this.mean * 7 + took) / 8 } else { took };
+            this.pace = Some(this.mean.min(took));
             (this.run.start, this.since) = (group + 1, now);
             if std::mem::take(&mut this.shared) {
                 // Whoever fetches it too need not.
@@ -196,7 +211,7 @@ impl Plan {
         let most = if lanes == 1 {
             u64::MAX
         } else if self.alike && !self.lanes[lane].begun && left <= new * LONGEST_PART {
-            left.div_ceil(new).max(LEAST_RUN)
+            left.div_ceil(new)
         } else {
             (left / (2 * lanes)).clamp(LEAST_RUN, LONGEST_RUN)
         };
@@ -211,7 +226,8 @@ impl Plan {
     /// With it, whether others go on with it too.
     fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.lanes[idle].pace;
-        let busy = (0..self.lanes.len()).filter(|lane| !self.lanes[*lane].run.is_empty());
+        let is_old = |lane: &Lane| !lane.run.is_empty() && now.saturating_sub(lane.from) >= START;
+        let busy = (0..self.lanes.len()).filter(|lane| is_old(&self.lanes[*lane]));
         let (last, pace) = busy
             .map(|lane| (lane, self.pace_at(lane, now)))
             .max_by_key(|(lane, pace)| pace.saturating_mul(self.lanes[*lane].left()))?;

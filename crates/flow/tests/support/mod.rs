@@ -173,6 +173,14 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         matches!(fault, Fault::Mix(..)) || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
     });
     let part = asked.map(|text| parse_range(text));
+    let part = part.map(|part| part.start..part.end.min(length));
+    if part.as_ref().is_some_and(Range::is_empty) {
+        let head = format!(
+            "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{length}\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        return Some(());
+    }
     let (first, end) = part.clone().map_or((0, length), |part| (part.start, part.end));
     let mut body = if values { values_of(&content, first..end) } else { body_of(&content, first..end, verified) };
     if let Fault::Flip(at) = fault
