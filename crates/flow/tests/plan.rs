@@ -147,14 +147,14 @@ fn one_lane_gets_what_is_missing_piece_by_piece() {
 
 #[test]
 fn lanes_that_are_alike_begin_with_equal_parts_of_what_is_not_large() {
-    let mut plan = Plan::new(1000, &BTreeMap::new(), 4).for_alike();
+    let mut plan = Plan::new(64, &BTreeMap::new(), 4).for_alike();
     for lane in 0..4 {
-        let start = 250 * lane as u64;
-        assert_eq!(plan.take(lane, Duration::ZERO), Turn::Run(start..start + 250));
+        let start = 16 * lane as u64;
+        assert_eq!(plan.take(lane, Duration::ZERO), Turn::Run(start..start + 16));
     }
     // What comes back is for whoever is first, piece by piece.
     plan.give_back(2);
-    assert_eq!(plan.take(2, Duration::ZERO), Turn::Run(500..531));
+    assert_eq!(plan.take(2, Duration::ZERO), Turn::Run(32..40));
     // Of less they have less; of more what they would have otherwise.
     let mut small = Plan::new(10, &BTreeMap::new(), 4).for_alike();
     assert_eq!(small.take(0, Duration::ZERO), Turn::Run(0..3));
@@ -241,12 +241,12 @@ fn groups_that_arrive_wrong_are_counted() {
 
 #[test]
 fn what_was_asked_for_beforehand_is_the_first_lanes() {
-    let mut plan = Plan::new(100, &BTreeMap::new(), 4).for_alike().with_beginning(8);
+    let mut plan = Plan::new(50, &BTreeMap::new(), 4).for_alike().with_beginning(8);
     let at = Duration::ZERO;
     // Whoever comes first: it is on its way to the first.
-    assert_eq!(plan.take(1, at), Turn::Run(8..39));
+    assert_eq!(plan.take(1, at), Turn::Run(8..22));
     assert_eq!(plan.take(0, at), Turn::Run(0..8));
-    assert_eq!([plan.take(2, at), plan.take(3, at)], [Turn::Run(39..70), Turn::Run(70..100)]);
+    assert_eq!([plan.take(2, at), plan.take(3, at)], [Turn::Run(22..36), Turn::Run(36..50)]);
     let mut whole = Plan::new(5, &BTreeMap::new(), 1).with_beginning(5);
     assert_eq!(whole.take(0, at), Turn::Run(0..5));
     (0..5).for_each(|group| assert_eq!(whole.done(0, group, at), group < 4));
@@ -255,13 +255,13 @@ fn what_was_asked_for_beforehand_is_the_first_lanes() {
 
 #[test]
 fn who_begins_slowly_is_left_alone_for_a_while() {
-    let mut plan = Plan::new(100, &BTreeMap::new(), 2).for_alike();
-    assert_eq!([plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)], [Turn::Run(0..50), Turn::Run(50..100)]);
+    let mut plan = Plan::new(32, &BTreeMap::new(), 2).for_alike();
+    assert_eq!([plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)], [Turn::Run(0..16), Turn::Run(16..32)]);
     assert!(plan.done(0, 0, SECOND));
-    (50..100).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 99));
-    // By its first group it would take 49 seconds more.
+    (16..32).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 31));
+    // By its first group it would take 15 seconds more.
     assert_eq!(plan.take(1, SECOND * 3 / 2), Turn::Wait);
-    (1..40).for_each(|group| assert!(plan.done(0, group, SECOND * 19 / 10)));
+    (1..12).for_each(|group| assert!(plan.done(0, group, SECOND * 19 / 10)));
     assert_eq!(plan.take(1, 2 * SECOND), Turn::Wait, "and takes none by those that came then");
     assert!(matches!(plan.take(1, 4 * SECOND), Turn::Run(_)), "it is silent");
 }
