@@ -162,7 +162,9 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
             }
         });
         let outcome = outcome.unwrap();
-        assert_eq!(opened.unwrap(), (format!("s3://bucket/{key}"), 3), "shown without what signs it, in parts");
+        // One byte is there with the first answer.
+        let streams = if bytes == 1 { 1 } else { 3 };
+        assert_eq!(opened.unwrap(), (format!("s3://bucket/{key}"), streams), "shown without what signs it, in parts");
         assert_eq!(outcome.target.file_name().unwrap(), key.rsplit('/').next().unwrap());
         assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B");
     }

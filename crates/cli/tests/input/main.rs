@@ -8,12 +8,12 @@ mod settings;
 mod support;
 
 use sprat_client::{Client, Options};
-use support::ServerProcess;
+use support::{PATIENCE, ServerProcess};
 
 /// Flags of a server that is small and ready at once.
 const SMALL: [&str; 4] = ["--memory", "64M", "--disk", "256M"];
 
 fn connect(server: &ServerProcess) -> Client {
-    let options = Options { coordinator: server.coordinator.clone(), ..Options::default() };
+    let options = Options { coordinator: server.coordinator.clone(), timeout: PATIENCE, ..Options::default() };
     Client::connect(&options).expect("a client")
 }
