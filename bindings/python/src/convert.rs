@@ -29,7 +29,7 @@ pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
 pub(crate) enum Quantity {
     Text(String),
     Whole(u64),
-    Broken(f64),
+    Fraction(f64),
 }
 
 impl Quantity {
@@ -38,7 +38,7 @@ impl Quantity {
         let time = match self {
             Self::Text(text) => read("timeout", sprat_units::duration(&text))?,
             Self::Whole(seconds) => Duration::from_secs(seconds),
-            Self::Broken(seconds) => Duration::try_from_secs_f64(seconds)
+            Self::Fraction(seconds) => Duration::try_from_secs_f64(seconds)
                 .map_err(|_| UsageError::new_err(format!("timeout: {seconds} s is no time")))?,
         };
         if time.is_zero() || time > MAX_TIMEOUT {

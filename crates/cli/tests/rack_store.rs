@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};
 
-/// One replica: with two, three servers less one could acknowledge nothing, and bring nothing back for good.
+/// One replica: two replicas need three servers, so that after a death no write would be acknowledged
+/// and no recovery would end.
 const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
 
@@ -22,7 +23,7 @@ fn client(rack: &Rack, words: &[&str]) -> String {
     text(&ran.stdout)
 }
 
-/// Of all servers, some: a key's tablet is where its hash has it.
+/// Keys enough that every server has some: a hash says in which tablet a key is.
 const USERS: usize = 12;
 
 fn put_all(rack: &Rack, drink: &str) {

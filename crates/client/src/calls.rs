@@ -61,7 +61,7 @@ pub(crate) struct Pending {
     pub(crate) perhaps: bool,
     /// Whoever began it was told that its end is unknown; what is under way still has to end.
     pub(crate) given_up: bool,
-    /// Nobody has what it is for, as far as known: it waits until somebody does.
+    /// The operation waits because, as far as the client knows, no server has its tablet.
     pub(crate) sought: bool,
 }
 

@@ -44,13 +44,16 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest that it may take to come.
 const LONGEST: Duration = Duration::from_secs(280);
 
-/// How much faster than the browser itself, on a system as it comes; and where windows are large.
+/// How much faster than the browser itself, on a system as it comes.
 const FASTER: f64 = 3.0;
+
+/// How much faster where windows are large.
 const AS_FAST: f64 = 1.0;
 
-/// From the click on, of a path for which a file is long: the figure published for the Data Accelerator.
-const LONG: u64 = 1_000_000_000;
+/// Share of the path's rate, from the click on, that a file of [`LONG`] bytes or more is to get: the
+/// figure published for the Data Accelerator.
 const FILLED: f64 = 0.8;
+const LONG: u64 = 1_000_000_000;
 
 /// Bytes that are compared at a time.
 const BLOCK_BYTES: usize = 1 << 20;

@@ -108,7 +108,7 @@ pub(super) struct Found {
     /// When the file changed, and its permissions, as told.
     pub(super) attributes: Attributes,
     pub(super) reply: Reply,
-    /// Whether the reply has a body, all of the file.
+    /// Whether the reply has a body: all of the file, or its beginning.
     pub(super) has_body: bool,
 }
 
@@ -335,7 +335,7 @@ impl<'a> Job<'a> {
                     let source = Source { address, verified, validator };
                     return Ok(Found { source, attributes, reply, has_body: !asked.head_only });
                 }
-                // Nothing is no part of anything: what has no beginning is empty, or was a moment ago.
+                // An empty file has no first byte, so that its server answers 416: its head is asked for.
                 Err(Trouble::Changed(_)) if asked.beginning.is_some() => {
                     (asked.beginning, asked.head_only) = (None, true);
                 }

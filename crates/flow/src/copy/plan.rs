@@ -19,15 +19,17 @@ pub(super) const LEAST_RUN: u64 = 8;
 /// Most groups that one of several lanes is sent for: its speed may change.
 const LONGEST_RUN: u64 = 1024;
 
-/// Most groups of an equal part, with which lanes that are alike begin: of more each may bring as much as it is good for. Connections of one path get
-/// rates that are not equal at all: 16 with a sixteenth of 1 GB each took 8.2 s over 2 Gb/s and 200 ms, and so takes 6.8 s.
+/// Most groups of the equal parts with which lanes to one host begin; a longer file is handed out in
+/// ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2 Gb/s and 200 ms
+/// took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
 const LONGEST_PART: u64 = 16;
 
 /// What a run must have left, as time, for some of it to be taken away: who loses it has to connect anew, and what is on its way is lost.
 const WORTH: Duration = Duration::from_secs(1);
 
-/// How long a run is left alone, for its connection to reach its speed: of 7 round trips of 200 ms the last two bring most. Who judged a
-/// connection by its beginning took runs away from all that were about to end, and each had to connect anew.
+/// How long no lane takes a run away from another: a connection needs some 7 round trips to reach its
+/// rate, 1.4 s at 200 ms. Lanes that judged others by their first group took runs that were about to
+/// end, and whoever lost one had to connect again.
 const START: Duration = Duration::from_secs(2);
 
 /// What a lane is to do.
@@ -66,8 +68,10 @@ struct Lane {
     from: Duration,
     /// When that group was begun.
     since: Duration,
-    /// How long a group took of late: the mean, or the last if that was less, for a connection begins slowly.
+    /// How long a group takes: `mean`, or the time of the last if that was less, for a connection
+    /// begins slowly. `None` before the first.
     pace: Option<Duration>,
+    /// Moving average of the times of its groups.
     mean: Duration,
     /// Whether other lanes fetch the group under way too; it is the last of its run then, for all of them.
     shared: bool,
@@ -115,7 +119,8 @@ impl Plan {
         Self { alike: true, ..self }
     }
 
-    /// The same where the first lane has asked for the first `count` groups already, of a file of which nothing is there.
+    /// The plan in which lane 0 has asked for the first `count` groups already; it takes them by its
+    /// first [`take`](Self::take). Without effect where some of them are there.
     #[must_use]
     pub fn with_beginning(mut self, count: u64) -> Self {
         let all = self.missing.first_key_value().map(|(start, end)| *start..*end);

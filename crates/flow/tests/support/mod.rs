@@ -172,8 +172,7 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     let asked = request.fields.get("range").filter(|_| !matches!(fault, Fault::Whole)).filter(|_| {
         matches!(fault, Fault::Mix(..)) || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
     });
-    let part = asked.map(|text| parse_range(text));
-    let part = part.map(|part| part.start..part.end.min(length));
+    let part = asked.map(|text| parse_range(text)).map(|part| part.start..part.end.min(length));
     if part.as_ref().is_some_and(Range::is_empty) {
         let head = format!(
             "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{length}\r\nContent-Length: 0\r\n\r\n"

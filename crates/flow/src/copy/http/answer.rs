@@ -197,7 +197,7 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     Ok((0, Some(length), Some(length)))
 }
 
-/// The same for a beginning of at most so many bytes.
+/// First byte, end and length of an answer to a request for the first `most` bytes.
 fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Some(total) = head.range.as_ref().and_then(|told| told.total).filter(|total| *total > 0) else {
         return Err("sends a part and does not say of how much".to_owned());
