@@ -37,6 +37,7 @@ fn json_is_a_value_on_each_line() {
     assert_eq!((&end["host"], &end["ended"]), (&"left".into(), &137.into()));
     assert_eq!(values[2]["box"], "wan");
     assert_eq!(values[2]["lines"].as_array().map(Vec::len), Some(2));
+    assert!(values[3]["tcp_memory_shortages"].is_u64(), "{values:?}");
 }
 
 #[test]

@@ -204,6 +204,11 @@ fn bad_csv_is_named_by_line_and_fault() {
     assert!(matches!(pairs("a,b,rot13"), (2, Fault::Encoding(_))));
     assert!(matches!(pairs("a,!,value"), (2, Fault::Base64(_))));
     assert!(matches!(pairs("!,b,both"), (2, Fault::Base64(_))));
+    // A comma in a value that nobody quoted: what is behind it would be lost.
+    assert!(matches!(pairs("a,b,,c"), (2, Fault::Fields { found: 4, first: 3 })));
+    let headless = |file: &[u8]| fault(import_csv(file, CsvImport::headless_pairs()));
+    assert!(matches!(headless(b"a,b\n\nc,d,e\n"), (3, Fault::Fields { found: 3, first: 2 })));
+    assert!(matches!(headless(b"a,b,c\nd,e\n"), (2, Fault::Fields { found: 2, first: 3 })));
     let long = format!("id\n{}\n", "k".repeat(65_536));
     assert!(matches!(fault(import_csv(long.as_bytes(), rows())), (2, Fault::LongKey(65_536))));
 }

@@ -38,9 +38,10 @@ A lab.toml:
 `sprat lab topologies NAME` prints one that comes with the program, to begin with. With a command
 the lab stands as long as that runs, and ends with its exit code; else as long as something runs in
 its hosts, or until Ctrl-C. What is still running then is ended. Exit code 1: something in a host
-failed; 7: a box did not keep up, or a capture lacks packets. Hosts are network namespaces
-LAB-HOST, and nothing outside them is touched. Without root, or CAP_NET_ADMIN and CAP_SYS_ADMIN,
-all of it is in namespaces of its own; how to come there is said at the start.")]
+failed; 7: a box did not keep up, a capture lacks packets, or the kernel ran short of memory for
+TCP. Hosts are network namespaces LAB-HOST, and nothing outside them is touched. Without root, or
+CAP_NET_ADMIN and CAP_SYS_ADMIN, all of it is in namespaces of its own; how to come there is said
+at the start.")]
 pub(crate) struct LabUpArgs {
     /// A TOML file, or the name of a topology that comes with the program.
     #[arg(value_name = "TOPOLOGY")]

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// How often signals and boxes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What the machine's kernel gives all TCP connections together: three sizes, of which the second cuts windows.
+const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
+
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let mut topology = read(&args.topology)?;
     if let Some(name) = &args.name {
@@ -239,7 +242,7 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What became of the boxes; whether all kept up. A box that broke is an error.
+/// What became of the boxes; whether all kept up, and the kernel did. A box that broke is an error.
 fn report(ended: &Ended, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {
@@ -274,6 +277,19 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
             kept_up = false;
         }
         kept_up &= ended.capture.iter().flat_map(|capture| &capture.interfaces).all(|totals| totals.dropped == 0);
+    }
+    if json {
+        print_json(&json!({ "tcp_memory_shortages": ended.memory_shortages }))?;
+    }
+    if ended.memory_shortages > 0 {
+        let sizes = std::fs::read_to_string(TCP_MEMORY).context(TCP_MEMORY)?;
+        let sizes = sizes.split_whitespace().collect::<Vec<_>>().join(" ");
+        eprintln!(
+            "sprat: the kernel ran short of memory for TCP, {} times, and cut the windows of connections: \
+             give it more by net.ipv4.tcp_mem, now {sizes:?} pages",
+            ended.memory_shortages
+        );
+        kept_up = false;
     }
     tell_left(&ended.left);
     Ok(kept_up)

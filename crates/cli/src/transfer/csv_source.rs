@@ -89,6 +89,8 @@ struct Indices {
     key: usize,
     value: Option<usize>,
     encoding: Option<usize>,
+    /// Fields of the first row, or of its header: a value that is a column has a delimiter in it, unquoted, where a row has more.
+    count: Option<usize>,
 }
 
 /// Items from a CSV stream.
@@ -144,6 +146,7 @@ impl<R: BufRead> CsvSource<R> {
                     CsvValue::Column(column) => Some(self.find(column)?),
                 },
                 encoding: self.how.encoding.as_ref().and_then(|column| self.position(column)),
+                count: with_header.then(|| self.fields.count()),
             });
         }
         let keep = with_header && self.how.keep_header;
@@ -192,7 +195,13 @@ impl<R: BufRead> CsvSource<R> {
         self.take_field(self.field(indices.key)?, key_coded, &mut item.key, "key")?;
         match indices.value {
             None => fill(&mut item.value, &self.row),
-            Some(index) => self.take_field(self.field(index)?, value_coded, &mut item.value, "value")?,
+            Some(index) => {
+                self.take_field(self.field(index)?, value_coded, &mut item.value, "value")?;
+                let (found, first) = (self.fields.count(), indices.count);
+                if let Some(first) = first.filter(|&first| first != found) {
+                    return Err(self.rows.fault(Fault::Fields { found, first }));
+                }
+            }
         }
         Ok(())
     }
@@ -212,8 +221,10 @@ impl<R: BufRead> Source for CsvSource<R> {
         if self.indices.is_none() && self.begin(item)? {
             return Ok(true);
         }
-        let Some(indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
+        let Some(mut indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
         while self.read_row()? {
+            indices.count.get_or_insert(self.fields.count());
+            self.indices = Some(indices);
             self.take(indices, item)?;
             if item.key.len() > MAX_KEY {
                 return Err(self.rows.fault(Fault::LongKey(item.key.len())));

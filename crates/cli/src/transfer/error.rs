@@ -73,6 +73,14 @@ pub enum Fault {
     /// The column or field that holds the key is not there.
     #[error("no column or field {0:?}")]
     NoField(String),
+    /// A row has more or fewer fields than the first, where one of them is the value.
+    #[error("{found} fields, where the first row has {first}: quote a field that has a delimiter in it")]
+    Fields {
+        /// In this row.
+        found: usize,
+        /// In the first, or in its header.
+        first: usize,
+    },
     /// A field stands in one JSON object twice, or both plain and as base64.
     #[error("field {0:?} is there twice")]
     Twice(String),

@@ -72,6 +72,11 @@ impl Fields {
         self.ends.push(self.text.len());
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
     /// The field at `index`.
     pub(super) fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;

@@ -2,9 +2,9 @@
 
 use super::links::Links;
 use super::namespace::{self, Found};
-use super::standing::{lock_soon, set_kernel, stands};
+use super::standing::{lock_soon, stands};
 use super::state::{Entry, State, StateDir};
-use super::{Error, Host, Interface, MAX_HOSTS, Plan, privilege, within};
+use super::{Error, Host, Interface, MAX_HOSTS, Plan, kernel, privilege, within};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
@@ -65,7 +65,7 @@ fn make(
         dir.write(state)
     })?;
     let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
-    within(namespace.as_fd(), || set_kernel(host)).map_err(refused("enter its namespace"))??;
+    within(namespace.as_fd(), || kernel::set(host)).map_err(refused("enter its namespace"))??;
     let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
     links.loopback().map_err(refused("set up lo"))?;
     links.pair(&first.name, &port.name, there).map_err(refused("make its cable"))?;

@@ -9,6 +9,7 @@
 
 mod error;
 mod join;
+mod kernel;
 pub(crate) mod links;
 mod namespace;
 mod plan;

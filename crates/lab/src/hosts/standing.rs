@@ -3,7 +3,7 @@
 use super::links::Links;
 use super::namespace::{self, Found};
 use super::state::{Entry, Lock, State, StateDir};
-use super::{Cable, Error, Host, Plan, WINDOW_BYTES, privilege, within};
+use super::{Cable, Error, Host, Plan, kernel, privilege, within};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
 use std::io;
@@ -107,6 +107,19 @@ impl Standing {
         Ok(())
     }
 
+    /// How often the kernel ran short of memory for TCP (`net.ipv4.tcp_mem`) in a host since the lab was made. It then cuts the windows
+    /// of all connections and drops what receivers hold out of order, so that flows are slower than the lab would let them be.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn memory_shortages(&self) -> Result<u64, Error> {
+        let of = |(host, namespace): (&Host, &File)| {
+            let refused = || Error::refused(format!("host.{}: read its counters of TCP", host.name));
+            within(namespace, kernel::memory_shortages).and_then(|counted| counted).map_err(refused())
+        };
+        self.plan.hosts.iter().zip(&self.namespaces).map(of).sum()
+    }
+
     /// Ends all that runs in the hosts, and removes them.
     ///
     /// # Errors
@@ -134,7 +147,7 @@ impl Standing {
             let namespace = made?;
             let host = &self.plan.hosts[number];
             let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
-            within(namespace.as_fd(), || set_kernel(host)).map_err(refused("enter its namespace"))??;
+            within(namespace.as_fd(), || kernel::set(host)).map_err(refused("enter its namespace"))??;
             let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
             links.loopback().map_err(refused("set up lo"))?;
             self.links.push(links);
@@ -270,28 +283,4 @@ fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Left>, Error> {
     }
     dir.remove(&state.lab)?;
     Ok(left)
-}
-
-/// The kernel's settings of the calling thread's namespace: large windows, nothing remembered of earlier connections,
-/// addresses that are used at once; then what the plan says.
-pub(super) fn set_kernel(host: &Host) -> Result<(), Error> {
-    let windows = format!("4096 1048576 {WINDOW_BYTES}");
-    let usual = [
-        ("ipv4.tcp_rmem", &windows[..]),
-        ("ipv4.tcp_wmem", &windows),
-        ("ipv4.tcp_no_metrics_save", "1"),
-        ("ipv6.conf.default.accept_dad", "0"),
-    ];
-    let told = host.sysctls.iter().map(|(key, value)| (&key[..], &value[..]));
-    for (key, value) in usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(told) {
-        let path = format!("/proc/sys/net/{}", key.replace('.', "/"));
-        match fs::write(&path, value) {
-            // A kernel without IPv6 has no use for its settings.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && key == "ipv6.conf.default.accept_dad" => {}
-            written => {
-                written.map_err(Error::refused(format!("host.{}: set net.{key} to {value:?}", host.name)))?;
-            }
-        }
-    }
-    Ok(())
 }

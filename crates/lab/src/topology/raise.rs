@@ -50,6 +50,8 @@ pub enum RaiseError {
 pub struct Ended {
     /// Of its boxes, in the order of their names.
     pub boxes: Vec<BoxEnd>,
+    /// How often the kernel ran short of memory for the connections of hosts: see [`Standing::memory_shortages`].
+    pub memory_shortages: u64,
     /// What could not be taken down because it is another's.
     pub left: Vec<Left>,
 }
@@ -157,7 +159,8 @@ impl Raised {
             BoxEnd { name, report, capture: capture.map(Capture::finish) }
         };
         let boxes = self.boxes.into_iter().map(end).collect();
-        Ok(Ended { boxes, left: self.standing.down()? })
+        let memory_shortages = self.standing.memory_shortages()?;
+        Ok(Ended { boxes, memory_shortages, left: self.standing.down()? })
     }
 }
 

@@ -1,0 +1,71 @@
+//! What the kernel is told of a host's network, and what it tells.
+
+use super::{Error, Host, WINDOW_BYTES};
+use std::{fs, io};
+
+/// Counters of TCP, of the namespace of the thread that reads them.
+const COUNTERS: &str = "/proc/thread-self/net/netstat";
+
+/// How often connections together came to the second of the three sizes of `net.ipv4.tcp_mem`.
+const SHORTAGES: &str = "TCPMemoryPressures";
+
+/// The kernel's settings of the calling thread's namespace: large windows, nothing remembered of earlier connections,
+/// addresses that are used at once; then what the plan says.
+pub(super) fn set(host: &Host) -> Result<(), Error> {
+    let windows = format!("4096 1048576 {WINDOW_BYTES}");
+    let usual = [
+        ("ipv4.tcp_rmem", &windows[..]),
+        ("ipv4.tcp_wmem", &windows),
+        ("ipv4.tcp_no_metrics_save", "1"),
+        ("ipv6.conf.default.accept_dad", "0"),
+    ];
+    let told = host.sysctls.iter().map(|(key, value)| (&key[..], &value[..]));
+    for (key, value) in usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(told) {
+        let path = format!("/proc/sys/net/{}", key.replace('.', "/"));
+        match fs::write(&path, value) {
+            // A kernel without IPv6 has no use for its settings.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && key == "ipv6.conf.default.accept_dad" => {}
+            written => {
+                written.map_err(Error::refused(format!("host.{}: set net.{key} to {value:?}", host.name)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How often connections of the calling thread's namespace made the kernel short of memory for TCP.
+///
+/// # Errors
+/// The kernel does not say.
+pub(super) fn memory_shortages() -> io::Result<u64> {
+    counter(&fs::read_to_string(COUNTERS)?, SHORTAGES)
+        .ok_or_else(|| io::Error::other(format!("{COUNTERS} has no {SHORTAGES}")))
+}
+
+/// Finds a counter in pairs of lines, the first with names and the second with numbers, in the same order.
+fn counter(text: &str, name: &str) -> Option<u64> {
+    let lines: Vec<_> = text.lines().collect();
+    lines.chunks_exact(2).find_map(|pair| {
+        let number = pair[0].split_whitespace().position(|word| word == name)?;
+        pair[1].split_whitespace().nth(number)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counter;
+
+    #[test]
+    fn a_counter_is_found_by_its_name_in_the_line_before() {
+        let text = "TcpExt: Syncookies TCPMemoryPressures Last\nTcpExt: 1 22 3\nIpExt: InOctets\nIpExt: 4\n";
+        assert_eq!(counter(text, "TCPMemoryPressures"), Some(22));
+        assert_eq!(counter(text, "InOctets"), Some(4));
+        assert_eq!(counter(text, "OutOctets"), None);
+        assert_eq!(counter("TcpExt: TCPMemoryPressures\nTcpExt:\n", "TCPMemoryPressures"), None);
+    }
+
+    #[test]
+    fn this_kernel_tells() {
+        super::memory_shortages().expect("a number");
+    }
+}
