@@ -163,7 +163,7 @@ pub(crate) struct Connect {
     pub(crate) local: Option<String>,
 
     /// Give up on an operation after this long, such as 500ms or 1m.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration, global = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::operation_timeout, global = true)]
     pub(crate) timeout: Duration,
 
     #[command(flatten)]

@@ -258,6 +258,8 @@ fn mistakes_are_explained() {
         "lab down nothing --state no/such/folder",
         "lab topologies three-sites",
         "get users alice --timeout 5000",
+        "get users alice --timeout 0",
+        "cp --limit 0 a b",
         "get users alice -C nowhere",
         "get users alice -C tcp:host=127.0.0.1",
         "get users alice -C fast+ib:host=127.0.0.1,port=1",

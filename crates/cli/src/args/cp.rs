@@ -92,7 +92,7 @@ pub(crate) struct CpArgs {
     pub(crate) no_verify: bool,
 
     /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a second.
-    #[arg(long, value_name = "RATE", value_parser = sprat_units::rate)]
+    #[arg(long, value_name = "RATE", value_parser = super::units::limit)]
     pub(crate) limit: Option<u64>,
 
     /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the

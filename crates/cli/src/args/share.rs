@@ -2,7 +2,6 @@
 
 use clap::Args;
 use sprat_flow::share::{MAX_CONNECTIONS, MAX_FROM_ONE, Pace};
-use sprat_pace::MIN_RATE;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -145,12 +144,11 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
 }
 
 pub(super) fn pace(text: &str) -> Result<Pace, String> {
-    let limit = || sprat_units::rate(text).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= MIN_RATE);
     match text {
         "auto" => Ok(Pace::Auto),
         "off" => Ok(Pace::Off),
-        _ => limit()
-            .map(Pace::Limit)
-            .ok_or_else(|| format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")),
+        _ => super::units::limit(text)
+            .map(|bits| Pace::Limit(bits / 8))
+            .map_err(|_| format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")),
     }
 }

@@ -1,6 +1,6 @@
 //! Quantities of flags, in the one grammar of `sprat_units`, within what each flag can be.
 
-use sprat_units::{UnitError, duration, seconds, size};
+use sprat_units::{UnitError, duration, rate, seconds, size};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -12,6 +12,16 @@ pub(super) fn turn(text: &str) -> Result<Duration, String> {
 /// How long nothing may come; a number alone is seconds.
 pub(super) fn patience(text: &str) -> Result<Duration, String> {
     within(seconds(text), Duration::from_secs(1)..=Duration::from_secs(86_400), "1s to 1d")
+}
+
+/// Time after which a client gives up on an operation; 0 would be before it has asked.
+pub(super) fn operation_timeout(text: &str) -> Result<Duration, String> {
+    within(duration(text), Duration::from_millis(1)..=Duration::from_secs(86_400), "1ms to 1d")
+}
+
+/// Bits per second that a copy may take; at 0, which others take for no limit, it would never end.
+pub(super) fn limit(text: &str) -> Result<u64, String> {
+    within(rate(text), 8 * sprat_pace::MIN_RATE..=u64::MAX, "8kb/s at least; without --limit there is none")
 }
 
 /// How long a run with many histories is; a number alone is seconds.

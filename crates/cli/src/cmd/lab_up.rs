@@ -284,10 +284,13 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
     if ended.memory_shortages > 0 {
         let sizes = std::fs::read_to_string(TCP_MEMORY).context(TCP_MEMORY)?;
         let sizes = sizes.split_whitespace().collect::<Vec<_>>().join(" ");
+        let often = match ended.memory_shortages {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
         eprintln!(
-            "sprat: the kernel ran short of memory for TCP, {} times, and cut the windows of connections: \
-             give it more by net.ipv4.tcp_mem, now {sizes:?} pages",
-            ended.memory_shortages
+            "sprat: the kernel ran short of memory for TCP {often}, and cut the windows of connections: \
+             give it more by net.ipv4.tcp_mem, now {sizes:?} pages"
         );
         kept_up = false;
     }

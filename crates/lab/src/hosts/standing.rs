@@ -6,7 +6,6 @@ use super::state::{Entry, Lock, State, StateDir};
 use super::{Cable, Error, Host, Plan, kernel, privilege, within};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
