@@ -8,13 +8,16 @@
 //!
 //! A log counts by its newest head, which lists the segments that belong to it. If that list is damaged, all segments
 //! count, and objects that were removed long ago may be among what comes out; that is a fault too.
+//!
+//! The last chunk of a segment has none behind it that would miss it, if its header is damaged. It is missed by what the
+//! log was closed with, by a segment that no chunk ends, and by bytes that are no chunk where there should be zeroes.
 
 mod entries;
 mod pieces;
 
 pub use entries::Objects;
 
-use pieces::{Piece, Pieces};
+use pieces::{Piece, Pieces, Segment};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader, Seed};
 use sprat_wire::op::ReplicaId;
@@ -67,14 +70,20 @@ impl Faults {
 pub struct Salvage {
     path: PathBuf,
     file: File,
-    /// By segment, as its chunks name it, with its pieces in the order of its log.
-    segments: BTreeMap<u64, Vec<Piece>>,
+    /// By segment, as its chunks name it.
+    segments: BTreeMap<u64, Segment>,
     /// What was found wrong so far.
     pub faults: Faults,
     /// Ids that tables may have: other entries are not taken for such.
     next_table: u32,
     /// Whether the file was closed in order; else its last write may be unfinished, which is no fault.
     clean: bool,
+    /// The head of a log that was closed in order, and the bytes of log that it had.
+    closed: Option<(u64, u32)>,
+    /// Whether it is a log, of which only the newest head is not ended; a replica need not be.
+    is_log: bool,
+    /// The newest head of a log.
+    head: Option<u64>,
 }
 
 /// Looks over the file at `path`. `whose` is the cluster and server of the data directory, for a file whose own headers
@@ -88,7 +97,8 @@ pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Sal
     let mut faults = Faults::default();
     let header = newest_header(path, &file, size, &mut faults)?;
     let is_log = header.unwrap_or(whose).server & sprat_wire::frame::REPLICA_FILE == 0;
-    let clean = header.is_some_and(|header| header.clean.is_some());
+    let closed = header.and_then(|header| header.clean);
+    let clean = closed.is_some();
     let seed: Seed = header.unwrap_or(whose).seed();
     let mut pieces = Pieces::default();
     pieces.find(&file, size, seed)?;
@@ -103,7 +113,8 @@ pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Sal
         }
     }
     let segments = pieces.by_segment();
-    let mut salvage = Salvage { path: path.to_owned(), file, segments, faults, next_table, clean };
+    let closed = closed.filter(|_| is_log);
+    let mut salvage = Salvage { path: path.to_owned(), file, segments, faults, next_table, clean, closed, is_log, head: None };
     if is_log {
         salvage.keep_listed()?;
     }
@@ -141,10 +152,12 @@ pub struct Totals {
 impl Salvage {
     /// Leaves the segments that the newest head lists.
     fn keep_listed(&mut self) -> io::Result<()> {
-        let heads = self.segments.iter().rev().filter(|(_, pieces)| pieces.iter().any(|piece| piece.head));
-        let Some((&newest, _)) = heads.clone().next() else { return Ok(()) };
+        let is_head = |segment: &Segment| segment.pieces.iter().any(|piece| piece.head);
+        let found = self.segments.iter().rev().find(|(_, segment)| is_head(segment)).map(|(&id, _)| id);
+        self.head = self.closed.map(|(head, _)| head).max(found);
+        let Some(newest) = self.head else { return Ok(()) };
         let Some(digest) = self.digest(newest)? else {
-            let offset = self.segments[&newest][0].file_offset;
+            let offset = self.segments.get(&newest).map_or(0, |segment| segment.pieces[0].file_offset);
             let what = format!(
                 "segment {newest}, the newest head, does not say which segments count: all of them are taken, and \
                  objects that were removed may be among them"
@@ -166,9 +179,8 @@ impl Salvage {
 
     /// The digest of a head, if its first entry is whole.
     fn digest(&self, segment: u64) -> io::Result<Option<Vec<u64>>> {
-        let Some(first) = self.segments[&segment].first().filter(|piece| piece.log_offset == 0) else {
-            return Ok(None);
-        };
+        let first = self.segments.get(&segment).map(|segment| segment.pieces[0]);
+        let Some(first) = first.filter(|piece| piece.log_offset == 0) else { return Ok(None) };
         let bytes = first.read(&self.file)?;
         let entry = Entry::parse_checked(&bytes).ok().filter(|entry| entry.kind == Kind::Segment);
         let header = entry.and_then(|entry| SegmentHeader::parse(entry.value));
@@ -182,11 +194,12 @@ impl Salvage {
     /// When the file cannot be read.
     pub fn read(&mut self, report: bool, mut take: impl FnMut(&Entry<'_>)) -> io::Result<Totals> {
         let mut totals = Totals::default();
-        let newest = self.segments.keys().next_back().copied();
-        for (&segment, pieces) in &self.segments {
+        let last = self.segments.keys().next_back().copied();
+        for (&segment, of) in &self.segments {
+            let pieces = &of.pieces;
             totals.segments += 1;
             // A chunk at the very end of a log that was not closed in order may be an unfinished write.
-            let may_be_torn = !self.clean && Some(segment) == newest;
+            let may_be_torn = !self.clean && (Some(segment) == last || Some(segment) == self.head);
             let mut found = Vec::new();
             let mut log_end = 0;
             for (at, piece) in pieces.iter().enumerate() {
@@ -201,6 +214,9 @@ impl Salvage {
                 } else if !(may_be_torn && is_last) {
                     found.push((piece.file_offset, format!("a chunk of {} is damaged", name(segment))));
                 }
+            }
+            if let Some((offset, what)) = self.missing_end(segment, of, log_end, may_be_torn)? {
+                found.push((offset, what));
             }
             let is_whole = found.is_empty();
             for run in pieces.chunk_by(|one, next| one.log_offset + one.len == next.log_offset) {
@@ -221,6 +237,35 @@ impl Salvage {
             }
         }
         Ok(totals)
+    }
+
+    /// What shows that a segment had more behind the last chunk that was found, where `log_end` bytes of its log end.
+    fn missing_end(
+        &self,
+        segment: u64,
+        of: &Segment,
+        log_end: u64,
+        may_be_torn: bool,
+    ) -> io::Result<Option<(u64, String)>> {
+        let closed = self.closed.filter(|(head, _)| *head == segment).map_or(0, |(_, bytes)| bytes.into());
+        let least = of.least.max(closed);
+        let end = of.pieces.last().map_or(0, |last| last.file_offset + last.len);
+        let name = name(segment);
+        if least > log_end {
+            return Ok(Some((end, format!("bytes {log_end} to {least} of {name} are missing"))));
+        }
+        if of.ended || may_be_torn {
+            return Ok(None);
+        }
+        if self.is_log && Some(segment) != self.head {
+            return Ok(Some((end, format!("no chunk ends {name}: bytes behind {log_end} may be missing"))));
+        }
+        // Writes are of whole blocks: behind the last chunk there are zeroes up to the block's end.
+        let block_end = end.next_multiple_of(BLOCK_BYTES as u64).min(self.file.metadata()?.len());
+        let mut rest = vec![0; usize::try_from(block_end - end).expect("less than a block")];
+        self.file.read_exact_at(&mut rest, end)?;
+        let trace = rest.iter().any(|byte| *byte != 0);
+        Ok(trace.then(|| (end, format!("what follows the last chunk of {name} is none"))))
     }
 }
 

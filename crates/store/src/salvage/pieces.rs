@@ -37,10 +37,21 @@ impl Piece {
     }
 }
 
+/// What was found of a segment.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    /// In the order of its log. At least one.
+    pub(super) pieces: Vec<Piece>,
+    /// Bytes of log that it had at least, as its chunks say of one another.
+    pub(super) least: u64,
+    /// Whether a chunk says that the segment ends there.
+    pub(super) ended: bool,
+}
+
 /// Every chunk that was found, by segment and incarnation.
 #[derive(Default)]
 pub(super) struct Pieces {
-    found: BTreeMap<(u64, u32), Vec<Piece>>,
+    found: BTreeMap<(u64, u32), Segment>,
     /// Where the logs of segments were cut by an earlier start.
     cuts: BTreeMap<(u64, u32), u64>,
 }
@@ -84,18 +95,23 @@ impl Pieces {
             head: header.head,
             chunk: Some(chunk),
         };
-        self.found.entry(id).or_default().push(piece);
+        let segment = self.found.entry(id).or_default();
+        segment.pieces.push(piece);
+        segment.least = segment.least.max(header.durable.into());
+        segment.ended |= header.seal != Seal::Open;
     }
 
     /// The pieces of each segment in the order of its log, of its latest incarnation that has a beginning, or else any.
-    pub(super) fn by_segment(self) -> BTreeMap<u64, Vec<Piece>> {
-        let mut segments: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
-        for (id, mut pieces) in self.found {
-            pieces.sort_by_key(|piece| (piece.log_offset, piece.file_offset));
-            pieces.retain(|piece| self.cuts.get(&id).is_none_or(|&cut| piece.log_offset < cut) && piece.len > 0);
-            let pieces = with_lost_headers(pieces);
-            if !pieces.is_empty() {
-                segments.insert(id.0, pieces); // incarnations ascend: the later one counts
+    pub(super) fn by_segment(self) -> BTreeMap<u64, Segment> {
+        let mut segments = BTreeMap::new();
+        for (id, mut segment) in self.found {
+            let cut = self.cuts.get(&id).copied().unwrap_or(u64::MAX);
+            segment.least = segment.least.min(cut);
+            segment.pieces.sort_by_key(|piece| (piece.log_offset, piece.file_offset));
+            segment.pieces.retain(|piece| piece.log_offset < cut && piece.len > 0);
+            segment.pieces = with_lost_headers(segment.pieces);
+            if !segment.pieces.is_empty() {
+                segments.insert(id.0, segment); // incarnations ascend: the later one counts
             }
         }
         segments
