@@ -230,7 +230,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     pub(crate) data: PathBuf,
 
-    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory.
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r about 3.5 times for each replica.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     pub(crate) disk: Option<u64>,
 

@@ -50,6 +50,8 @@ struct Cluster {
     listens: Vec<String>,
     coordinator: String,
     durability: &'static str,
+    /// The size of each server.
+    size: &'static [&'static str],
     process: Mortal,
     dir: tempfile::TempDir,
 }
@@ -60,7 +62,9 @@ impl Cluster {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let coordinator = format!("tcp:host=127.0.0.1,port={port}");
         let process = coordinate(&coordinator, &dir.path().join("coordinator"));
-        let mut cluster = Self { servers: Vec::new(), listens: Vec::new(), coordinator, durability, process, dir };
+        let size = &["--memory", "128M", "--disk", "1G"];
+        let mut cluster =
+            Self { servers: Vec::new(), listens: Vec::new(), coordinator, durability, size, process, dir };
         (0..servers).for_each(|_| cluster.add());
         cluster
     }
@@ -94,10 +98,9 @@ impl Cluster {
 
     /// Starts a server on the data of some directory.
     fn serve(&self, server: usize, data: &Path) -> Result<ServerProcess, String> {
-        let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES, "--memory", "128M"];
-        let more =
-            ["--disk", "1G", "--durability", self.durability, "--idle", "sleep", "--rack", RACKS[server % RACKS.len()]];
-        let flags = [&flags[..], &more].concat();
+        let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES];
+        let more = ["--durability", self.durability, "--idle", "sleep", "--rack", RACKS[server % RACKS.len()]];
+        let flags = [&flags[..], self.size, &more].concat();
         ServerProcess::start(data, &flags)
     }
 
@@ -445,6 +448,24 @@ fn too_few_servers_are_told_at_once() {
     }
     let status = run(&["status", "-C", &to]);
     assert!(!status.ok().contains("NO WRITE"), "{status:?}");
+}
+
+/// All of a cluster loses power, whose logs fill its memory: new logs are written while the old ones are still there, and the disk that
+/// servers take by themselves has room for both.
+#[test]
+fn a_cluster_that_lost_power_comes_back_with_the_disk_that_it_takes_by_itself() {
+    let mut cluster = Cluster::start(0, "buffered");
+    cluster.size = &["--memory", "64M"];
+    (0..=SERVERS).for_each(|_| cluster.add());
+    // The cleaner begins when memory runs out: what was written over still takes disk then.
+    (0..3).for_each(|_| fill(&cluster));
+    cluster.servers.iter_mut().for_each(ServerProcess::kill);
+    cluster.coordinate_from(&cluster.dir.path().join("coordinator"));
+    for server in 0..=SERVERS {
+        let started = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+        cluster.servers[server] = started;
+    }
+    assert_whole(&cluster);
 }
 
 /// A member whose disk is full to the last byte is killed: it starts again, as what it keeps for others may be all that there is, under

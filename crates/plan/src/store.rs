@@ -41,7 +41,7 @@ pub struct Store {
     pub servers: Vec<String>,
     /// Memory of each for its log.
     pub memory: Bytes,
-    /// Disk of each for its own and others' logs; none: two and a half times the memory.
+    /// Disk of each for its own and others' logs; none: about 3.5 times the memory for each replica.
     pub disk: Option<Bytes>,
     /// Replicas of each log on other servers.
     #[serde(default = "two")]

@@ -124,12 +124,13 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
+    let disk = args.disk.unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
         listen,
         memory,
-        disk: args.disk.unwrap_or(memory.saturating_mul(5) / 2 + (256 << 20)),
+        disk,
         data: args.data.clone(),
         durability: match args.durability {
             DurabilityArg::Sync => Durability::Sync,

@@ -114,7 +114,8 @@ pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Sal
     }
     let segments = pieces.by_segment();
     let closed = closed.filter(|_| is_log);
-    let mut salvage = Salvage { path: path.to_owned(), file, segments, faults, next_table, clean, closed, is_log, head: None };
+    let mut salvage =
+        Salvage { path: path.to_owned(), file, segments, faults, next_table, clean, closed, is_log, head: None };
     if is_log {
         salvage.keep_listed()?;
     }

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long the writes of a server that was killed may take to end.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Segments of a log that is begun anew which are not full: heads, and survivors of the cleaner.
+const NEW_HEADS: usize = 16;
+
 /// Fewest frames of a file of replicas.
 const LEAST_FRAMES: u32 = 16;
 
@@ -107,6 +110,25 @@ impl ServerOptions {
             guard: Guard::default(),
             deaths: 0,
         }
+    }
+
+    /// Disk for a server of `nodes` nodes with `memory` bytes together, of whose logs each has `copies` replicas on others.
+    ///
+    /// Alone: two and a half times the memory, so that the cleaner has segments to choose from. With replicas: room for those
+    /// of as many logs as a log has replicas, and each of them twice: as long as a log can be, and once more as long as its
+    /// memory is, because a cluster that lost power as a whole writes new logs while the old ones are still there. It was two and a
+    /// half times the memory there, too: such a cluster waited for ever, and one with little memory refused writes.
+    #[must_use]
+    pub fn usual_disk(memory: u64, nodes: u64, copies: u8) -> u64 {
+        if copies == 0 {
+            return (memory / 2).saturating_mul(5).saturating_add(256 << 20);
+        }
+        let each = usize::try_from(memory / nodes).unwrap_or(usize::MAX / 4);
+        let config = Config::new(each, sprat_log::Durability::Tracked);
+        // A new log has heads of its own besides.
+        let new = each / config.segment_bytes + NEW_HEADS;
+        let frames = u64::from(copies) * (config.max_segments_on_disk + new) as u64;
+        frames.saturating_mul(replicas::Options::new([0; 16], 0, 0).frame_bytes.into()).saturating_mul(nodes)
     }
 
     /// The part of memory and disk that is each node's.
