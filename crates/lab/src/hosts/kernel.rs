@@ -1,16 +1,16 @@
-//! What the kernel is told of a host's network, and what it tells.
+//! Kernel settings and counters of a host's network namespace.
 
 use super::{Error, Host, WINDOW_BYTES};
 use std::{fs, io};
 
-/// Counters of TCP, of the namespace of the thread that reads them.
+/// TCP counters of the network namespace of the thread that reads them.
 const COUNTERS: &str = "/proc/thread-self/net/netstat";
 
-/// How often connections together came to the second of the three sizes of `net.ipv4.tcp_mem`.
+/// Counts how often the memory of all TCP connections reached the second of the three sizes in `net.ipv4.tcp_mem`.
 const SHORTAGES: &str = "TCPMemoryPressures";
 
-/// The kernel's settings of the calling thread's namespace: large windows, nothing remembered of earlier connections,
-/// addresses that are used at once; then what the plan says.
+/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier connections, addresses that
+/// can be used at once; then the plan's own settings.
 pub(super) fn set(host: &Host) -> Result<(), Error> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
@@ -33,16 +33,16 @@ pub(super) fn set(host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-/// How often connections of the calling thread's namespace made the kernel short of memory for TCP.
+/// Returns how often a connection of the calling thread's namespace found the kernel short of memory for TCP.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The counters cannot be read, or this kernel has none of that name.
 pub(super) fn memory_shortages() -> io::Result<u64> {
     counter(&fs::read_to_string(COUNTERS)?, SHORTAGES)
         .ok_or_else(|| io::Error::other(format!("{COUNTERS} has no {SHORTAGES}")))
 }
 
-/// Finds a counter in pairs of lines, the first with names and the second with numbers, in the same order.
+/// Finds a counter in pairs of lines: the first has names, the second their numbers in the same order.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<_> = text.lines().collect();
     lines.chunks_exact(2).find_map(|pair| {

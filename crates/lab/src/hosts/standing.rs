@@ -106,11 +106,12 @@ impl Standing {
         Ok(())
     }
 
-    /// How often the kernel ran short of memory for TCP (`net.ipv4.tcp_mem`) in a host since the lab was made. It then cuts the windows
-    /// of all connections and drops what receivers hold out of order, so that flows are slower than the lab would let them be.
+    /// Returns how often connections of hosts have found the kernel short of memory for TCP (`net.ipv4.tcp_mem`) since the lab
+    /// was made. The kernel then cuts the windows of all connections and drops segments that receivers hold out of order: flows
+    /// are slower than the lab's lines.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel's counters cannot be read.
     pub fn memory_shortages(&self) -> Result<u64, Error> {
         let of = |(host, namespace): (&Host, &File)| {
             let refused = || Error::refused(format!("host.{}: read its counters of TCP", host.name));

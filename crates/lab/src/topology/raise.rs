@@ -50,7 +50,7 @@ pub enum RaiseError {
 pub struct Ended {
     /// Of its boxes, in the order of their names.
     pub boxes: Vec<BoxEnd>,
-    /// How often the kernel ran short of memory for the connections of hosts: see [`Standing::memory_shortages`].
+    /// How often connections of hosts found the kernel short of memory: see [`Standing::memory_shortages`].
     pub memory_shortages: u64,
     /// What could not be taken down because it is another's.
     pub left: Vec<Left>,

@@ -9,8 +9,8 @@
 //! A log counts by its newest head, which lists the segments that belong to it. If that list is damaged, all segments
 //! count, and objects that were removed long ago may be among what comes out; that is a fault too.
 //!
-//! The last chunk of a segment has none behind it that would miss it, if its header is damaged. It is missed by what the
-//! log was closed with, by a segment that no chunk ends, and by bytes that are no chunk where there should be zeroes.
+//! If the header of a segment's last chunk is damaged, no later chunk shows that it is missing. What shows it is the length
+//! with which the log was closed, a segment that no chunk ends, or bytes that are no chunk where zeroes should be.
 
 mod entries;
 mod pieces;
@@ -240,7 +240,8 @@ impl Salvage {
         Ok(totals)
     }
 
-    /// What shows that a segment had more behind the last chunk that was found, where `log_end` bytes of its log end.
+    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte `log_end` of its log. Returns
+    /// where in the file, and what shows it.
     fn missing_end(
         &self,
         segment: u64,
