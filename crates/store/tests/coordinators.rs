@@ -93,6 +93,17 @@ impl World {
         Self { now: Nanos(0), hub, rows, nodes, offices, valid, core, targets, paused }
     }
 
+    /// With one coordinator, whose metadata nobody else has.
+    fn alone() -> Self {
+        let mut world = Self::new(1);
+        let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
+        let port = world.hub.port(address(50)).unwrap();
+        world.nodes = vec![Node::new(AnyDriver::from(port), coordinator, &sprat_rpc::Config::default(), 1)];
+        let place: Locators = "fast+udp:host=10.0.0.1,port=50".parse().unwrap();
+        world.targets = vec![world.core.target(place.iter().next().unwrap()).unwrap()];
+        world
+    }
+
     /// Has a coordinator lead in the next term.
     fn appoint(&mut self, index: usize) {
         self.rows.shared.borrow_mut().0 += 1;
@@ -208,6 +219,39 @@ fn a_leader_grants_nothing_when_it_may_not_lead_any_more() {
     assert!(world.question(0, server, version).2);
     let took = world.burial(0, server);
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
+}
+
+/// It once declared those dead whom it refused, and with that change its version was theirs: an older copy of the metadata was taken for
+/// the current one.
+#[test]
+fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
+    let mut world = World::alone();
+    let server = world.enlist(0);
+    let (_, version, lease) = world.question(0, server, 0);
+    assert!(lease);
+    let cluster = world.nodes[0].service().catalog().cluster();
+    let seen = Seen { cluster: cluster.into(), version: (version + 1).into() };
+    let question = Request::Assignments { server, known: version, seen: &seen };
+    assert_eq!(world.ask(0, &question, VALID).unwrap().0, Status::WrongCluster);
+    world.run(FIRST_QUESTION * 2);
+    assert!(world.is_alive(0, server), "it is refused, not dead");
+    let locator = "fast+udp:host=10.0.0.3,port=9";
+    for (request, status) in [
+        (Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" }, Status::WrongCluster),
+        (Request::Assignments { server, known: 0, seen: &Seen::default() }, Status::WrongCluster),
+        (Request::CopyCatalog { server, seen: &Seen::default() }, Status::WrongCluster),
+        (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
+        (Request::FindTable { name: "x" }, Status::Refused),
+        (Request::ListTables, Status::Refused),
+        // It would end a server that runs, if it were refused.
+        (Request::Void { server, segment: 1 }, Status::NotLeading),
+    ] {
+        let (found, _, words) = world.ask(0, &request, VALID).unwrap();
+        assert_eq!(found, status, "{request:?}");
+        let words = String::from_utf8_lossy(&words).into_owned();
+        assert!(status == Status::NotLeading || words.contains("they are an older copy"), "{request:?}: {words}");
+    }
+    assert_eq!(world.nodes[0].service().catalog().version(), version, "nothing was changed");
 }
 
 #[test]

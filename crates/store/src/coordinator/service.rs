@@ -92,6 +92,9 @@ pub struct Coordinator<M> {
     led: bool,
     /// When servers that these metadata do not fit are reported again.
     warn_foreign_from: Nanos,
+    /// Why these metadata are an older copy, once a server of the cluster has shown it. It stays so until the coordinator is started on
+    /// others: to declare dead the servers that it refuses would bring its version up to theirs, and nobody would notice any more.
+    behind: Option<String>,
 }
 
 impl<M: Metadata> Coordinator<M> {
@@ -110,6 +113,7 @@ impl<M: Metadata> Coordinator<M> {
             session: 0,
             led: true,
             warn_foreign_from: Nanos(0),
+            behind: None,
         }
     }
 
@@ -253,7 +257,24 @@ impl<M: Metadata> Coordinator<M> {
         }
         // One of several that was deposed and does not know it yet is behind for a moment; servers turn to another.
         let is_alone = self.post.is_none();
+        if is_alone && cluster == ours {
+            self.behind = Some(reason.clone());
+        }
         (is_alone || cluster != ours).then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
+    }
+
+    /// Refuses everything while these metadata are known to be an older copy. What servers tell of themselves is asked again,
+    /// and does not end them.
+    fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
+        let reason = self.behind.as_ref()?;
+        let status = match request {
+            Request::Void { .. } | Request::Recovered { .. } | Request::Loads { .. } => {
+                return Some(self.not_leading());
+            }
+            Request::Enlist { .. } | Request::Assignments { .. } | Request::CopyCatalog { .. } => Status::WrongCluster,
+            _ => Status::Refused,
+        };
+        Some(answer_text(&mut self.bodies, status, reason))
     }
 
     fn copy_catalog(&mut self) -> Outcome<u32> {
@@ -291,6 +312,9 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     fn assignments(&mut self, now: Nanos, server: u32, known: u64) -> Outcome<u32> {
+        if let Some(reason) = &self.behind {
+            return answer_text(&mut self.bodies, Status::WrongCluster, reason);
+        }
         let assignment = self.members.assignment(now, (server, known), &self.catalog);
         let version = self.catalog.version();
         self.list(Status::Ok, version, |out| assignment.encode(out))
@@ -455,7 +479,11 @@ impl<M: Metadata> Coordinator<M> {
             Request::WhoLeads => return self.who_leads(now),
             Request::ServerStats => {}
             _ if !self.leads(now) => return self.not_leading(),
-            _ => {}
+            _ => {
+                if let Some(refused) = self.refuse_behind(&request) {
+                    return refused;
+                }
+            }
         }
         match request {
             Request::WhoLeads => unreachable!("answered above"),
@@ -581,7 +609,9 @@ impl<M: Metadata> Service for Coordinator<M> {
     fn poll(&mut self, now: Nanos) -> bool {
         self.hear(now);
         if self.leads(now) {
-            self.members.poll(now, &mut self.catalog);
+            if self.behind.is_none() {
+                self.members.poll(now, &mut self.catalog);
+            }
             if self.catalog.lost().is_some() {
                 self.step_down();
             }
@@ -607,7 +637,8 @@ impl<M: Metadata> Service for Coordinator<M> {
         let questions = self.questions.iter().map(due);
         let changes = self.changes.iter().map(|change| change.until);
         let valid = self.post.iter().map(|post| post.valid.until());
-        questions.chain(changes).chain(valid).chain(self.members.next_deadline(&self.catalog)).min()
+        let members = self.behind.is_none().then(|| self.members.next_deadline(&self.catalog)).flatten();
+        questions.chain(changes).chain(valid).chain(members).min()
     }
 }
 
