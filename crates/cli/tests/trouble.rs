@@ -452,15 +452,15 @@ fn too_few_servers_are_told_at_once() {
     assert!(!status.ok().contains("NO WRITE"), "{status:?}");
 }
 
-/// All of a cluster loses power, whose logs fill its memory: new logs are written while the old ones are still there, and the disk that
-/// servers take by themselves has room for both.
+/// All servers of a cluster lose power after their logs have filled up. Recovery writes new logs while the old ones are
+/// still there, and the disk that servers take by default has room for both.
 #[test]
 fn a_cluster_that_lost_power_comes_back_with_the_disk_that_it_takes_by_itself() {
-    // With less, what backups had in memory is lost with all of them.
+    // With "buffered", the backups' memory is lost when all of them are killed.
     let mut cluster = Cluster::start(0, "sync");
     cluster.size = &["--memory", "64M"];
     (0..=SERVERS).for_each(|_| cluster.add());
-    // The cleaner begins when memory runs out: what was written over still takes disk then.
+    // The cleaner begins when memory runs out: until then overwritten objects take disk, too.
     (0..3).for_each(|_| fill(&cluster));
     cluster.servers.iter_mut().for_each(ServerProcess::kill);
     cluster.coordinate_from(&cluster.dir.path().join("coordinator"));

@@ -93,7 +93,7 @@ impl World {
         Self { now: Nanos(0), hub, rows, nodes, offices, valid, core, targets, paused }
     }
 
-    /// With one coordinator, whose metadata nobody else has.
+    /// A world with one coordinator that does not share its metadata with others.
     fn alone() -> Self {
         let mut world = Self::new(1);
         let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
@@ -221,8 +221,8 @@ fn a_leader_grants_nothing_when_it_may_not_lead_any_more() {
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
 }
 
-/// It once declared those dead whom it refused, and with that change its version was theirs: an older copy of the metadata was taken for
-/// the current one.
+/// A coordinator with an older copy declared the servers dead that it refused. With that change its version was theirs, and
+/// the older copy was taken for the current one.
 #[test]
 fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
     let mut world = World::alone();

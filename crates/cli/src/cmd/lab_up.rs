@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How often signals and boxes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What the machine's kernel gives all TCP connections together: three sizes, of which the second cuts windows.
+/// Memory for all TCP connections of the machine: three sizes in pages. From the second on the kernel cuts windows.
 const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
@@ -242,7 +242,8 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What became of the boxes; whether all kept up, and the kernel did. A box that broke is an error.
+/// Prints what became of the boxes. Returns whether all of them kept up and the kernel had memory enough for TCP. A box
+/// that broke is an error.
 fn report(ended: &Ended, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {

@@ -89,7 +89,7 @@ struct Indices {
     key: usize,
     value: Option<usize>,
     encoding: Option<usize>,
-    /// Fields of the first row, or of its header: a value that is a column has a delimiter in it, unquoted, where a row has more.
+    /// Number of fields in the first row or the header. A row with more has a delimiter in a value that is not quoted.
     count: Option<usize>,
 }
 

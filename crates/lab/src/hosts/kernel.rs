@@ -6,11 +6,11 @@ use std::{fs, io};
 /// TCP counters of the network namespace of the thread that reads them.
 const COUNTERS: &str = "/proc/thread-self/net/netstat";
 
-/// Counts how often the memory of all TCP connections reached the second of the three sizes in `net.ipv4.tcp_mem`.
+/// Counts how often all TCP connections together reached the second of the three sizes in `net.ipv4.tcp_mem`.
 const SHORTAGES: &str = "TCPMemoryPressures";
 
-/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier connections, addresses that
-/// can be used at once; then the plan's own settings.
+/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier connections, addresses
+/// that can be used at once; then the plan's own settings.
 pub(super) fn set(host: &Host) -> Result<(), Error> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
@@ -33,7 +33,7 @@ pub(super) fn set(host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns how often a connection of the calling thread's namespace found the kernel short of memory for TCP.
+/// Returns how often connections of the calling thread's namespace found the kernel short of memory for TCP.
 ///
 /// # Errors
 /// The counters cannot be read, or this kernel has none of that name.

@@ -92,8 +92,9 @@ pub struct Coordinator<M> {
     led: bool,
     /// When servers that these metadata do not fit are reported again.
     warn_foreign_from: Nanos,
-    /// Why these metadata are an older copy, once a server of the cluster has shown it. It stays so until the coordinator is started on
-    /// others: to declare dead the servers that it refuses would bring its version up to theirs, and nobody would notice any more.
+    /// Why these metadata are an older copy, once a server of the cluster has shown it. Never unset: the coordinator
+    /// would declare the servers dead that it refuses, each of these changes raises its version, and once the version is
+    /// theirs no server would notice any more.
     behind: Option<String>,
 }
 
@@ -263,8 +264,8 @@ impl<M: Metadata> Coordinator<M> {
         (is_alone || cluster != ours).then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
     }
 
-    /// Refuses everything while these metadata are known to be an older copy. What servers tell of themselves is asked again,
-    /// and does not end them.
+    /// Refuses every request while these metadata are known to be an older copy. Reports of servers are answered
+    /// `NotLeading`, after which a server sends them again; a refusal would end it.
     fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
         let reason = self.behind.as_ref()?;
         let status = match request {

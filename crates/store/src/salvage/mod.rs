@@ -9,8 +9,9 @@
 //! A log counts by its newest head, which lists the segments that belong to it. If that list is damaged, all segments
 //! count, and objects that were removed long ago may be among what comes out; that is a fault too.
 //!
-//! If the header of a segment's last chunk is damaged, no later chunk shows that it is missing. What shows it is the length
-//! with which the log was closed, a segment that no chunk ends, or bytes that are no chunk where zeroes should be.
+//! If the header of a segment's last chunk is damaged, no later chunk shows that the last one is missing. Three things do:
+//! the length with which the log was closed, a segment that no chunk ends, and bytes that are no chunk where zeroes
+//! should be.
 
 mod entries;
 mod pieces;
@@ -240,8 +241,8 @@ impl Salvage {
         Ok(totals)
     }
 
-    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte `log_end` of its log. Returns
-    /// where in the file, and what shows it.
+    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte `log_end` of its
+    /// log. Returns where in the file, and what shows it.
     fn missing_end(
         &self,
         segment: u64,

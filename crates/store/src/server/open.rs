@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long the writes of a server that was killed may take to end.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Segments of a log that is begun anew which are not full: heads, and survivors of the cleaner.
+/// Segments of a recovered server's new log that are not full: heads, and survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
 /// Fewest frames of a file of replicas.
@@ -112,12 +112,15 @@ impl ServerOptions {
         }
     }
 
-    /// Disk for a server of `nodes` nodes with `memory` bytes together, of whose logs each has `copies` replicas on others.
+    /// Returns the bytes of disk that a server takes by default. It has `nodes` nodes, which share `memory` bytes, and
+    /// each node's log has `copies` replicas on other servers.
     ///
-    /// Alone: two and a half times the memory, so that the cleaner has segments to choose from. With replicas: room for those
-    /// of as many logs as a log has replicas, and each of them twice: as long as a log can be, and once more as long as its
-    /// memory is, because a cluster that lost power as a whole writes new logs while the old ones are still there. It was two and a
-    /// half times the memory there, too: such a cluster waited for ever, and one with little memory refused writes.
+    /// Without replicas: two and a half times the memory, so that the cleaner has segments to choose from.
+    ///
+    /// With replicas the server keeps those of `copies` logs on average. Each log needs room for its longest, and once
+    /// more for as much as its memory holds: a cluster that lost power as a whole writes new logs while the old ones are
+    /// still there. With two and a half times the memory such a cluster was never recovered, and a cluster with little
+    /// memory refused writes.
     #[must_use]
     pub fn usual_disk(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {
@@ -125,7 +128,6 @@ impl ServerOptions {
         }
         let each = usize::try_from(memory / nodes).unwrap_or(usize::MAX / 4);
         let config = Config::new(each, sprat_log::Durability::Tracked);
-        // A new log has heads of its own besides.
         let new = each / config.segment_bytes + NEW_HEADS;
         let frames = u64::from(copies) * (config.max_segments_on_disk + new) as u64;
         frames.saturating_mul(replicas::Options::new([0; 16], 0, 0).frame_bytes.into()).saturating_mul(nodes)

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// Small, so that the files are: a trial copies them.
 const MEMORY: u64 = 16 << 20;
 
-/// Trials of one file in a test run. `SPRAT_SWEEP=K/N` tries every N-th byte from K on: N processes, with K from 0 on, try them all. A trial
-/// waits more than it computes, so N may be ten times the processors.
+/// Trials of one file in a test run. `SPRAT_SWEEP=K/N` tries every N-th byte from K on instead: N processes, with K from 0
+/// on, try all bytes. A trial waits longer than it computes, so N may be ten times the processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {
@@ -121,7 +121,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Numbers spread over `0..len`, the same in each run: so many, or those that `SPRAT_SWEEP` names.
+/// Returns `count` numbers spread over `0..len`, the same in each run, or those that `SPRAT_SWEEP` names.
 fn sample(len: usize, count: usize) -> Vec<usize> {
     if let Ok(sweep) = std::env::var("SPRAT_SWEEP") {
         let parts = sweep.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
@@ -349,7 +349,7 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
     let trial = store.dir.path().join("trial.log");
     let places = telling(&bytes[8192..]);
     let (mut lost, mut flips) = (0, 0);
-    // The log's last chunk, with its header: no chunk behind it would miss it.
+    // The log's last chunk with its header: no later chunk shows that it is missing.
     let last = bytes.windows(5).rposition(|five| five == b"newer").expect("the newest value");
     let sampled = sample(places.len(), TRIALS * 2).into_iter().map(|at| 8192 + places[at]);
     for at in sampled.chain(last - 100..last + 5) {
