@@ -118,6 +118,20 @@ impl Cluster {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
     }
 
+    /// What `sprat status --json` says of a server.
+    fn status_of(&self, server: usize) -> serde_json::Value {
+        let told = run(&["status", "--json", "-C", &self.coordinator, "--timeout", "3s"]);
+        let told: serde_json::Value = serde_json::from_str(told.ok()).expect("JSON");
+        let servers = told["servers"].as_array().expect("a list");
+        servers.iter().find(|told| told["locator"] == *self.listens[server]).expect("it is a member").clone()
+    }
+
+    /// What this server brings back and found not to be all there.
+    fn lost(&self, server: usize) -> Vec<serde_json::Value> {
+        let tasks = self.status_of(server)["recoveries"].as_array().expect("a list").clone();
+        tasks.into_iter().filter(|task| task["stage"] == "lost").collect()
+    }
+
     /// Waits until every replica of these servers' logs is where it should be.
     fn settle(&self, servers: &[usize]) {
         let begun = Instant::now();
@@ -174,14 +188,14 @@ fn assert_whole(cluster: &Cluster) {
     }
 }
 
-/// Changes a byte in each block that has anything in it; tells in how many.
-fn spoil(data: &Path) -> u64 {
+/// Changes a byte in each block that has anything in it, in this many at most; tells in how many.
+fn spoil(data: &Path, most: u64) -> u64 {
     let file = File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
     let blocks = file.metadata().expect("a file").len() / BLOCK as u64;
     let (mut block, mut spoilt) = ([0; BLOCK], 0);
     for at in HEADERS..blocks {
         file.read_exact_at(&mut block, at * BLOCK as u64).expect("within the file");
-        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
+        if let Some(last) = block.iter().rposition(|byte| *byte != 0).filter(|_| spoilt < most) {
             block[last] ^= 0x10;
             file.write_all_at(&block[last..=last], at * BLOCK as u64 + last as u64).expect("written");
             spoilt += 1;
@@ -200,7 +214,7 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
         fill(&cluster);
         cluster.settle(&[0, 1, 2]);
         cluster.add();
-        assert!(spoil(&cluster.data(bad)) > 100, "there was something");
+        assert!(spoil(&cluster.data(bad), u64::MAX) > 100, "there was something");
         cluster.servers[0].kill();
         assert_whole(&cluster);
         let counted = cluster.counter(bad, "replicas_damaged_total");
@@ -219,7 +233,7 @@ fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
     fill(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[1].kill();
-    assert!(spoil(&cluster.data(1)) > 100, "there was something");
+    assert!(spoil(&cluster.data(1), u64::MAX) > 100, "there was something");
     let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|said| panic!("{said}"));
     cluster.servers[1] = started;
     let counted = cluster.counter(1, "replicas_damaged_total");
@@ -253,23 +267,14 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
-    let json = |cluster: &Cluster| -> serde_json::Value {
-        let told = run(&["status", "--json", "-C", &cluster.coordinator, "--timeout", "3s"]);
-        serde_json::from_str(told.ok()).expect("JSON")
-    };
-    let told_by = |told: &serde_json::Value, locator: &str| -> serde_json::Value {
-        let servers = told["servers"].as_array().expect("a list");
-        servers.iter().find(|server| server["locator"] == locator).expect("it is a member").clone()
-    };
-    let last = cluster.listens[2].clone();
-    let idle = told_by(&json(&cluster), &last);
+    let idle = cluster.status_of(2);
     assert_eq!((&idle["recoveries"], &idle["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
     assert_eq!((&idle["rack"], &idle["counters"]["segments_in_few_racks"]), (&"right".into(), &0.into()));
     cluster.servers[0].kill();
     cluster.servers[1].kill();
     let begun = Instant::now();
     let told = loop {
-        let told = told_by(&json(&cluster), &last);
+        let told = cluster.status_of(2);
         let tasks = told["recoveries"].as_array().expect("a list").clone();
         if tasks.len() == 2 && tasks.iter().all(|task| task["stage"] == "settling") {
             break told;
@@ -304,8 +309,47 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     }
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2]);
-    let told = told_by(&json(&cluster), &last);
+    let told = cluster.status_of(2);
     assert_eq!((&told["recoveries"], &told["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+}
+
+/// Both replicas of a segment are damaged: `status` names it, also while the next attempt is under way.
+#[test]
+fn a_segment_that_is_nowhere_whole_is_named() {
+    let mut cluster = Cluster::start(SERVERS, "buffered");
+    fill(&cluster);
+    cluster.settle(&[0, 1, 2]);
+    // Half of what each keeps, which is two thirds of all: first segments, and no newest one, which says what there is.
+    let half = OBJECTS * OBJECT_BYTES as u64 / BLOCK as u64 / 3;
+    (1..SERVERS).for_each(|server| assert_eq!(spoil(&cluster.data(server), half), half));
+    cluster.servers[0].kill();
+    until("both say so", || cluster.lost(1).len() + cluster.lost(2).len() == 2);
+    for _ in 0..4 {
+        let tasks = [cluster.lost(1), cluster.lost(2)].concat();
+        assert_eq!(tasks.len(), 2, "{tasks:?}");
+        assert!(tasks.iter().all(|task| task["lost_segment"].is_u64() && task["backups_silent"] == 0), "{tasks:?}");
+        pause();
+    }
+    let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
+    assert!(text.contains("NOT ALL OF ITS LOG IS THERE: segment "), "{text}");
+}
+
+/// All servers lost power, and one that never had anything starts first: it says what it lacks until the others are back.
+#[test]
+fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
+    let mut cluster = Cluster::start(SERVERS, "sync");
+    fill(&cluster);
+    cluster.settle(&[0, 1, 2]);
+    cluster.servers.iter_mut().for_each(ServerProcess::kill);
+    cluster.add();
+    until("what it lacks of all three", || cluster.lost(3).len() == SERVERS);
+    let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
+    assert!(text.contains("NOT ALL OF ITS LOG IS THERE: its newest segment is nowhere whole"), "{text}");
+    for server in 0..SERVERS {
+        cluster.servers[server] = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+    }
+    assert_whole(&cluster);
+    until("it has what it lacked", || cluster.lost(3).is_empty());
 }
 
 /// A coordinator that comes back with older metadata, or with none, is refused by servers that run and by those that

@@ -261,13 +261,41 @@ struct Recovering {
     tablets: u64,
     read: u64,
     left: u64,
+    /// The segment that was nowhere whole, and the backups that did not answer, when an attempt failed.
+    lost_segment: Option<u64>,
+    silent: Option<u64>,
 }
 
 impl Recovering {
     fn json(&self) -> Value {
-        let Self { server, stage, tablets, read, left } = self;
-        let server: Value = server.parse::<u32>().map_or(Value::Null, Value::from);
-        json!({ "server": server, "stage": stage, "tablets": tablets, "segments_read": read, "segments_left": left })
+        json!({
+            "server": self.server.parse::<u32>().ok(),
+            "stage": self.stage,
+            "tablets": self.tablets,
+            "segments_read": self.read,
+            "segments_left": self.left,
+            "lost_segment": self.lost_segment,
+            "backups_silent": self.silent,
+        })
+    }
+
+    /// How far it is, or what it lacks.
+    fn far(&self) -> String {
+        match &*self.stage {
+            "fencing" | "searching" => "looking for its log".to_owned(),
+            "waiting" => "to be tried again".to_owned(),
+            "lost" => {
+                let lost =
+                    self.lost_segment.map_or("its newest segment".to_owned(), |segment| format!("segment {segment}"));
+                let silent = self.silent.unwrap_or(0);
+                format!(
+                    "NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups do not answer; start those that keep it, or take what is whole out of their data by `sprat store export`"
+                )
+            }
+            "full" => "NO ROOM: it does not fit into this server's memory; add servers".to_owned(),
+            "replaying" => format!("{} of {} segments read", self.read, self.read + self.left),
+            _ => format!("{} segments read, on their way to other servers", self.read),
+        }
     }
 }
 
@@ -278,10 +306,12 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
         let (server, stage) = (label(task, "server")?, label(task, "stage")?);
         let value = |name: &str| {
             let name = format!("{name}{{server=\"{server}\"}}");
-            counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+            counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
         };
         let (read, left) = (value("recovery_segments_read"), value("recovery_segments_left"));
-        Some(Recovering { server, stage, tablets: task.value, read, left })
+        let (lost_segment, silent) = (value("recovery_lost_segment"), value("recovery_backups_silent"));
+        let (tablets, read, left) = (task.value, read.unwrap_or(0), left.unwrap_or(0));
+        Some(Recovering { server, stage, tablets, read, left, lost_segment, silent })
     });
     told.collect()
 }
@@ -289,15 +319,9 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
 /// What a person wants to know of a server's replicas while something is missing.
 fn replicas(counters: &[Counter]) -> Vec<String> {
     let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
-    let told = recoveries(counters).into_iter().map(|Recovering { server, stage, tablets, read, left }| {
-        let far = match &*stage {
-            "fencing" | "searching" => "looking for its log".to_owned(),
-            "waiting" => "to be tried again".to_owned(),
-            "replaying" => format!("{read} of {} segments read", read + left),
-            _ => format!("{read} segments read, on their way to other servers"),
-        };
-        format!("  brings back {tablets} tablets of server {server}: {far}")
-    });
+    let told = recoveries(counters).into_iter();
+    let told =
+        told.map(|task| format!("  brings back {} tablets of server {}: {}", task.tablets, task.server, task.far()));
     let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
     let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
     let in_few_racks = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);

@@ -89,8 +89,6 @@ struct Indices {
     key: usize,
     value: Option<usize>,
     encoding: Option<usize>,
-    /// Number of fields in the first row or the header. A row with more has a delimiter in a value that is not quoted.
-    count: Option<usize>,
 }
 
 /// Items from a CSV stream.
@@ -100,6 +98,8 @@ pub struct CsvSource<R> {
     row: Vec<u8>,
     fields: Fields,
     indices: Option<Indices>,
+    /// Number of fields in the first row or the header. A row with more has a delimiter in a value that is not quoted.
+    count: Option<usize>,
     total: Option<u64>,
 }
 
@@ -116,6 +116,7 @@ impl<R: BufRead> CsvSource<R> {
             row: Vec::new(),
             fields: Fields::default(),
             indices: None,
+            count: None,
             total,
         }
     }
@@ -146,8 +147,8 @@ impl<R: BufRead> CsvSource<R> {
                     CsvValue::Column(column) => Some(self.find(column)?),
                 },
                 encoding: self.how.encoding.as_ref().and_then(|column| self.position(column)),
-                count: with_header.then(|| self.fields.count()),
             });
+            self.count = with_header.then(|| self.fields.count());
         }
         let keep = with_header && self.how.keep_header;
         if keep {
@@ -197,7 +198,7 @@ impl<R: BufRead> CsvSource<R> {
             None => fill(&mut item.value, &self.row),
             Some(index) => {
                 self.take_field(self.field(index)?, value_coded, &mut item.value, "value")?;
-                let (found, first) = (self.fields.count(), indices.count);
+                let (found, first) = (self.fields.count(), self.count);
                 if let Some(first) = first.filter(|&first| first != found) {
                     return Err(self.rows.fault(Fault::Fields { found, first }));
                 }
@@ -221,10 +222,9 @@ impl<R: BufRead> Source for CsvSource<R> {
         if self.indices.is_none() && self.begin(item)? {
             return Ok(true);
         }
-        let Some(mut indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
+        let Some(indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
         while self.read_row()? {
-            indices.count.get_or_insert(self.fields.count());
-            self.indices = Some(indices);
+            self.count.get_or_insert(self.fields.count());
             self.take(indices, item)?;
             if item.key.len() > MAX_KEY {
                 return Err(self.rows.fault(Fault::LongKey(item.key.len())));

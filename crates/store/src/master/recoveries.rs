@@ -2,7 +2,7 @@
 
 use super::inbox::{Inbox, Recovered};
 use crate::node::Caller;
-use crate::recovery::{Failure, Named, Recovery};
+use crate::recovery::{Failure, Lost, Named, Recovery};
 use crate::replication::Member;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
@@ -26,6 +26,8 @@ struct Task {
     /// When the attempt under way began.
     begun: Nanos,
     retry_at: Nanos,
+    /// Why the last attempt failed.
+    failure: Option<Failure>,
     /// It is done, and the coordinator was told.
     told: bool,
     /// It is in the totals.
@@ -35,7 +37,19 @@ struct Task {
 impl Task {
     fn new(order: RecoveryOrder) -> Self {
         let (begun, retry_at) = (Nanos(0), Nanos(0));
-        Self { order, recovery: None, since: 0, begun, retry_at, told: false, counted: false }
+        Self { order, recovery: None, since: 0, begun, retry_at, failure: None, told: false, counted: false }
+    }
+
+    /// As [`Recovery::progress`] has it. After an attempt that failed, why, until the next one replays: an attempt looks for
+    /// the log for longer than there is between two of them.
+    fn progress(&self) -> (&'static str, u64, u64) {
+        let (stage, read, left) = self.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+        let stage = match &self.failure {
+            Some(Failure::Lost { .. }) if read == 0 => "lost",
+            Some(Failure::Full(_)) if read == 0 => "full",
+            _ => stage,
+        };
+        (stage, read, left)
     }
 
     fn tablets(&self) -> impl Iterator<Item = Tablet> {
@@ -136,11 +150,16 @@ impl Recoveries {
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
-            let (stage, read, left) = task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+            let (stage, read, left) = task.progress();
             let tablets = task.order.tablets.len() as u64;
             figures.push(Figure::labelled("recovery_tablets", &[("server", &server), ("stage", stage)], tablets));
             figures.push(Figure::labelled("recovery_segments_read", &[("server", &server)], read));
             figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
+            let Some(Failure::Lost { lost, silent, .. }) = &task.failure else { continue };
+            figures.push(Figure::labelled("recovery_backups_silent", &[("server", &server)], *silent as u64));
+            if let Lost::Segment { segment, .. } = *lost {
+                figures.push(Figure::labelled("recovery_lost_segment", &[("server", &server)], segment));
+            }
         }
     }
 
@@ -197,6 +216,7 @@ impl Recoveries {
                     inbox.recovered(Recovered { order, since, failure: String::new() });
                 }
                 Err(failure) => {
+                    task.failure = Some(failure.clone());
                     let failure = tell(failure);
                     left.extend(recovery.take_sessions());
                     if recovery.has_written() {
