@@ -129,7 +129,7 @@ impl Cluster {
     /// What this server brings back and found not to be all there.
     fn lost(&self, server: usize) -> Vec<serde_json::Value> {
         let tasks = self.status_of(server)["recoveries"].as_array().expect("a list").clone();
-        tasks.into_iter().filter(|task| task["stage"] == "lost").collect()
+        tasks.into_iter().filter(|task| task["failed"] == "lost").collect()
     }
 
     /// Waits until every replica of these servers' logs is where it should be.

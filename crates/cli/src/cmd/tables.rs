@@ -261,7 +261,9 @@ struct Recovering {
     tablets: u64,
     read: u64,
     left: u64,
-    /// The segment that was nowhere whole, and the backups that did not answer, when an attempt failed.
+    /// Why the attempt before failed: "lost" or "full".
+    failed: Option<String>,
+    /// The segment that was nowhere whole, and the backups that did not answer.
     lost_segment: Option<u64>,
     silent: Option<u64>,
 }
@@ -274,28 +276,34 @@ impl Recovering {
             "tablets": self.tablets,
             "segments_read": self.read,
             "segments_left": self.left,
+            "failed": self.failed,
             "lost_segment": self.lost_segment,
             "backups_silent": self.silent,
         })
     }
 
-    /// How far it is, or what it lacks.
-    fn far(&self) -> String {
-        match &*self.stage {
+    /// How far it is, and why the attempt before failed.
+    fn lines(&self) -> Vec<String> {
+        let Self { server, tablets, read, left, .. } = self;
+        let far = match &*self.stage {
             "fencing" | "searching" => "looking for its log".to_owned(),
             "waiting" => "to be tried again".to_owned(),
+            "replaying" => format!("{read} of {} segments read", read + left),
+            _ => format!("{read} segments read, on their way to other servers"),
+        };
+        let far = format!("  brings back {tablets} tablets of server {server}: {far}");
+        let failed = self.failed.as_ref().map(|why| match &**why {
             "lost" => {
-                let lost =
-                    self.lost_segment.map_or("its newest segment".to_owned(), |segment| format!("segment {segment}"));
-                let silent = self.silent.unwrap_or(0);
+                let segment = self.lost_segment.map(|segment| format!("segment {segment}"));
+                let (lost, silent) = (segment.unwrap_or("its newest segment".to_owned()), self.silent.unwrap_or(0));
                 format!(
-                    "NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups do not answer; start those that keep it, or take what is whole out of their data by `sprat store export`"
+                    "    NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups do not answer; start those \
+                     that keep it, or take what is whole out of their data by `sprat store export`"
                 )
             }
-            "full" => "NO ROOM: it does not fit into this server's memory; add servers".to_owned(),
-            "replaying" => format!("{} of {} segments read", self.read, self.read + self.left),
-            _ => format!("{} segments read, on their way to other servers", self.read),
-        }
+            _ => "    NO ROOM: it does not fit into this server's memory; add servers".to_owned(),
+        });
+        [far].into_iter().chain(failed).collect()
     }
 }
 
@@ -310,8 +318,11 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
         };
         let (read, left) = (value("recovery_segments_read"), value("recovery_segments_left"));
         let (lost_segment, silent) = (value("recovery_lost_segment"), value("recovery_backups_silent"));
+        let failed = counters.iter().filter(|counter| counter.name.starts_with("recovery_failed{"));
+        let failed = failed.filter(|failed| label(failed, "server").as_ref() == Some(&server));
+        let failed = failed.filter_map(|failed| label(failed, "why")).next();
         let (tablets, read, left) = (task.value, read.unwrap_or(0), left.unwrap_or(0));
-        Some(Recovering { server, stage, tablets, read, left, lost_segment, silent })
+        Some(Recovering { server, stage, tablets, read, left, failed, lost_segment, silent })
     });
     told.collect()
 }
@@ -319,9 +330,7 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
 /// What a person wants to know of a server's replicas while something is missing.
 fn replicas(counters: &[Counter]) -> Vec<String> {
     let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
-    let told = recoveries(counters).into_iter();
-    let told =
-        told.map(|task| format!("  brings back {} tablets of server {}: {}", task.tablets, task.server, task.far()));
+    let told = recoveries(counters).into_iter().flat_map(|task| task.lines());
     let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
     let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
     let in_few_racks = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);

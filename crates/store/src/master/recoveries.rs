@@ -40,18 +40,6 @@ impl Task {
         Self { order, recovery: None, since: 0, begun, retry_at, failure: None, told: false, counted: false }
     }
 
-    /// As [`Recovery::progress`] has it. After an attempt that failed, why, until the next one replays: an attempt looks for
-    /// the log for longer than there is between two of them.
-    fn progress(&self) -> (&'static str, u64, u64) {
-        let (stage, read, left) = self.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
-        let stage = match &self.failure {
-            Some(Failure::Lost { .. }) if read == 0 => "lost",
-            Some(Failure::Full(_)) if read == 0 => "full",
-            _ => stage,
-        };
-        (stage, read, left)
-    }
-
     fn tablets(&self) -> impl Iterator<Item = Tablet> {
         self.order.tablets.iter().map(|&(tablet, _)| tablet)
     }
@@ -150,15 +138,22 @@ impl Recoveries {
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
-            let (stage, read, left) = task.progress();
+            let (stage, read, left) = task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
             let tablets = task.order.tablets.len() as u64;
             figures.push(Figure::labelled("recovery_tablets", &[("server", &server), ("stage", stage)], tablets));
             figures.push(Figure::labelled("recovery_segments_read", &[("server", &server)], read));
             figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
-            let Some(Failure::Lost { lost, silent, .. }) = &task.failure else { continue };
-            figures.push(Figure::labelled("recovery_backups_silent", &[("server", &server)], *silent as u64));
-            if let Lost::Segment { segment, .. } = *lost {
-                figures.push(Figure::labelled("recovery_lost_segment", &[("server", &server)], segment));
+            let Some(failure) = &task.failure else { continue };
+            let why = match failure {
+                Failure::Lost { .. } => "lost",
+                Failure::Full(_) => "full",
+            };
+            figures.push(Figure::labelled("recovery_failed", &[("server", &server), ("why", why)], 1));
+            if let Failure::Lost { silent, .. } = failure {
+                figures.push(Figure::labelled("recovery_backups_silent", &[("server", &server)], *silent as u64));
+            }
+            if let Failure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
+                figures.push(Figure::labelled("recovery_lost_segment", &[("server", &server)], *segment));
             }
         }
     }
