@@ -76,7 +76,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
         "--keys",
         KEYS,
         "--reads",
-        "0.2",
+        "20%",
         "--verify",
         "--json",
     ]);
