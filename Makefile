@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-all test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -26,6 +26,9 @@ build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then need
 
 test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets, the build without DPDK, long histories too)
 	@scripts/test
+
+test-all: ## whatever this file offers, each target once and small; hours (root)
+	@scripts/test-all
 
 test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
 	@SPRAT=$(SPRAT) scripts/test-guest

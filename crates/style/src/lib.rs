@@ -8,6 +8,7 @@ pub mod documented;
 pub mod layers;
 pub mod length;
 pub mod mentions;
+pub mod offered;
 pub mod source;
 pub mod tree;
 pub mod unsafety;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use sprat_style::{Finding, banned, documented, layers, length, mentions, source, tree, unsafety};
+use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, source, tree, unsafety};
 
 struct House {
     root: std::path::PathBuf,
@@ -84,6 +84,11 @@ fn pages_speak_of_what_exists() {
     let exists = |path: &str| house.root.join(path).exists();
     let check = |page: &String| mentions::check_page(page, &house.read(page), &exists);
     none(house.pages().flat_map(check).collect());
+}
+
+#[test]
+fn whatever_is_offered_is_run() {
+    none(offered::check(&HOUSE.read("Makefile"), &HOUSE.read("scripts/test-all")));
 }
 
 #[test]

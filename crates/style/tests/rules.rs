@@ -2,7 +2,7 @@
 
 use sprat_style::source::Source;
 use sprat_style::unsafety::Place;
-use sprat_style::{Finding, banned, documented, layers, length, mentions, unsafety};
+use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, unsafety};
 
 fn source(path: &str, text: &str) -> Source {
     Source::parse(path, text).unwrap()
@@ -163,4 +163,13 @@ fn foreign_words_are_found_in_any_file_but_generated_ones() {
         assert_eq!(lines(&mentions::check_foreign("scripts/setup", &text)), [2]);
         assert_eq!(mentions::check_foreign("Cargo.lock", &text), []);
     }
+}
+
+#[test]
+fn targets_that_nobody_runs_are_found() {
+    let makefile = "help: ## lists\nall: build\nbuild: setup ## builds\nbench-x: build ## measures\n";
+    let findings = offered::check(makefile, "all=(\n  \"build FAST=yes\"\n  \"gone\"\n)\n");
+    let places: Vec<(&str, usize)> = findings.iter().map(|one| (one.file.as_str(), one.line)).collect();
+    assert_eq!(places, [("Makefile", 4), ("scripts/test-all", 3)]);
+    assert_eq!(offered::check(makefile, "  \"build\"\n  \"bench-x\"\n"), []);
 }
