@@ -88,14 +88,14 @@ mutations: ## break the store on purpose, way by way, and see that the tests not
 	scripts/mutations
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
-	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test kill -- --nocapture
+	SPRAT_KILLS=$(KILLS) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli kill:: -- --nocapture
 
 kills-cluster: ## kill servers of a real cluster KILLS_FLOW times (default 50) while clients write
-	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cluster -- --nocapture
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli cluster:: -- --nocapture
 
 kills-flow: ## kill either end of real transfers KILLS_FLOW times (default 50), and check every file
-	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cp --test upload killed -- --nocapture
-	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-flow --test interrupted killed -- --nocapture
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli -- --nocapture cp::whichever_end upload::whichever_end upload::what_either_end
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-flow --test flow interrupted::killed -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)

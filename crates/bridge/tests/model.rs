@@ -2,8 +2,7 @@
 //! if there were one place, and in the end the home has what was written last.
 #![allow(missing_docs, reason = "a test is no library")]
 
-mod pretend;
-
+use crate::pretend;
 use pretend::{Far, Near, Shared};
 use proptest::prelude::*;
 use sprat_bridge::{Cell, Error, Keeper, Near as _, Stamps};

@@ -1,7 +1,6 @@
 //! `sprat bench lab`, by its binary: it makes its hosts itself.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,6 @@
 //! `bench breakdown` on the real binary: times by stage, and events by stage, or why there are none.
 
-mod support;
-
+use crate::support;
 use std::fs;
 
 use serde_json::Value;

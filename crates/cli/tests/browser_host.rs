@@ -1,7 +1,6 @@
 //! `sprat browser host` as a browser meets it: by frames on its standard input and output.
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use sprat_cli::browser::protocol::frame;
 use sprat_cli::browser::{MAX_RUNNING, MAX_WAITING};

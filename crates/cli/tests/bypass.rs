@@ -2,24 +2,15 @@
 //! virtual Ethernet cable between two network namespaces.
 #![cfg(feature = "dpdk")]
 
-mod support;
-
+use crate::support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Random, ServerProcess, ip, run, skip, sprat};
-
-/// Servers and clients here spin on cores of their own, of which there are few: one test at a time.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use support::{Random, ServerProcess, alone, ip, run, skip, sprat};
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 

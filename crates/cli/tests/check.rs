@@ -1,7 +1,6 @@
 //! `sprat check`: right answers pass, any wrong one is found and named; against a real server too.
 
-mod support;
-
+use crate::support;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Stdio;

@@ -1,8 +1,6 @@
 //! A cluster of real processes: servers are killed while clients write, and nothing that was acknowledged is lost.
 
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::support;
 use sprat_client::{Client, Error, Options, Table};
 use sprat_wire::op::{Request, TableRecord};
 use sprat_wire::tablet::position;

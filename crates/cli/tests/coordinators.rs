@@ -4,9 +4,8 @@
 #[path = "../../store/tests/etcd/process.rs"]
 #[allow(dead_code, reason = "others use the rest")]
 mod etcd;
-#[path = "support/mod.rs"]
-mod support;
 
+use crate::support;
 use etcd::EtcdProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Options, Table};
@@ -16,10 +15,10 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Random, ServerProcess, run, sprat};
+use support::{PATIENCE, Random, ServerProcess, alone, run, sprat};
 
 const COORDINATORS: usize = 3;
 const SERVERS: usize = 3;
@@ -28,12 +27,6 @@ const KEYS: u64 = 100;
 
 /// Kills when nobody says how many: `SPRAT_KILLS`.
 const KILLS: usize = 3;
-
-/// One cluster at a time: two would take each other's time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 struct Coordinator {
     locator: String,

@@ -1,7 +1,6 @@
 //! `sprat cp` as people and programs meet it: what it prints, what it ends with, and what Ctrl-C leaves.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use sprat_flow::share::{Options, Share};
 use std::fs;

@@ -1,7 +1,6 @@
 //! `bench distribution` and `bench jitter` on the real binary, with samples too few to tell anything but that they are taken.
 
-mod support;
-
+use crate::support;
 use std::fs;
 
 use serde_json::Value;

@@ -1,9 +1,8 @@
 //! What the command line says, word for word: help, mistakes, flows on a live server.
 //!
-//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test golden` writes them anew.
+//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::` writes them anew.
 
-mod support;
-
+use crate::support;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ fn golden(name: &str, text: &str) {
         let line = differs.unwrap_or_else(|| expected.lines().count().min(text.lines().count()));
         panic!(
             "{} differs from line {} on:\n  on file: {:?}\n  now:     {:?}\nall of it now:\n{text}\n\
-             if that is right: UPDATE_GOLDEN=1 cargo test -p sprat-cli --test golden",
+             if that is right: UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::",
             path.display(),
             line + 1,
             expected.lines().nth(line),

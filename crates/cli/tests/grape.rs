@@ -1,7 +1,6 @@
 //! `sprat grape` on files as NumPy writes them: engines agree, what is wrong is told, bodies are followed.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;

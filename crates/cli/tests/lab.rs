@@ -1,7 +1,6 @@
 //! `sprat lab run`, by its binary: in network namespaces of the test's own.
 
-mod support;
-
+use crate::support;
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::Signal;
 use serde_json::Value;

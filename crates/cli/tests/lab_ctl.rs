@@ -1,7 +1,6 @@
 //! `sprat lab ctl`, by its binary: boxes in network namespaces of the test's own, changed while they run.
 
-mod support;
-
+use crate::support;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -1,7 +1,6 @@
 //! Seeing what passes through boxes: `--report`, `--series`, `lab report` and `lab watch`, by the binary.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};

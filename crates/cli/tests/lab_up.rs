@@ -1,7 +1,6 @@
 //! `sprat lab up` and what belongs to it, by its binary.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;

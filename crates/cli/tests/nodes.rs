@@ -1,7 +1,6 @@
 //! The real binary with several nodes in one process: over the kernel's UDP, and over memory interfaces, one a node.
 
-mod support;
-
+use crate::support;
 use std::path::Path;
 
 use sprat_client::{Client, Options, Table};

@@ -1,7 +1,6 @@
 //! `bench ping` on the real binary: the rungs are there, over the kernel and past it.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use support::{ServerProcess, run};
 

@@ -1,10 +1,9 @@
 //! The bridge between a real store and a real Cassandra, as processes: what is acknowledged arrives, once, whoever is killed or stands still.
 
-mod support;
-
 #[path = "../../load/tests/support/mod.rs"]
 mod cassandra;
 
+use crate::support;
 use cassandra::Node;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! A rack that runs is looked at and changed, and what goes wrong is told in a sentence: hosts made here, with a real Cassandra each.
 
-mod support;
-
+use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;

@@ -1,8 +1,7 @@
 //! Instances come to a ring under load and leave it, in order and not: hosts made here, with a real Cassandra each.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
-mod support;
-
+use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

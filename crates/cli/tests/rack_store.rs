@@ -1,7 +1,6 @@
 //! etcd and Sprat's own servers on a rack, by the same roles: hosts made here, a client that writes and reads, somebody who dies.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};

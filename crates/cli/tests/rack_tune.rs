@@ -1,7 +1,6 @@
 //! Tuning of a real rack: a host made here, a real Cassandra on it. What is changed of the kernel is its namespace's own.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,8 +1,7 @@
 //! Ranks that `mpirun` starts give what one process gives, and end together.
 #![cfg(feature = "mpi")]
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Real processes with identities: members of a cluster do what they may, and nobody else gets an answer.
 
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::support;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

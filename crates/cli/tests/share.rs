@@ -1,7 +1,6 @@
 //! `sprat share`, by its binary.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,7 +1,6 @@
 //! One set on several servers, by real processes: `sprat cp --spread` and `--gather`, and what is killed on the way.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};

@@ -1,8 +1,6 @@
 //! CSV and JSONL: rows come back byte for byte, pairs from any table, bad input is named.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod table;
-
+use crate::table;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use sprat_cli::transfer::{

@@ -1,8 +1,6 @@
 //! Directory trees: what goes in comes out, and nothing else appears.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod table;
-
+use crate::table;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use sprat_cli::transfer::{Error, Large, OutFile, Source as _, TreeSink, TreeSource, Why, pump};

@@ -1,9 +1,7 @@
 //! Clusters of real processes in trouble, and what they say of it: files that are not what was written are named and done without,
 //! those of another cluster are refused, and what is brought back can be watched.
 
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::support;
 use sprat_client::{Client, Error, Options};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use std::fs::File;

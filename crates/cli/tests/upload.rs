@@ -1,7 +1,6 @@
 //! `sprat cp` to `sprat share --writable`, by their binaries: what they say, what they refuse, and what kill -9 of either end costs.
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -1,7 +1,6 @@
 //! Copies: from servers of ours and of others, whole, in parts, after interruptions.
 
-mod support;
-
+use crate::support;
 use sprat_flow::copy::{Error, Event, Sums};
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,7 +1,6 @@
 //! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has another file, and none that is right.
 
-mod support;
-
+use crate::support;
 use sprat_flow::copy::{Copy, Error, Event, Options, Outcome, Progress, Sums};
 use sprat_flow::share::{self, Pace, Share};
 use std::fs;

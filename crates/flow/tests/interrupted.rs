@@ -1,8 +1,7 @@
 //! Interruptions from outside: kills at any time, full disks, places where nobody may write.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
-mod support;
-
+use crate::support;
 use nix::sched::{CloneFlags, unshare};
 use sprat_flow::copy::{Copy, Error, Options};
 use std::fs;
@@ -52,7 +51,7 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
         };
         while !target.exists() {
             let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "a_process_that_is_to_be_killed"]);
+            child.args(["--exact", "interrupted::a_process_that_is_to_be_killed"]);
             child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
             let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
             // Some megabytes later, at whatever it is doing then.

@@ -1,7 +1,6 @@
 //! The journal: what it says is true, whatever is left of it.
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_flow::copy::Options;
 use sprat_flow::group::{GROUP_BYTES, count, range};

@@ -1,7 +1,6 @@
 //! Servers that lie: the file is exact or absent, whatever they say.
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_flow::copy::http::answer::{Answer, Asked, judge};
 use sprat_flow::copy::http::head::Head;

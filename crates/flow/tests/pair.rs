@@ -1,8 +1,7 @@
 //! Our server and our client together: files and folders, encrypted, by token, over both protocols, in many streams.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_flow::copy::{Copy, Error, Event, Options, Tree, TreeOutcome};
 use sprat_flow::share::tls::self_signed;

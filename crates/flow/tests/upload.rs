@@ -1,8 +1,7 @@
 //! Files that are sent to a server: whole, in parts, after interruptions of either end, over files that are there, and to servers that refuse.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
-mod support;
-
+use crate::support;
 use sprat_flow::copy::{Error, Event, Options, Outcome, Upload};
 use sprat_flow::file::PlaceError;
 use sprat_flow::share::{self, Share};

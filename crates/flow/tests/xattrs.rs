@@ -1,7 +1,6 @@
 //! Extended attributes: those of the user's go along where both ends want them, and the others never.
 
-mod support;
-
+use crate::support;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use sprat_flow::copy::{Copy, Event, Options, Outcome, Tree, Upload, UploadTree};

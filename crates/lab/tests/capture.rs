@@ -1,8 +1,6 @@
 //! The packet logger: what others read back is what passed, to the byte and the nanosecond.
 
-#[path = "support/skip.rs"]
-mod skip;
-
+use crate::support::skip;
 use proptest::prelude::*;
 use skip::skip;
 use sprat_lab::capture::{Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals};

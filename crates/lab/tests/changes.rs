@@ -1,8 +1,7 @@
 //! Lines that are changed while packets wait and are under way.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::frame::Flow;

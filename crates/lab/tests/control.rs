@@ -1,9 +1,7 @@
 //! Boxes that are asked and changed while they run, over their sockets.
 
-#[path = "support/skip.rs"]
-mod skip;
-mod support;
-
+use crate::support;
+use crate::support::skip;
 use proptest::prelude::*;
 use skip::skip;
 use sprat_lab::config::{LineWords, Word, set};

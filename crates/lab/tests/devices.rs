@@ -1,13 +1,6 @@
 //! Ports past the kernel: memory interfaces in every build, AF_XDP and packet sockets of DPDK's where the feature `dpdk` is on.
 
-#[path = "support/hosts.rs"]
-#[allow(dead_code, reason = "others take more of it")]
-mod hosts;
-#[path = "support/skip.rs"]
-mod skip;
-#[path = "support/talk.rs"]
-mod talk;
-
+use crate::support::{hosts, skip, talk};
 use hosts::{Host, ip};
 use skip::skip;
 use sprat_lab::config::PortSpec;

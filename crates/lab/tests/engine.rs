@@ -2,8 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers that become bytes")]
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_lab::chance::Probability;
 use sprat_lab::engine::{Engine, EngineError, Forwarding, Memories, Plan, Report, Tolerance};

@@ -1,8 +1,6 @@
 //! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as told.
 
-#[path = "support/skip.rs"]
-mod skip;
-
+use crate::support::skip;
 use proptest::prelude::*;
 use skip::skip;
 use sprat_lab::filter::{Action, Change, CompileError, Compiler, Ecn, Instruction, Program, Rule, Rules};

@@ -1,8 +1,7 @@
 //! The flows that a line tells apart: who has a place, and that nothing is counted twice or not at all.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;

@@ -1,7 +1,6 @@
 //! Frames: what a cut leaves is what a sender with a smaller offload would have sent, by an oracle of its own.
 
-mod support;
-
+use crate::support;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sprat_lab::Time;

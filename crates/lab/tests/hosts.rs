@@ -2,9 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
-#[path = "support/skip.rs"]
-mod skip;
-
+use crate::support::skip;
 use skip::skip;
 use sprat_lab::hosts::{
     Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
@@ -354,7 +352,7 @@ impl Test {
     /// A process of its own that has made the lab.
     fn owner(&self) -> Owner {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "owner_process"]).stdout(Stdio::null());
+        command.args(["--exact", "hosts::owner_process"]).stdout(Stdio::null());
         command.env(OWNER, format!("{}\n{}", self.dir.path().display(), self.lab));
         let mut owner = Owner { child: command.spawn().unwrap(), sleeper: String::new() };
         let begun = Instant::now();

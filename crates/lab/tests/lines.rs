@@ -1,8 +1,7 @@
 //! Lines: every time follows from those of arrival, and every segment is accounted for.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;

@@ -1,8 +1,6 @@
 //! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone again.
 
-#[path = "support/skip.rs"]
-mod skip;
-
+use crate::support::skip;
 use skip::skip;
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};

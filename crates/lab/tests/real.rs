@@ -1,13 +1,7 @@
 //! The box between real kernels: hosts in namespaces of the test's own, joined by TAPs.
 
-#[path = "support/hosts.rs"]
-mod hosts;
-#[path = "support/skip.rs"]
-mod skip;
-mod support;
-#[path = "support/talk.rs"]
-mod talk;
-
+use crate::support;
+use crate::support::{hosts, skip, talk};
 use hosts::{Host, ip, wait_up};
 use skip::skip;
 use sprat_lab::Time;

@@ -1,8 +1,7 @@
 //! Round trips of flows that pass, between hosts of the test's own, in virtual time.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
-mod support;
-
+use crate::support;
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use sprat_lab::Time;

@@ -1,8 +1,7 @@
 //! A real Cassandra under load, and one that stands still for two seconds.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for a process")]
 
-mod support;
-
+use crate::support;
 use rustix::process::Signal;
 use sprat_load::{
     Arrivals, Cassandra, Consistency, Finished, Load, LoadError, Operation, Operations, Running, Step, Target as _,

@@ -1,8 +1,7 @@
 //! Single properties of the log, one a test.
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
-mod common;
-
+use crate::common;
 use common::{Chance, Disk};
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};

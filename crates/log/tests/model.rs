@@ -1,8 +1,7 @@
 //! The log against a model, with and without a disk, through crashes.
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
-mod common;
-
+use crate::common;
 use common::{Chance, Disk};
 use proptest::prelude::*;
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Pin};

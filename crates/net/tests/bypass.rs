@@ -1,7 +1,6 @@
 //! The driver that bypasses the kernel, over memory interfaces: two drivers in one process.
 
-mod common;
-
+use crate::common;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Stamps that count events: by those of the kernel, which any machine has, and by those of the processor, where it has them.
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
 use common::skip;

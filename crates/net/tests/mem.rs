@@ -1,7 +1,6 @@
 //! The network in memory: nothing moves but by the clock, and the same seed gives the same history.
 
-mod common;
-
+use crate::common;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! Memory interfaces against DPDK's own driver for them: its test program (`dpdk-testpmd`, which answers ARP and pings) as the
 //! other end, in either role.
 
-mod common;
-
+use crate::common;
 use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 use std::path::Path;

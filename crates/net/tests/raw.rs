@@ -1,7 +1,6 @@
 //! Devices for whoever is no host: whole frames, over a memory interface, in one process.
 
-mod common;
-
+use crate::common;
 use std::io::IoSlice;
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! The TCP driver over loopback.
 
-mod common;
-
+use crate::common;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 

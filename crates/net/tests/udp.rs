@@ -1,7 +1,6 @@
 //! The UDP driver over loopback.
 
-mod common;
-
+use crate::common;
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket};
 

@@ -1,8 +1,7 @@
 //! The controller on paths of every kind, without a network. What is asked of it here is what it promises; what real kernels make of
 //! it is measured by benchmarks.
 
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use sprat_pace::weir::{Mode, Sample, Weir};
 use std::time::Duration;

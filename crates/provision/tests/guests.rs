@@ -1,8 +1,7 @@
 //! Guests: hosts on this machine with kernels, disks and clocks of their own; and the roles that need such.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for guests")]
 
-mod guest;
-
+use crate::guest;
 use guest::Rack;
 use sprat_lab::hosts::missing_privileges;
 use std::os::unix::fs::PermissionsExt as _;

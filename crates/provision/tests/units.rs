@@ -2,8 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test that waits for a guest")]
 #![allow(dead_code, reason = "of what there is of guests this uses a part")]
 
-mod guest;
-
+use crate::guest;
 use guest::Rack;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

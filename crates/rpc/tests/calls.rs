@@ -1,7 +1,6 @@
 //! What callers and servers are promised, over networks of every weather.
 
-mod net;
-
+use crate::net;
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Channels: members speak and are understood, whatever the network does; nobody else gets as much as a byte.
 
-mod net;
-
+use crate::net;
 use net::{BEGINNING, REQUEST_HEADER, Want, Weather, World, address, connect_frame, request};
 use proptest::prelude::*;
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};

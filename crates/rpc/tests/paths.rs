@@ -1,7 +1,6 @@
 //! Paths that carry less than their ends: found out when a session opens, and when a router tells of it later.
 
-mod net;
-
+use crate::net;
 use std::time::Duration;
 
 use net::{Want, Weather, World, request};

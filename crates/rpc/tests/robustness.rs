@@ -1,8 +1,7 @@
 //! Bytes from outside: stray, forged, torn and flipped. Nothing panics, nothing grows without bound, nothing is
 //! executed that was not asked, and honest calls go on.
 
-mod net;
-
+use crate::net;
 use std::time::Duration;
 
 use net::{Dice, Want, Weather, World, address, connect_frame, packet, pattern, request};

@@ -1,5 +1,6 @@
 //! A master answers only while its lease lasts: after that others may serve its tables.
 
+use crate::common::world;
 use sprat_disk::MemDisk;
 use sprat_log::{Config as LogConfig, Durability, Log};
 use sprat_net::{Hub, HubOptions, Nanos};
@@ -8,11 +9,6 @@ use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::Node;
 use sprat_wire::op::{Answer, Condition, Request, Status};
 use std::time::Duration;
-
-#[path = "common/ended.rs"]
-mod ended;
-#[path = "common/world.rs"]
-mod world;
 
 use world::{NODE, World, address};
 

@@ -1,5 +1,6 @@
 //! A tablet that moves from one master to another while somebody works on it, in virtual time.
 
+use crate::common::ended;
 use proptest::prelude::*;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config as LogConfig;
@@ -18,9 +19,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
-
-#[path = "common/ended.rs"]
-mod ended;
 
 use ended::Ended;
 

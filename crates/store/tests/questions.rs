@@ -1,5 +1,6 @@
 //! A server asks its coordinator again before it has an answer.
 
+use crate::common::ended;
 use sprat_net::{Driver as _, Hub, HubOptions, Nanos};
 use sprat_rpc::{Config, Endpoint};
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
@@ -8,9 +9,6 @@ use sprat_wire::op::{Answer, Request, Seen, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
-
-#[path = "common/ended.rs"]
-mod ended;
 
 use ended::Ended;
 

@@ -1,5 +1,6 @@
 //! Who may do what: every request, by every role, to a coordinator and to a node that keeps objects and replicas.
 
+use crate::common::world;
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
 use sprat_log::{Config as LogConfig, Durability, Log};
 use sprat_net::{Figure, Hub, HubOptions, Nanos};
@@ -15,11 +16,6 @@ use sprat_wire::op::{
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
-
-#[path = "common/ended.rs"]
-mod ended;
-#[path = "common/world.rs"]
-mod world;
 
 use world::{NODE, World, address};
 

@@ -15,10 +15,11 @@ const LEFT_OUT: &[(&str, &str)] = &[
 pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
     let offered: Vec<(usize, &str)> =
         (1..).zip(makefile.lines()).filter_map(|(at, line)| Some((at, target(line)?))).collect();
-    let run: Vec<(usize, &str)> = (1..).zip(test_all.lines()).filter_map(|(at, line)| Some((at, entry(line)?))).collect();
-    let missing = offered.iter().filter(|(_, name)| {
-        run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name)
-    });
+    let run: Vec<(usize, &str)> =
+        (1..).zip(test_all.lines()).filter_map(|(at, line)| Some((at, entry(line)?))).collect();
+    let missing = offered
+        .iter()
+        .filter(|(_, name)| run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name));
     let missing = missing.map(|(at, name)| {
         let mend = "add it to the list in scripts/test-all";
         Finding::new("Makefile", *at, format!("nobody runs `make {name}`"), mend)

@@ -1,7 +1,6 @@
 //! Kernels made by chance, on every target, against the reference.
 
-mod common;
-
+use crate::common;
 use common::{compile, numbers, targets};
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, Kind, cases};

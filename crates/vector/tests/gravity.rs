@@ -2,8 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
 
-mod common;
-
+use crate::common;
 use common::{bodies, gravity, numbers, targets};
 use sprat_formula::{Column, Inputs, Type};
 use sprat_vector::{Compiled, Options};

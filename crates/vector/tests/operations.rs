@@ -2,8 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
 
-mod common;
-
+use crate::common;
 use common::{field, numbers, run, targets};
 use sprat_formula::{Binary, Builder, Column, Compare, Inputs, Node, Output, Program, Reduction, Type, Unary, Value};
 

@@ -1,7 +1,6 @@
 //! The kernels that are there to begin with, on every target, against the reference.
 
-mod common;
-
+use crate::common;
 use common::{compile, numbers, random, targets};
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Precision, READY, Reduction, reference};
 

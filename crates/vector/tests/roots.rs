@@ -2,8 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
 
-mod common;
-
+use crate::common;
 use common::{compile, field, numbers, targets};
 use sprat_formula::{Binary, Builder, Column, Inputs, Node, Program, Reduction, Type, Unary};
 

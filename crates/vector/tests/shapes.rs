@@ -1,7 +1,6 @@
 //! Any number of particles, kernels that are too large for registers, and threads.
 
-mod common;
-
+use crate::common;
 use common::{bodies, field, gravity, numbers, random, run, targets};
 use sprat_formula::{Binary, Builder, Column, Inputs, MAX_NODES, Node, Reduction, Type, Unary, Value};
 use sprat_vector::{Compiled, Error, Options, Target};

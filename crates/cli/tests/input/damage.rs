@@ -1,7 +1,7 @@
 //! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name, never guessed at.
 
-use crate::support::{Random, ServerProcess, read_all};
-use crate::{SMALL, connect};
+use crate::input::support::{Random, ServerProcess, read_all};
+use crate::input::{SMALL, connect};
 use sprat_client::Client;
 use std::fs;
 use std::os::unix::fs::FileExt as _;

@@ -1,8 +1,8 @@
 //! A disk that is really full, under a whole server.
 
-use crate::connect;
-use crate::support::small::SmallFilesystem;
-use crate::support::{PATIENCE, ServerProcess, run, run_with, skip};
+use crate::input::connect;
+use crate::input::support::small::SmallFilesystem;
+use crate::input::support::{PATIENCE, ServerProcess, run, run_with, skip};
 use sprat_client::{Client, Error, Table};
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Strangers on the network: the server goes on serving.
 
-use crate::support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, run_with};
-use crate::{SMALL, connect};
+use crate::input::support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, run_with};
+use crate::input::{SMALL, connect};
 use sprat_client::{Client, Condition, Error, Mode, Options};
 use sprat_net::Locator;
 use sprat_wire::op::Request;

@@ -1,7 +1,7 @@
 //! Wrong settings are answered with what to do.
 
-use crate::support::{PATIENCE, ServerProcess, UDP, run};
-use crate::{SMALL, connect};
+use crate::input::support::{PATIENCE, ServerProcess, UDP, run};
+use crate::input::{SMALL, connect};
 use sprat_net::Locator;
 use std::net::{TcpListener, UdpSocket};
 use std::time::Instant;
@@ -104,7 +104,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     assert!(missed.stderr.contains("connection refused") && missed.stderr.contains(port), "{}", missed.stderr);
 
     // The coordinator comes, and the server goes on by itself.
-    let mut coordinator = crate::support::sprat();
+    let mut coordinator = crate::input::support::sprat();
     coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
     let mut coordinator = coordinator.stderr(std::process::Stdio::null()).spawn().expect("the binary runs");
     let ready = server.wait_ready();

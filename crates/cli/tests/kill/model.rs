@@ -1,6 +1,6 @@
 //! What the store has promised: after a kill, everything that was acknowledged or seen is there.
 
-use crate::support::Random;
+use crate::kill::support::Random;
 use sprat_client::Row;
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! A client that writes, many operations under way, and keeps account of what it was told.
 
-use crate::model::{Counter, Intent, Owned, Register, Value};
-use crate::support::Random;
+use crate::kill::model::{Counter, Intent, Owned, Register, Value};
+use crate::kill::support::Random;
 use sprat_client::{Client, Condition, Core, Error, Options, Table};
 use sprat_net::Nanos;
 use sprat_wire::op::{Request, Status};
@@ -100,7 +100,7 @@ impl Writer {
         let start = Instant::now();
         let options = Options { coordinator: coordinator.to_owned(), ..Options::default() };
         let mut client = Client::connect(&options).expect("a client");
-        let found = client.table(crate::TABLE);
+        let found = client.table(crate::kill::TABLE);
         signals.connected.wait();
         assert_eq!(found, Ok(table));
         let mut core = client.into_core();

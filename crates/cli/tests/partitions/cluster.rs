@@ -1,7 +1,7 @@
 //! A cluster whose processes are on machines of their own.
 
-use crate::network::{Door, Network, address};
-use crate::support::{ServerProcess, run, sprat};
+use crate::partitions::network::{Door, Network, address};
+use crate::partitions::support::{ServerProcess, run, sprat};
 use sprat_client::{Client, Identity, Options, Table};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,6 @@
 //! Clients at work while the network fails: what they were told is held against what they find.
 
-use crate::cluster::Clients;
+use crate::partitions::cluster::Clients;
 use sprat_client::Error;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Machines of a test's own, each a network namespace with an interface, and a router between them that can be told to lose
 //! what goes one way. Nothing of it is left when it is dropped.
 
-use crate::support::{ip, skip};
+use crate::partitions::support::{ip, skip};
 use sprat_lab::hosts::{Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within};
 use std::fs::File;
 use std::os::fd::AsFd as _;

@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to start, and a command to end. Far more than either needs.
@@ -18,6 +19,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
 pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
+
+/// Whoever spins on cores of its own, or pulls clusters apart, does so while no other such test does: two would take each
+/// other's time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The binary, without what the caller's environment would tell it.
 pub(crate) fn sprat() -> Command {

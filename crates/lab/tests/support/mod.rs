@@ -4,6 +4,9 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod far;
+pub(crate) mod hosts;
+pub(crate) mod skip;
+pub(crate) mod talk;
 
 use sprat_lab::Time;
 use sprat_lab::frame::{Packet, Received, VNET_BYTES, VnetHeader};

@@ -1,6 +1,6 @@
 //! What hosts of a test say to each other through a box.
 
-use crate::hosts::{Host, Running};
+use crate::support::hosts::{Host, Running};
 use sprat_lab::line::Settings;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};

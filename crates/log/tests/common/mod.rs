@@ -7,14 +7,14 @@ use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A small generator: a seed is a test case.
-pub struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,26 +22,26 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
-    pub fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
 
 /// A disk that keeps what was flushed, and after a crash perhaps some of the rest.
 #[derive(Default)]
-pub struct Disk {
-    pub replicas: BTreeMap<u64, Vec<u8>>,
+pub(crate) struct Disk {
+    pub(crate) replicas: BTreeMap<u64, Vec<u8>>,
     flight: VecDeque<(u64, usize, Vec<u8>, bool)>,
     most: usize,
 }
 
 impl Disk {
     /// Takes what the log wants replicated, up to `limit` pieces.
-    pub fn submit(&mut self, log: &mut Log, limit: usize) {
+    pub(crate) fn submit(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some(pending) = log.next_pending() else { return };
             let bytes = pending.slices().concat();
@@ -54,7 +54,7 @@ impl Disk {
     }
 
     /// Makes up to `limit` pieces durable, and frees what the log says.
-    pub fn flush(&mut self, log: &mut Log, limit: usize) {
+    pub(crate) fn flush(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some((segment, offset, bytes, sealed)) = self.flight.pop_front() else { break };
             let up_to = offset + bytes.len();
@@ -69,7 +69,7 @@ impl Disk {
     }
 
     /// Until everything is durable.
-    pub fn settle(&mut self, log: &mut Log) {
+    pub(crate) fn settle(&mut self, log: &mut Log) {
         while log.next_pending().is_some() || !self.flight.is_empty() {
             self.submit(log, 8);
             self.flush(log, 8);
@@ -84,7 +84,7 @@ impl Disk {
     }
 
     /// Power fails: of what is in flight, each segment gets a random beginning.
-    pub fn crash(&mut self, chance: &mut Chance) {
+    pub(crate) fn crash(&mut self, chance: &mut Chance) {
         let flight = std::mem::take(&mut self.flight);
         let mut torn = Vec::new();
         for (segment, offset, bytes, _) in flight {
@@ -100,7 +100,7 @@ impl Disk {
     }
 
     /// What a restart does: cuts torn tails, finds the newest head, frees what it does not list, and replays.
-    pub fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
+    pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();
         let highest = self.replicas.keys().next_back().copied().unwrap_or(0);

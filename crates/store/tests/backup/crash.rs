@@ -1,6 +1,6 @@
 //! Crashes at random moments of random histories, many times over on the same disk.
 
-use crate::support::{MiniLog, Random, open, options};
+use crate::backup::support::{MiniLog, Random, open, options};
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};

@@ -1,6 +1,6 @@
 //! Flipped bits, stale chunks, newer formats: refused by name and place, or told, never passed over.
 
-use crate::support::{FRAME, MiniLog, Random, SEGMENT, Segments, disk_with, open, options};
+use crate::backup::support::{FRAME, MiniLog, Random, SEGMENT, Segments, disk_with, open, options};
 use sprat_disk::MemControl;
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};

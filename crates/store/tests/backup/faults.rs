@@ -1,6 +1,6 @@
 //! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
 
-use crate::support::{FRAME, MiniLog, Random, SEGMENT, open, options};
+use crate::backup::support::{FRAME, MiniLog, Random, SEGMENT, open, options};
 use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{

@@ -1,6 +1,6 @@
 //! The same on real files.
 
-use crate::support::{FRAME, MiniLog, Random, disk, open, options};
+use crate::backup::support::{FRAME, MiniLog, Random, disk, open, options};
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, Options};

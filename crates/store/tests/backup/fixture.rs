@@ -1,8 +1,8 @@
 //! A file of format version 1, as it was written once, still loads.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test backup fixture` writes it anew: only for a new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it anew: only for a new version, to a new name.
 
-use crate::support::{MiniLog, Segments, disk_with, open, options};
+use crate::backup::support::{MiniLog, Segments, disk_with, open, options};
 use sprat_disk::MemControl;
 use sprat_store::backup::Durability;
 use sprat_wire::entry::{Entry, Role, SegmentHeader};

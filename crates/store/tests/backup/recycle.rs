@@ -1,6 +1,6 @@
 //! Frames that are used again: what they held before never comes back, and never goes too early.
 
-use crate::support::{FRAME, open, options};
+use crate::backup::support::{FRAME, open, options};
 use sprat_disk::{MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{Backup, Durability, Options};

@@ -1,5 +1,6 @@
 //! A small log that drives a backup as the master does, and knows what must be on disk.
 
+use crate::common::frames;
 use sprat_disk::{Disk, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport};
@@ -9,9 +10,6 @@ use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-
-#[path = "../common/frames.rs"]
-mod frames;
 
 pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
 

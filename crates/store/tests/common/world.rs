@@ -1,6 +1,6 @@
 //! A node, and somebody who asks it, in a network in memory and at whatever time it is.
 
-use crate::ended::Ended;
+use crate::common::ended::Ended;
 use sprat_net::{Driver as _, Hub, Mem, Nanos};
 use sprat_rpc::{CallId, Endpoint, SessionId};
 use sprat_store::node::{Node, Service};

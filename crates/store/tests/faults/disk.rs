@@ -1,6 +1,6 @@
 //! A disk that fails under a master: what is acknowledged stands, what is not is not told as true.
 
-use crate::world::{TABLE, Told, World, master};
+use crate::faults::world::{TABLE, Told, World, master};
 use proptest::prelude::*;
 use sprat_disk::{Fault, Latency, MemControl, MemDisk};
 use sprat_rpc::CallId;

@@ -1,6 +1,6 @@
 //! Clients that take nothing of what they ask for: others are served all the same.
 
-use crate::world::{TABLE, World, address, master};
+use crate::faults::world::{TABLE, World, address, master};
 use sprat_disk::MemControl;
 use sprat_net::{Driver as _, Nanos};
 use sprat_rpc::{Config, Endpoint, NoHandler};

@@ -1,6 +1,6 @@
 //! Bytes that are no requests, to masters and coordinators.
 
-use crate::world::{TABLE, World, master};
+use crate::faults::world::{TABLE, World, master};
 use proptest::prelude::*;
 use sprat_disk::MemControl;
 use sprat_store::backup::Durability;

@@ -1,5 +1,6 @@
 //! A node and its clients in virtual time: a network in memory, a disk in memory.
 
+use crate::common::ended;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config as LogConfig;
 use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
@@ -12,9 +13,6 @@ use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
-
-#[path = "../common/ended.rs"]
-mod ended;
 
 use ended::Ended;
 

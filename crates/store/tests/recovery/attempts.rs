@@ -1,8 +1,8 @@
 //! The end of a log may be in one replica and not in another. An attempt that read the one and came to nothing must leave nothing for the
 //! next, which reads the other.
 
-use crate::segment::{GONE, Segment};
-use crate::world::{TABLE, World, place};
+use crate::recovery::segment::{GONE, Segment};
+use crate::recovery::world::{TABLE, World, place};
 use sprat_wire::entry::Kind;
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Condition, RecoveryOrder, Request, Status};

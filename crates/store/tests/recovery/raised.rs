@@ -1,7 +1,7 @@
 //! A log in which everything was removed is brought back twice: what it leaves are versions, and these never go back.
 
-use crate::segment::{GONE, Segment};
-use crate::world::{TABLE, World};
+use crate::recovery::segment::{GONE, Segment};
+use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::Kind;
 use sprat_wire::op::{Condition, RecoveryOrder, Request};
 use sprat_wire::tablet::Tablet;

@@ -1,6 +1,6 @@
 //! Segments of a log that nobody of the world has written.
 
-use crate::world::{TABLE, World};
+use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};

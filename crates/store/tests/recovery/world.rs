@@ -1,6 +1,6 @@
 //! Servers that keep replicas for each other, and somebody who asks them and orders what a coordinator would.
 
-use crate::ended::Ended;
+use crate::recovery::ended::Ended;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Driver as _, Fate, Hub, HubOptions, Mem, Nanos};

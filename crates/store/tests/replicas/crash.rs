@@ -1,6 +1,6 @@
 //! Random masters, crashes at random moments: what was acknowledged is there, and what was freed is not.
 
-use crate::support::{Random, SEGMENT, World, bytes_of, id, open};
+use crate::replicas::support::{Random, SEGMENT, World, bytes_of, id, open};
 use sprat_disk::{Fault, Latency, MemControl, MemDisk};
 use sprat_rpc::CallId;
 use sprat_store::replicas::Durability;

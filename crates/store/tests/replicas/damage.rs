@@ -1,6 +1,6 @@
 //! Flipped bits: damage is told by file, place and replica, and never given out as what was written.
 
-use crate::support::{FRAME, Random, SEGMENT, World, bytes_of, id, open};
+use crate::replicas::support::{FRAME, Random, SEGMENT, World, bytes_of, id, open};
 use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::{Durability, OpenReport};
 use sprat_wire::frame::FRAMES_OFFSET;

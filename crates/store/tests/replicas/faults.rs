@@ -1,6 +1,6 @@
 //! Disks that refuse: nothing more is acknowledged, and what the disk has is still read.
 
-use crate::support::{bytes_of, id, open};
+use crate::replicas::support::{bytes_of, id, open};
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_store::replicas::{Durability, OpenError, Replicas};
 use sprat_wire::op::{BackupRequest, Status};
@@ -96,7 +96,7 @@ fn another_kind_of_file_or_another_servers_is_refused() {
     let control = MemControl::new(1);
     let (world, _) = open(&control, Durability::Sync);
     drop(world);
-    let options = crate::support::options(Durability::Sync);
+    let options = crate::replicas::support::options(Durability::Sync);
     let other = sprat_store::replicas::Options { server: 6, ..options.clone() };
     let error = Replicas::open(control.open().unwrap(), &other).err().unwrap();
     assert!(matches!(error, OpenError::Foreign { field: "server", .. }), "{error}");

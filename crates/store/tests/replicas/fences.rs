@@ -1,6 +1,6 @@
 //! Fences: what they refuse, and how long.
 
-use crate::support::{bytes_of, id, open};
+use crate::replicas::support::{bytes_of, id, open};
 use sprat_disk::MemControl;
 use sprat_store::replicas::Durability;
 use sprat_wire::op::{BackupRequest, Status};

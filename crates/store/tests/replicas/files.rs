@@ -1,6 +1,6 @@
 //! The same on real files.
 
-use crate::support::{World, bytes_of, disk, id, options};
+use crate::replicas::support::{World, bytes_of, disk, id, options};
 use sprat_store::replicas::{Durability, Options, Replicas};
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::op::REPLICA_BYTES;

@@ -1,6 +1,6 @@
 //! What comes back of earlier lives, and as what.
 
-use crate::support::{bytes_of, id, open, open_with, options};
+use crate::replicas::support::{bytes_of, id, open, open_with, options};
 use sprat_disk::{Latency, MemControl};
 use sprat_store::replicas::{Durability, Options};
 use sprat_wire::op::Status;

@@ -1,6 +1,6 @@
 //! Many who read, and the limits they meet.
 
-use crate::support::{Random, bytes_of, id, open, open_with};
+use crate::replicas::support::{Random, bytes_of, id, open, open_with};
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_rpc::CallId;
 use sprat_store::replicas::{Durability, HOLD, MAX_STAGED, Options};

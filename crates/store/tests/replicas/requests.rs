@@ -1,6 +1,6 @@
 //! What is asked, and how it is answered, while all goes well.
 
-use crate::support::{SEGMENT, World, bytes_of, id, open, open_with, options};
+use crate::replicas::support::{SEGMENT, World, bytes_of, id, open, open_with, options};
 use sprat_disk::{Latency, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::replicas::{Durability, FLUSH, Options};

@@ -1,6 +1,6 @@
 //! Parts of a segment, for those who recover parts of its log.
 
-use crate::support::{Told, World, id, open_with};
+use crate::replicas::support::{Told, World, id, open_with};
 use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::Options;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};

@@ -1,5 +1,6 @@
 //! A node that keeps replicas, and one who asks it, in virtual time.
 
+use crate::common::{ended, frames};
 use sprat_disk::{Disk, MemControl, MemDisk};
 use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{CallId, Config, Endpoint, SessionId};
@@ -10,13 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
 
-#[path = "../common/ended.rs"]
-mod ended;
-
 use ended::Ended;
-
-#[path = "../common/frames.rs"]
-mod frames;
 
 pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
 

@@ -45,7 +45,7 @@ impl Backup {
 
     /// The newest head that it has, and bytes of it.
     pub(crate) fn newest_head(&self) -> (u64, usize) {
-        let head = self.kept.iter().rev().find(|(_, kept)| crate::world::is_head(&kept.bytes));
+        let head = self.kept.iter().rev().find(|(_, kept)| crate::replication::world::is_head(&kept.bytes));
         head.map_or((0, 0), |(&segment, kept)| (segment, kept.bytes.len()))
     }
 
@@ -59,7 +59,7 @@ impl Backup {
         let record = |(&segment, kept): (&u64, &Kept)| ReplicaRecord {
             segment,
             len: u32::try_from(kept.bytes.len()).unwrap(),
-            head: !kept.anew && crate::world::is_head(&kept.bytes),
+            head: !kept.anew && crate::replication::world::is_head(&kept.bytes),
             sealed: kept.sealed,
             unsure: false,
         };
@@ -80,7 +80,8 @@ impl Backup {
         assert!(!kept.sealed || known == bytes.len(), "nothing follows a seal");
         kept.bytes.extend_from_slice(&bytes[known..]);
         kept.sealed |= sealed;
-        let room = if crate::world::is_head(&kept.bytes) { room(self.segment_bytes) } else { self.segment_bytes };
+        let room =
+            if crate::replication::world::is_head(&kept.bytes) { room(self.segment_bytes) } else { self.segment_bytes };
         assert!(kept.bytes.len() <= room, "more than was offered");
         (Status::Ok, (room - kept.bytes.len()) as u64)
     }

@@ -1,7 +1,7 @@
 //! A master, its backups and a client on a network in memory, in virtual time.
 
-use crate::backup::{Backup, room};
-use crate::client::{Client, removes, value};
+use crate::replication::backup::{Backup, room};
+use crate::replication::client::{Client, removes, value};
 use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};

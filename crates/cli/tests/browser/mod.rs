@@ -1,8 +1,6 @@
 //! The browser's extension in a real Firefox and a real Chromium: links are clicked, files arrive.
 
-#[path = "../support/mod.rs"]
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use sprat_bench::browser::{Browser, Kind, Start, User};
 use sprat_flow::share::{Options, Pace, Share, Tokens};

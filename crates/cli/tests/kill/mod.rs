@@ -4,10 +4,9 @@
 //! `SPRAT_KILLS` says how many kills in all (`make kills`: 1000).
 
 mod model;
-#[path = "../support/mod.rs"]
-mod support;
 mod writer;
 
+use crate::support;
 use model::{Counter, Found, Owned, Register, take};
 use sprat_client::{Client, Options, Table};
 use std::path::Path;

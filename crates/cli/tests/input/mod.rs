@@ -4,9 +4,8 @@ mod damage;
 mod disk_full;
 mod network;
 mod settings;
-#[path = "../support/mod.rs"]
-mod support;
 
+use crate::support;
 use sprat_client::{Client, Options};
 use support::{PATIENCE, ServerProcess};
 

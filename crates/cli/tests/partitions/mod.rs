@@ -5,23 +5,15 @@
 mod cluster;
 mod load;
 mod network;
-#[path = "../support/mod.rs"]
-mod support;
 
+use crate::support;
 use cluster::{COORDINATOR, Cluster, SERVERS, machine};
 use load::{pause, under_load};
 use rustix::process::{Signal, kill_process};
 use sprat_client::Error;
 use sprat_wire::op::Request;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess};
-
-/// One cluster at a time: two would take each other's time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use support::{PATIENCE, ServerProcess, alone};
 
 /// Waits for something that must come.
 fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {

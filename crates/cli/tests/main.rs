@@ -1,0 +1,39 @@
+//! All integration tests of the crate, as one program: each program is linked with all that the crate stands on.
+//! `cargo test -p sprat-cli --test cli NAME::` runs those of one file.
+
+mod bench_lab;
+mod breakdown;
+mod browser;
+mod browser_host;
+mod bypass;
+mod check;
+mod cluster;
+mod coordinators;
+mod cp;
+mod distribution;
+mod golden;
+mod grape;
+mod input;
+mod kill;
+mod lab;
+mod lab_ctl;
+mod lab_seeing;
+mod lab_up;
+mod nodes;
+mod partitions;
+mod ping;
+mod rack_bridge;
+mod rack_change;
+mod rack_ring;
+mod rack_store;
+mod rack_tune;
+mod ranks;
+mod secured;
+mod share;
+mod spread;
+mod support;
+mod table;
+mod transfer_rows;
+mod transfer_tree;
+mod trouble;
+mod upload;

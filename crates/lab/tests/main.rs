@@ -1,0 +1,19 @@
+//! All integration tests of the crate, as one program: each program is linked with all that the crate stands on.
+//! `cargo test -p sprat-lab --test lab NAME::` runs those of one file.
+
+mod capture;
+mod changes;
+mod control;
+mod devices;
+mod engine;
+mod filter;
+mod flows;
+mod frames;
+mod hosts;
+mod lines;
+mod raised;
+mod real;
+mod round_trips;
+mod series;
+mod support;
+mod topology;

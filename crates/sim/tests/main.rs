@@ -1,0 +1,7 @@
+//! All integration tests of the crate, as one program: each program is linked with all that the crate stands on.
+//! `cargo test -p sprat-sim --test sim NAME::` runs those of one file.
+
+mod checker;
+mod cluster;
+mod search;
+mod seeds;

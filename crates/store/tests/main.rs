@@ -1,0 +1,23 @@
+//! All integration tests of the crate, as one program: each program is linked with all that the crate stands on.
+//! `cargo test -p sprat-store --test store NAME::` runs those of one file.
+
+mod backup;
+mod balance;
+mod catalog;
+mod clients;
+mod common;
+mod coordinators;
+mod election;
+mod etcd;
+mod faults;
+mod input;
+mod lease;
+mod moving;
+mod nodes;
+mod once;
+mod questions;
+mod recovery;
+mod replicas;
+mod replication;
+mod roles;
+mod server;
