@@ -15,7 +15,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::{PATIENCE, Random, ServerProcess, alone, run, sprat};
