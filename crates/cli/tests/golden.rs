@@ -331,7 +331,7 @@ fn racks_are_told() {
         "rack simulate mms-5 --pattern incast --requests 219 --answer 20kB --forwarding store-and-forward",
         "rack simulate mms-5 --requests 100 --answer 1MB --json",
         "rack plan nothing",
-        "rack plan Cargo.toml",
+        "rack plan tests/golden/no-plan.toml",
         "rack examples nothing",
         "rack simulate mms-5 --answer lots",
         "rack simulate mms-65536",
