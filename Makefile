@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all test-guest test-rack demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
+.PHONY: help setup build test test-all test-guest test-rack test-ranks demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
@@ -32,6 +32,9 @@ test-all: ## whatever this file offers, each target once and small; hours (root)
 
 test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
 	@SPRAT=$(SPRAT) scripts/test-guest
+
+test-ranks: setup ## what mpirun starts, on a program with MPI
+	@scripts/test-ranks
 
 test-rack: setup ## racks for real: tests that start Cassandra and guests, and the demonstration, smaller (root; CI runs it too)
 	@scripts/test-rack
