@@ -13,13 +13,16 @@ use std::time::{Duration, Instant};
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
+/// How long an etcd may take for an answer on a machine that has other work.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn place(etcd: &EtcdProcess, name: &str) -> EtcdPlace {
-    EtcdPlace::new(&etcd.url, name).unwrap()
+    EtcdPlace::new(&etcd.url, name).unwrap().waiting(PATIENCE)
 }
 
 /// Leads, in place of whoever does; etcd may have just started.
 fn lead(etcd: &Etcd, life: u64) -> u64 {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PATIENCE;
     loop {
         let over = match etcd.holder() {
             Ok(holder) => holder.map_or(0, |holder| holder.term),
@@ -53,7 +56,7 @@ fn rows_are_what_was_written() {
     let many: Vec<_> = (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();
     assert_eq!(metadata.load().unwrap().len(), MAX_CHANGES + 3);
-    let other = EtcdPlace::new(&etcd.url, "rows2").unwrap();
+    let other = self::place(&etcd, "rows2");
     assert!(MetadataEtcd::new(other.open().unwrap(), 1).load().unwrap().is_empty());
 }
 
@@ -122,11 +125,11 @@ fn an_etcd_that_is_away_or_silent_is_named() {
     let begun = Instant::now();
     let unknown = MetadataEtcd::new(silent_place.open().unwrap(), term).apply(&[row("x", b"1")]);
     assert!(matches!(unknown, Err(MetadataError::Unknown { .. })), "{unknown:?}");
-    assert!(begun.elapsed() < Duration::from_secs(20), "it is waited for, and not for ever");
+    assert!(begun.elapsed() < PATIENCE, "it is waited for, and not for ever");
 
     // Of several URLs one is enough, and what was there is there again.
     etcd.restart();
-    let both = EtcdPlace::new(&format!("http://127.0.0.1:1,{}", etcd.url), "away").unwrap();
+    let both = EtcdPlace::new(&format!("http://127.0.0.1:1,{}", etcd.url), "away").unwrap().waiting(PATIENCE);
     let mut metadata = MetadataEtcd::new(both.open().unwrap(), lead(&both.open().unwrap(), 1));
     metadata.apply(&[row("x", b"2")]).unwrap();
     assert_eq!(metadata.load().unwrap()["x"], b"2");

@@ -75,6 +75,8 @@ pub enum EtcdError {
 pub struct EtcdPlace {
     endpoints: Vec<Endpoint>,
     prefix: String,
+    /// Every question waits for its answer so long at least.
+    least_wait: Duration,
 }
 
 impl EtcdPlace {
@@ -91,7 +93,14 @@ impl EtcdPlace {
         if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(fits) {
             return Err(EtcdError::Name(name.to_owned()));
         }
-        Ok(Self { endpoints, prefix: format!("/sprat/{name}/") })
+        Ok(Self { endpoints, prefix: format!("/sprat/{name}/"), least_wait: Duration::ZERO })
+    }
+
+    /// Waits so long at least for every answer. A coordinator must not: its lease is over before
+    /// ([`APPLY_WAIT`]). For tests whose etcd may be kept from the processor for seconds.
+    #[must_use]
+    pub fn waiting(self, least_wait: Duration) -> Self {
+        Self { least_wait, ..self }
     }
 
     /// A way there; each thread has its own. Sends nothing yet.
@@ -181,7 +190,7 @@ impl Etcd {
     /// Asks one after the other, until one answers; what must not be done twice is asked of one only, once it is connected.
     fn ask(&self, path: &str, question: &Value, wait: Duration, again: bool) -> Result<Value, EtcdError> {
         let endpoints = &self.place.endpoints;
-        let until = Instant::now() + wait;
+        let until = Instant::now() + wait.max(self.place.least_wait);
         let mut last = EtcdError::Unreachable("nobody was asked".into());
         for (tried, at) in (0..endpoints.len()).map(|number| (self.first.get() + number) % endpoints.len()).enumerate()
         {
