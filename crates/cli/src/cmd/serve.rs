@@ -232,27 +232,25 @@ impl Life {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    fn end(&self) {
+    /// Returns whether there is a server to stop.
+    fn end(&self) -> bool {
         let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         life.1 = true;
-        if let Some(stopper) = &life.0 {
-            stopper.stop();
-        }
+        life.0.as_ref().map(Stopper::stop).is_some()
     }
 
-    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second.
+    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first while the server is
+    /// starting, which may take long: it replays its log, or waits for its coordinator.
     fn end_on_signal(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
         let life = self.clone();
         let watch = move || {
-            let mut signals = signals.forever();
-            if signals.next().is_some() {
+            for signal in signals.forever() {
+                if life.is_over() || !life.end() {
+                    // As if nobody had watched: the process ends by the signal itself.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
                 eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
-                life.end();
-            }
-            if let Some(signal) = signals.next() {
-                // As if nobody had watched: the process ends by the signal itself.
-                let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
         };
         thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;

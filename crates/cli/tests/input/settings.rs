@@ -2,8 +2,10 @@
 
 use crate::input::support::{PATIENCE, ServerProcess, UDP, run};
 use crate::input::{SMALL, connect};
+use rustix::process::Signal;
 use sprat_net::Locator;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Instant;
 
 fn refused(flags: &[&str]) -> String {
@@ -89,13 +91,19 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     let locator = format!("tcp:host=127.0.0.1,port={}", free.local_addr().expect("bound").port());
     drop(free);
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
-    let (mut said, started) = (String::new(), Instant::now());
-    while !said.contains("waiting for the coordinator") {
-        said += &server.heard();
-        assert!(server.runs() && started.elapsed() < PATIENCE, "{said}");
-    }
-    assert!(said.contains("no answer from"), "{said}");
+    let waiting = || {
+        let mut server = ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
+        let (mut said, started) = (String::new(), Instant::now());
+        while !said.contains("waiting for the coordinator") {
+            said += &server.heard();
+            assert!(server.runs() && started.elapsed() < PATIENCE, "{said}");
+        }
+        assert!(said.contains("no answer from"), "{said}");
+        server
+    };
+    // A signal ends it at once, and does not wait for what it waits for.
+    assert_eq!(waiting().stop().signal(), Some(Signal::INT.as_raw()));
+    let mut server = waiting();
 
     // A client does not wait for it.
     let missed = run(&["status", "-C", &locator, "--timeout", "1h"]);
