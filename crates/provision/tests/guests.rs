@@ -1,5 +1,4 @@
 //! Guests: hosts on this machine with kernels, disks and clocks of their own; and the roles that need such.
-#![allow(clippy::disallowed_methods, reason = "a test that waits for guests")]
 
 use crate::guest;
 use guest::Rack;

@@ -1,5 +1,4 @@
 //! Three hosts made here, on which real Slurm gives out jobs and real libvirt keeps guests, brought there by real Ansible.
-#![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};

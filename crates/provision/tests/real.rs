@@ -1,5 +1,4 @@
 //! Two hosts made here, with real ssh servers, brought to a plan by real Ansible, with a real Cassandra each.
-#![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};

@@ -1,5 +1,4 @@
 //! Where systemd runs it keeps a rack's instances: a guest with a real Cassandra.
-#![allow(clippy::disallowed_methods, reason = "a test that waits for a guest")]
 #![allow(dead_code, reason = "of what there is of guests this uses a part")]
 
 use crate::guest;
