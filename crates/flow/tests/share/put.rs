@@ -248,11 +248,11 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(names(&shared), ["a"]);
     // Another file than was announced has no name, and is of no use.
     std::fs::remove_file(shared.path().join("a")).unwrap();
-    put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4));
+    until(|| put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4)).status == 202);
     assert_eq!(end("tag", blake3::hash(b"another")).status, 422);
     until(|| names(&shared).is_empty());
     // What another sender has of that name is another upload, and begins anew.
-    put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2));
+    until(|| put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2)).status == 202);
     until(|| put(&shared, "/a", &part(&file, 2..4, "two"), &verified(&file, 2..4)).status == 202);
     assert_eq!(end("two", hash(&file)).field("Sprat-Missing"), Some("2"));
 }
@@ -290,12 +290,26 @@ fn what_is_overwritten_is_forgotten() {
     };
     // By a file that comes whole, small or large, and breaks off: what the journal told of is not there any more.
     for length in [4 * MIB, 9 * MIB] {
-        put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2));
+        // The name is free a moment after what came for it is gone: until then another upload is refused.
+        until(|| put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2)).status == 202);
         until(|| ask() == 2 && shared.path().join(".a.sprat-journal").exists());
-        let mut client = shared.connect();
-        client.send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
-        client.tcp.write_all(&other).unwrap();
-        until(|| !shared.path().join(".a.sprat-journal").exists());
+        let head = format!("PUT /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n");
+        let begin = || {
+            let mut client = shared.connect();
+            client.send(&head);
+            if client.answer(true).is_some_and(|answer| answer.status == 100) {
+                let _ = client.tcp.write_all(&other); // a refusal ends the connection
+            }
+            client
+        };
+        let mut client = begin();
+        // It is refused until the server has noticed that the connection of the part has ended.
+        until(|| {
+            if client.is_answered() {
+                client = begin();
+            }
+            !shared.path().join(".a.sprat-journal").exists()
+        });
         assert_eq!(ask(), 0, "while it comes");
         drop(client);
         until(|| names(&shared).is_empty());

@@ -97,6 +97,14 @@ impl Client {
         self.tcp.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Whether an answer, or the connection's end, has come already.
+    pub(super) fn is_answered(&self) -> bool {
+        self.tcp.set_nonblocking(true).unwrap();
+        let peeked = self.tcp.peek(&mut [0]);
+        self.tcp.set_nonblocking(false).unwrap();
+        !self.came.is_empty() || !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// The next answer; `None` when the connection ends before one.
     pub(super) fn answer(&mut self, no_body: bool) -> Option<Answer> {
         let length = loop {
@@ -203,7 +211,7 @@ const PATIENCE: u32 = 12_000;
 
 /// Waits until something is so.
 #[track_caller]
-pub(super) fn until(is: impl Fn() -> bool) {
+pub(super) fn until(mut is: impl FnMut() -> bool) {
     for _ in 0..PATIENCE {
         if is() {
             return;
