@@ -1,6 +1,6 @@
 //! What the command line says, word for word: help, mistakes, flows on a live server.
 //!
-//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::` writes them anew.
+//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::` writes them again.
 
 use crate::support;
 use std::fmt::Write as _;

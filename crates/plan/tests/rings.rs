@@ -155,7 +155,7 @@ proptest! {
 }
 
 /// As many rows as others, about, replicas counted: of rings that doubled, or grew by one server, one after the other. The
-/// seeds are the same in each run: of a million rings a few are a little worse, and whoever met one would look for a fault.
+/// seeds are the same in each run: of a million random rings a few are a little worse, without a fault.
 #[test]
 fn newcomers_take_their_share() {
     let grown = |servers: usize, more: usize, at_once: bool, seed: u64| {

@@ -232,11 +232,17 @@ impl Life {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Returns whether there is a server to stop.
-    fn end(&self) -> bool {
+    /// Whether a server has started.
+    fn has_begun(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.is_some()
+    }
+
+    fn end(&self) {
         let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         life.1 = true;
-        life.0.as_ref().map(Stopper::stop).is_some()
+        if let Some(stopper) = &life.0 {
+            stopper.stop();
+        }
     }
 
     /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first while the server is
@@ -246,11 +252,12 @@ impl Life {
         let life = self.clone();
         let watch = move || {
             for signal in signals.forever() {
-                if life.is_over() || !life.end() {
-                    // As if nobody had watched: the process ends by the signal itself.
+                if life.is_over() || !life.has_begun() {
+                    // The process ends by the signal itself, as without this thread.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
+                life.end();
             }
         };
         thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
