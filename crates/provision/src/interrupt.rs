@@ -94,10 +94,11 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
-    /// A play that does not hear, with a worker in a session of its own that holds the output open.
+    /// A play that does not hear, with a worker in a session of its own that holds the output open. It goes on when its
+    /// worker is gone, as that is killed first.
     #[test]
     fn what_does_not_end_is_killed_with_its_workers() {
-        let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait";
+        let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait; exec sleep 20";
         let mut command = Command::new("sh");
         let mut play = command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().expect("sh");
         let mut output = BufReader::new(play.stdout.take().expect("piped"));

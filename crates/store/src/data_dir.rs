@@ -4,7 +4,7 @@
 //! identity.toml      format, cluster, server id, hash seed, how many nodes share the directory if not one, the ages
 //!                    of the files below, and a checksum of these lines
 //! identity.toml.new  the identity before: what is written next takes its place on the disk, also when that is full
-//! coordinator.redb   the coordinator's metadata, when this process is one
+//! coordinator.redb   the coordinator's metadata, when this process is one; coordinator.redb.new while it is made
 //! catalog.sprat      a copy of them, as the coordinator gave it to this server
 //! log.sprat          the log: a frame for every segment
 //! replicas.sprat     what this node keeps of other servers' logs

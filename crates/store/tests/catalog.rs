@@ -8,6 +8,7 @@ use sprat_wire::op::{TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::rc::Rc;
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
@@ -222,6 +223,17 @@ fn a_file_keeps_it_and_takes_one_owner() {
     let catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 4).unwrap();
     assert_eq!(catalog.find("users"), Some(table));
     assert_eq!(catalog.cluster(), 3);
+}
+
+/// What is left of a file whose process was killed while it made it is no reason to refuse the next start.
+#[test]
+fn a_file_has_its_name_only_when_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, half) = (dir.path().join("coordinator.redb"), dir.path().join("coordinator.redb.new"));
+    fs::write(&half, [0; 4096]).unwrap();
+    drop(Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap());
+    assert!(!half.exists());
+    assert_eq!(Catalog::open(MetadataFile::open(&path).unwrap(), 4).unwrap().cluster(), 3);
 }
 
 #[test]

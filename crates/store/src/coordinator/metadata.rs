@@ -3,6 +3,8 @@
 use super::catalog::REMEDY;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -89,14 +91,17 @@ impl MetadataFile {
     /// [`MetadataError`], among others when another process has it open, and when it is empty or damaged.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
         let fail = |cause: &dyn std::fmt::Display| MetadataError::new(path.display().to_string(), cause.to_string());
-        let found = std::fs::metadata(path).ok();
+        let found = fs::metadata(path).ok();
         if found.as_ref().is_some_and(|file| file.len() == 0) {
             return Err(fail(&format!("the file is empty: {REMEDY}; or remove it to begin a new cluster")));
         }
-        let open = || {
-            let mut database = Database::create(path)?;
-            let intact = found.is_none() || database.check_integrity()?;
-            Ok((database, intact))
+        let open = || match found {
+            Some(_) => {
+                let mut database = Database::open(path)?;
+                let intact = database.check_integrity()?;
+                Ok((database, intact))
+            }
+            None => create_whole(path).map(|database| (database, true)),
         };
         // The library trusts what it reads: a damaged page can make it panic.
         let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
@@ -115,6 +120,26 @@ impl MetadataFile {
     fn fail(&self, cause: impl Into<redb::Error>) -> MetadataError {
         MetadataError::new(self.path.display().to_string(), cause.into().to_string())
     }
+}
+
+/// Makes the file under another name, and gives it its own when all of it is on the disk: one that was half made when its
+/// process was killed would be refused as damaged at the next start.
+fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(redb::StorageError::Io(error).into()),
+        _ => {}
+    }
+    let database = Database::create(&new)?;
+    let name = || {
+        fs::rename(&new, path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    };
+    name().map_err(redb::StorageError::Io)?;
+    Ok(database)
 }
 
 impl Metadata for MetadataFile {
