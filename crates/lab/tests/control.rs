@@ -304,8 +304,7 @@ fn who_asks_a_box_to_stop_hears_when_it_has() {
     }
     assert!(!stopper.is_finished(), "it has not ended yet");
     engine.stop().expect("it ran");
-    let error = before.report().expect_err("it has stopped").to_string();
-    assert_eq!(error, "the box has stopped: a lane ended");
+    assert!(matches!(before.report(), Err(ControlError::Lost { .. })), "it has ended, if not for all yet");
     drop(server);
     stopper.join().expect("no panic").expect("it has ended");
     assert!(matches!(before.report(), Err(ControlError::Lost { .. })));

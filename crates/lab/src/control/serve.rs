@@ -5,7 +5,6 @@ use crate::config::{LineWords, WordError};
 use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
 use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
 use crate::line::Settings;
-use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,25 +43,30 @@ impl Served {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// The line that answers this one.
-    pub(super) fn answer(&mut self, line: &[u8]) -> Vec<u8> {
-        let answer = match Request::parse(line) {
-            Err(error) => refuse(&error.to_string()),
-            Ok(Request::Report {}) => told(self.handle.report()),
-            Ok(Request::Settings {}) => told(Ok::<_, Refusal>(self.state())),
-            Ok(Request::Set { port, line }) => told(self.set(port.as_deref(), &line)),
-            Ok(Request::Rules {}) => told(self.rules(Vec::new())),
-            Ok(Request::AddRule { rule, at }) => told(self.add_rule(&rule, at)),
-            Ok(Request::RemoveRule { number }) => told(self.remove_rule(number)),
-            Ok(Request::ReplaceRules { rules }) => told(self.replace_rules(&rules)),
+    /// The line that answers this one. None: the box has ended, and whoever asks hears it by the end of the connection. The
+    /// thread that answers outlives the lanes by a moment.
+    pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+        let outcome = match Request::parse(line) {
+            Err(error) => return Some(refuse(&error.to_string())),
+            Ok(Request::Report {}) => self.handle.report().map(|told| answer(Ok(&told))).map_err(Refusal::from),
+            Ok(Request::Settings {}) => Ok(answer(Ok(&self.state()))),
+            Ok(Request::Set { port, line }) => self.set(port.as_deref(), &line).map(|told| answer(Ok(&told))),
+            Ok(Request::Rules {}) => listed(self.rules(Vec::new())),
+            Ok(Request::AddRule { rule, at }) => listed(self.add_rule(&rule, at)),
+            Ok(Request::RemoveRule { number }) => listed(self.remove_rule(number)),
+            Ok(Request::ReplaceRules { rules }) => listed(self.replace_rules(&rules)),
             Ok(Request::Stop {}) => {
                 self.stop.store(true, Ordering::Relaxed);
-                told(Ok::<_, Refusal>(serde_json::json!({})))
+                Ok(answer(Ok(&serde_json::json!({}))))
             }
         };
-        match answer.len() {
-            0..=MAX_ANSWER_BYTES => answer,
-            bytes => refuse(&format!("an answer of {bytes} bytes; {MAX_ANSWER_BYTES} are the limit")),
+        match outcome {
+            Ok(answer) if answer.len() <= MAX_ANSWER_BYTES => Some(answer),
+            Ok(answer) => {
+                Some(refuse(&format!("an answer of {} bytes; {MAX_ANSWER_BYTES} are the limit", answer.len())))
+            }
+            Err(Refusal::Engine(EngineError::Stopped)) => None,
+            Err(error) => Some(refuse(&error.to_string())),
         }
     }
 
@@ -163,11 +167,8 @@ fn warning(short: &Short) -> String {
     )
 }
 
-fn told<T: Serialize, E: std::fmt::Display>(outcome: Result<T, E>) -> Vec<u8> {
-    match &outcome {
-        Ok(told) => answer(Ok(told)),
-        Err(error) => refuse(&error.to_string()),
-    }
+fn listed(outcome: Result<RuleList, Refusal>) -> Result<Vec<u8>, Refusal> {
+    outcome.map(|rules| answer(Ok(&rules)))
 }
 
 fn refuse(why: &str) -> Vec<u8> {

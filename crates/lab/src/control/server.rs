@@ -100,13 +100,14 @@ fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
     }
 }
 
-/// Moves what can be moved; requests that came together are answered one behind the other.
+/// Moves what can be moved; requests that came together are answered one behind the other. An error: it is over.
 fn turn(one: &mut Connection, events: PollFlags, served: &mut Served) -> std::io::Result<()> {
     if !events.is_empty() {
         one.turn(events)?;
     }
     while let Some(request) = one.request() {
-        one.answer(served.answer(&request))?;
+        let answer = served.answer(&request).ok_or(std::io::ErrorKind::ConnectionAborted)?;
+        one.answer(answer)?;
     }
     Ok(())
 }
