@@ -27,7 +27,7 @@ build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then need
 test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets, the build without DPDK, long histories too)
 	@scripts/test
 
-test-all: ## whatever this file offers, each target once and small; hours (root)
+test-all: ## every target of this file, once and small; hours (root)
 	@scripts/test-all
 
 test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)

@@ -1,4 +1,5 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the crate stands on.
+//! All integration tests of the crate, as one program: each program is linked with all that the
+//! crate stands on.
 //! `cargo test -p sprat-load --test load NAME::` runs those of one file.
 
 mod cassandra;

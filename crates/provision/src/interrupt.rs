@@ -94,8 +94,8 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
-    /// A play that does not hear, with a worker in a session of its own that holds the output open. It goes on when its
-    /// worker is gone, as that is killed first.
+    /// A play that ignores the interrupt, with a worker in a session of its own that holds the output
+    /// open. The worker is killed first, so the play must not end when the worker does.
     #[test]
     fn what_does_not_end_is_killed_with_its_workers() {
         let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait; exec sleep 20";

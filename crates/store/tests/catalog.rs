@@ -225,7 +225,7 @@ fn a_file_keeps_it_and_takes_one_owner() {
     assert_eq!(catalog.cluster(), 3);
 }
 
-/// What is left of a file whose process was killed while it made it is no reason to refuse the next start.
+/// A process was killed while it made the file: the next start makes it again.
 #[test]
 fn a_file_has_its_name_only_when_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();

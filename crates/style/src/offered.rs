@@ -1,4 +1,4 @@
-//! What the Makefile offers is run by somebody: `make test-all`.
+//! `make test-all` runs every target that the Makefile offers.
 
 use crate::Finding;
 
@@ -10,7 +10,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("test-all", "is what runs the others"),
 ];
 
-/// Targets of the `makefile` that tell what they are for, and that `test_all`, the script, does not run; and those that it runs and that are not there.
+/// Finds targets that `makefile` offers (their line has `## ` and what they are for) and the script
+/// `test_all` does not run, and targets that the script runs and the Makefile lacks.
 #[must_use]
 pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
     let offered: Vec<(usize, &str)> =
@@ -22,7 +23,7 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
         .filter(|(_, name)| run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name));
     let missing = missing.map(|(at, name)| {
         let mend = "add it to the list in scripts/test-all";
-        Finding::new("Makefile", *at, format!("nobody runs `make {name}`"), mend)
+        Finding::new("Makefile", *at, format!("no script runs `make {name}`"), mend)
     });
     let gone = run.iter().filter(|(_, name)| offered.iter().all(|(_, one)| one != name));
     let gone = gone.map(|(at, name)| {

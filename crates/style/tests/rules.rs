@@ -166,7 +166,7 @@ fn foreign_words_are_found_in_any_file_but_generated_ones() {
 }
 
 #[test]
-fn targets_that_nobody_runs_are_found() {
+fn targets_that_no_script_runs_are_found() {
     let makefile = "help: ## lists\nall: build\nbuild: setup ## builds\nbench-x: build ## measures\n";
     let findings = offered::check(makefile, "all=(\n  \"build FAST=yes\"\n  \"gone\"\n)\n");
     let places: Vec<(&str, usize)> = findings.iter().map(|one| (one.file.as_str(), one.line)).collect();

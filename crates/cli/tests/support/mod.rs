@@ -20,8 +20,8 @@ pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
 pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 
-/// Whoever spins on cores of its own, or pulls clusters apart, does so while no other such test does: two would take each
-/// other's time.
+/// Lock of the tests that spin on cores of their own, or pull clusters apart: two at a time would take
+/// each other's processors.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,6 +5,7 @@ use crate::config::{LineWords, WordError};
 use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
 use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
 use crate::line::Settings;
+use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,21 +44,21 @@ impl Served {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// The line that answers this one. None: the box has ended, and whoever asks hears it by the end of the connection. The
-    /// thread that answers outlives the lanes by a moment.
+    /// The line that answers this one. None once the box's lanes have ended, which this thread outlives by
+    /// a moment: the caller closes the connection, which tells the client that the box is gone.
     pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let outcome = match Request::parse(line) {
             Err(error) => return Some(refuse(&error.to_string())),
-            Ok(Request::Report {}) => self.handle.report().map(|told| answer(Ok(&told))).map_err(Refusal::from),
-            Ok(Request::Settings {}) => Ok(answer(Ok(&self.state()))),
-            Ok(Request::Set { port, line }) => self.set(port.as_deref(), &line).map(|told| answer(Ok(&told))),
-            Ok(Request::Rules {}) => listed(self.rules(Vec::new())),
-            Ok(Request::AddRule { rule, at }) => listed(self.add_rule(&rule, at)),
-            Ok(Request::RemoveRule { number }) => listed(self.remove_rule(number)),
-            Ok(Request::ReplaceRules { rules }) => listed(self.replace_rules(&rules)),
+            Ok(Request::Report {}) => line_of(self.handle.report().map_err(Refusal::from)),
+            Ok(Request::Settings {}) => line_of(Ok(self.state())),
+            Ok(Request::Set { port, line }) => line_of(self.set(port.as_deref(), &line)),
+            Ok(Request::Rules {}) => line_of(self.rules(Vec::new())),
+            Ok(Request::AddRule { rule, at }) => line_of(self.add_rule(&rule, at)),
+            Ok(Request::RemoveRule { number }) => line_of(self.remove_rule(number)),
+            Ok(Request::ReplaceRules { rules }) => line_of(self.replace_rules(&rules)),
             Ok(Request::Stop {}) => {
                 self.stop.store(true, Ordering::Relaxed);
-                Ok(answer(Ok(&serde_json::json!({}))))
+                line_of(Ok(serde_json::json!({})))
             }
         };
         match outcome {
@@ -167,8 +168,8 @@ fn warning(short: &Short) -> String {
     )
 }
 
-fn listed(outcome: Result<RuleList, Refusal>) -> Result<Vec<u8>, Refusal> {
-    outcome.map(|rules| answer(Ok(&rules)))
+fn line_of<T: Serialize>(outcome: Result<T, Refusal>) -> Result<Vec<u8>, Refusal> {
+    outcome.map(|result| answer(Ok(&result)))
 }
 
 fn refuse(why: &str) -> Vec<u8> {

@@ -100,7 +100,8 @@ fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
     }
 }
 
-/// Moves what can be moved; requests that came together are answered one behind the other. An error: it is over.
+/// Reads and writes what the socket allows, and answers the requests that came, in order. An error ends
+/// the connection.
 fn turn(one: &mut Connection, events: PollFlags, served: &mut Served) -> std::io::Result<()> {
     if !events.is_empty() {
         one.turn(events)?;

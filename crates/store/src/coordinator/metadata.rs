@@ -122,8 +122,8 @@ impl MetadataFile {
     }
 }
 
-/// Makes the file under another name, and gives it its own when all of it is on the disk: one that was half made when its
-/// process was killed would be refused as damaged at the next start.
+/// Makes the file under another name and renames it when all of it is on the disk. A process that was
+/// killed while it made the file would otherwise find it at its next start and refuse it as damaged.
 fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

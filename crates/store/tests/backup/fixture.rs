@@ -1,6 +1,7 @@
 //! A file of format version 1, as it was written once, still loads.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it anew: only for a new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it again: only for a
+//! new version, to a new name.
 
 use crate::backup::support::{MiniLog, Segments, disk_with, open, options};
 use sprat_disk::MemControl;

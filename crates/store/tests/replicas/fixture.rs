@@ -1,6 +1,7 @@
 //! A file of replicas of format version 1, as it was written once, still opens.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it anew: only for a new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it again: only for a
+//! new version, to a new name.
 
 use crate::replicas::support::{bytes_of, id, open_with, options};
 use sprat_disk::MemControl;
