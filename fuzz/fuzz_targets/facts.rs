@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 // By its path: the crate brings a driver for Cassandra, which has no part in this.
-#[path = "../../crates/tune/src/facts.rs"]
+#[path = "../../crates/rack/tune/src/facts.rs"]
 #[allow(dead_code, reason = "only its parser is fuzzed")]
 mod facts;
 

@@ -1,9 +1,9 @@
 //! What several fuzz targets share.
 
-#[path = "../../crates/cli/src/transfer/mod.rs"]
+#[path = "../../crates/tools/cli/src/transfer/mod.rs"]
 pub mod transfer;
 
-#[path = "../../crates/cli/src/browser/protocol/mod.rs"]
+#[path = "../../crates/tools/cli/src/browser/protocol/mod.rs"]
 pub mod browser;
 
 use transfer::{Error, Item, Source};

@@ -1,0 +1,466 @@
+//! Sensors that are read as they are on a rack: controllers by their own protocols, plugs over HTTP, programs, folders like sysfs. The
+//! controllers are others' programs, which `scripts/setup` fetches.
+#![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
+
+use sprat_plan::power::Sensor as Asked;
+use sprat_power::{Error, Reading, Sensor, Trouble, Watts};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
+        let list = File::options().create(true).append(true).open(list);
+        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
+    }
+}
+
+/// A program that ends with the test.
+struct Peer {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A script of ours, on another's package; none where that is not here.
+fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tools = here.join("../../../target/tools/controllers");
+    if !tools.join(package).exists() {
+        skip(&format!("a controller of {package}: it is not in target/tools (scripts/setup fetches it)"));
+        return None;
+    }
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", tools).env("PYTHONDONTWRITEBYTECODE", "1").arg(here.join("tests/peers").join(name));
+    python.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = python.spawn().expect("python3");
+    let mut line = String::new();
+    let told = BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line);
+    let mut peer = Peer { child, port: 0 };
+    told.expect("a port");
+    peer.port = line.trim().parse().unwrap_or_else(|_| panic!("{name} ended at once: {line:?}"));
+    Some(peer)
+}
+
+fn has(program: &str) -> bool {
+    let there = ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    if !there {
+        skip(&format!("power over IPMI: there is no {program} (scripts/setup installs it)"));
+    }
+    there
+}
+
+fn login(folder: &Path, text: &str) -> String {
+    let path = folder.join(format!("login-{}", text.len()));
+    fs::write(&path, text).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+    path.display().to_string()
+}
+
+fn read(asked: &Asked) -> Result<Reading, Error> {
+    Sensor::new(asked, None, PATIENCE).read()
+}
+
+fn watts(asked: &Asked) -> f64 {
+    match read(asked) {
+        Ok(Reading::Watts(Watts(watts))) => watts,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ipmi(port: u16, login: &str, channels: &[&str]) -> Asked {
+    let channels = channels.iter().map(|name| (*name).to_owned()).collect();
+    Asked::Ipmi { host: "127.0.0.1".to_owned(), port: Some(port), login: Some(login.to_owned()), channels }
+}
+
+#[test]
+#[ignore = "controllers of pyghmi and openipmi, several seconds: make test-rack"]
+fn a_controller_tells_its_power_by_dcmi() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !has("ipmitool") {
+        return;
+    }
+    let Some(controller) = peer("ipmi.py", "pyghmi", &["212"]) else { return };
+    let mut sensor = Sensor::new(&ipmi(controller.port, &login(folder.path(), "admin:secret\n"), &[]), None, PATIENCE);
+    for _ in 0..2 {
+        assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(212.0))));
+    }
+    // 0 W is believed of a server that is switched off, and of no other.
+    for (state, believed) in [("on", None), ("off", Some(Reading::Watts(Watts(0.0))))] {
+        let Some(idle) = peer("ipmi.py", "pyghmi", &["0", state]) else { return };
+        let read = read(&ipmi(idle.port, &login(folder.path(), "admin:secret\n"), &[]));
+        assert_eq!(read.clone().ok(), believed, "{state}: {read:?}");
+    }
+    let wrong = ipmi(controller.port, &login(folder.path(), "admin:wrong"), &[]);
+    let told = Sensor::new(&wrong, None, PATIENCE).read().expect_err("another password");
+    assert!(!told.to_string().contains("wrong"), "{told}");
+    let mut nobody =
+        Sensor::new(&ipmi(9, &login(folder.path(), "admin:secret"), &[]), None, Duration::from_millis(300));
+    let begun = Instant::now();
+    assert!(nobody.read().is_err() && begun.elapsed() < PATIENCE);
+}
+
+/// A record of a sensor, as IPMI 2.0 has it in 43.1: its number, name, unit (6: W, 1: C), and what a step of its byte is.
+fn record(number: u8, name: &str, unit: u8, step: u8) -> String {
+    let mut bytes = vec![0, 0, 0x51, 1, 0, 0x20, 0, number, 0x15, number, 0x7f, 0x48, 0x0b, 1];
+    bytes.extend([0, 0, 0, 0, 0x3f, 0x3f, 0, unit, 0, 0, step, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0]);
+    bytes.extend([0; 11]);
+    bytes.push(0xc0 | u8::try_from(name.len()).expect("a short name"));
+    bytes.extend(name.bytes());
+    bytes[4] = u8::try_from(bytes.len() - 5).expect("a short record");
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, " {byte:#04x}").expect("a string");
+        text
+    })
+}
+
+#[test]
+#[ignore = "a controller of openipmi, several seconds: make test-rack"]
+fn one_without_dcmi_is_asked_for_its_sensors() {
+    if !has("ipmitool") || !has("ipmi_sim") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let conf = include_str!("peers/controller.conf").replace("PORT", &port.to_string());
+    let mut commands =
+        "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\n".to_owned();
+    for (number, name, unit, value) in [(1, "PSU1 Input", 6, 42), (2, "PSU2 Input", 6, 21), (3, "Inlet Temp", 1, 12)] {
+        let none = "0".repeat(15);
+        write!(
+            commands,
+            "sensor_add 0x20 0 {number} 0x0b 0x01\nsensor_set_value 0x20 0 {number} {value} 0\n\
+             sensor_set_event_support 0x20 0 {number} enable scanning per-state {none} {none} {none} {none}\n\
+             main_sdr_add 0x20{}\n",
+            record(number, name, unit, 2)
+        )
+        .expect("a string");
+    }
+    commands += "mc_enable 0x20\n";
+    let put = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    };
+    let (conf, commands) = (put("conf", &conf), put("commands", &commands));
+    let mut program = Command::new("ipmi_sim");
+    program.arg("-n").arg("-c").arg(conf).arg("-f").arg(commands).arg("-s").arg(folder.path().join("state"));
+    // It ends when its input does.
+    let child = program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ipmi_sim");
+    let controller = Peer { child, port };
+    let login = login(folder.path(), "admin:secret");
+    let begun = Instant::now();
+    let told = loop {
+        let told = read(&ipmi(controller.port, &login, &[])).expect_err("two supplies");
+        if matches!(told.trouble, Trouble::Several { .. }) {
+            break told;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told}");
+    };
+    assert!(told.to_string().contains("PSU1 Input, PSU2 Input: choose, with `channels`"), "{told}");
+    let mut both = Sensor::new(&ipmi(controller.port, &login, &["PSU1 Input", "PSU2 Input"]), None, PATIENCE);
+    assert_eq!(both.read(), Ok(Reading::Watts(Watts(126.0))));
+}
+
+fn redfish(url: String, login: &str) -> Asked {
+    let login = Some(login.to_owned());
+    Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: true }
+}
+
+/// `admin:secret`, as the emulator has it: hashed by its own library.
+fn known(folder: &Path) -> Option<PathBuf> {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/controllers");
+    let script = "import bcrypt; print('admin:' + bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode())";
+    let done = Command::new("python3").env("PYTHONPATH", tools).args(["-c", script]).output().expect("python3");
+    let path = folder.join("known");
+    fs::write(&path, &done.stdout).expect("a file");
+    if !done.status.success() {
+        skip("a controller of sushy_tools: it is not in target/tools (scripts/setup fetches it)");
+    }
+    done.status.success().then_some(path)
+}
+
+#[test]
+#[ignore = "a controller of sushy-tools, several seconds: make test-rack"]
+fn redfish_is_read_by_each_way_that_it_tells_power() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(logins) = known(folder.path()) else { return };
+    let logins = logins.display().to_string();
+    let mine = login(folder.path(), "admin:secret");
+    for (way, expected) in [("old", 344.0), ("new", 74.5), ("supplies", 100.5)] {
+        let Some(controller) = peer("redfish.py", "sushy_tools", &[way, &logins]) else { return };
+        let asked = redfish(format!("http://127.0.0.1:{}", controller.port), &mine);
+        let mut sensor = Sensor::new(&asked, None, PATIENCE);
+        for _ in 0..2 {
+            assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{way}");
+        }
+    }
+    let Some(controller) = peer("redfish.py", "sushy_tools", &["none", &logins]) else { return };
+    let url = format!("http://127.0.0.1:{}", controller.port);
+    let trouble = |asked: &Asked| read(asked).expect_err("nothing to tell").trouble;
+    assert!(matches!(trouble(&redfish(url.clone(), &mine)), Trouble::Absent(_)));
+    assert!(matches!(trouble(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))), Trouble::Denied(_)));
+    let Asked::Redfish { url, login, .. } = redfish(url, &mine) else { unreachable!() };
+    let careful = Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: false };
+    assert!(trouble(&careful).to_string().contains("over plain http"));
+}
+
+#[test]
+#[ignore = "a controller of sushy-tools, several seconds: make test-rack"]
+fn over_tls_it_is_trusted_as_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(logins) = known(folder.path()) else { return };
+    let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let put = |name: &str, text: String| {
+        let path = folder.path().join(name).display().to_string();
+        fs::write(&path, text).expect("a file");
+        path
+    };
+    let (certificate, key) = (put("certificate", issued.cert.pem()), put("key", issued.signing_key.serialize_pem()));
+    let arguments = ["new", &logins.display().to_string(), &certificate, &key];
+    let Some(controller) = peer("redfish.py", "sushy_tools", &arguments) else { return };
+    let mine = login(folder.path(), "admin:secret");
+    let with = |authorities: Option<&String>, pin: Option<String>, insecure| Asked::Redfish {
+        url: format!("https://127.0.0.1:{}", controller.port),
+        login: Some(mine.clone()),
+        chassis: None,
+        authorities: authorities.cloned(),
+        pin,
+        insecure,
+    };
+    let sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sha256sum");
+    sum.stdin.as_ref().expect("its input").write_all(issued.cert.der()).expect("it takes all");
+    let sum = String::from_utf8(sum.wait_with_output().expect("a sum").stdout).expect("digits")[..64].to_owned();
+    assert!((watts(&with(Some(&certificate), None, false)) - 74.5).abs() < 1e-9);
+    assert!((watts(&with(None, Some(sum.clone()), false)) - 74.5).abs() < 1e-9);
+    assert!((watts(&with(None, None, true)) - 74.5).abs() < 1e-9);
+    let told = read(&with(None, None, false)).expect_err("nobody vouches for it").to_string();
+    assert!(told.contains("it is not trusted") && told.contains("`pin`"), "{told}");
+    let told = read(&with(None, Some("0".repeat(64)), false)).expect_err("another one").to_string();
+    assert!(told.contains(&sum), "what it shows is told: {told}");
+}
+
+/// Answers each request with one text; gives its address.
+fn plug(answer: impl Fn(&str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = BufReader::new(stream.try_clone().expect("a copy"));
+            let (mut first, mut line) = (String::new(), String::new());
+            let _ = request.read_line(&mut first);
+            while request.read_line(&mut line).is_ok_and(|had| had > 2) {
+                line.clear();
+            }
+            let _ = stream.write_all(answer(&first).as_bytes());
+        }
+    });
+    address
+}
+
+fn json(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A controller of one chassis, `/redfish/v1/Chassis/1`, with these resources besides, by their paths below it.
+/// `ADDRESS` in them is its own; `calls` are the requests so far, for whoever answers by that.
+fn controller(more: &[(&str, &str)], refuses: impl Fn(&str, usize) -> bool + Send + 'static) -> Asked {
+    let chassis = "/redfish/v1/Chassis";
+    let resources: Vec<(String, String)> =
+        more.iter().map(|(path, body)| (format!("{chassis}{path}"), body.replace('\'', "\""))).collect();
+    let (sender, own) = std::sync::mpsc::channel::<String>();
+    let (calls, address) = (std::cell::Cell::new(0), std::cell::OnceCell::new());
+    let told = plug(move |request| {
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        calls.set(calls.get() + 1);
+        let own = address.get_or_init(|| own.recv().unwrap_or_default());
+        match resources.iter().find(|(known, _)| known == path).filter(|_| !refuses(path, calls.get())) {
+            Some((_, body)) => json(&body.replace("ADDRESS", own)),
+            None => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
+        }
+    });
+    sender.send(told.clone()).expect("it waits for that");
+    let url = format!("http://{told}");
+    Asked::Redfish { url, login: None, chassis: None, authorities: None, pin: None, insecure: false }
+}
+
+/// A resource of a controller: its path below the list of chassis, and what is there.
+type Resource = (&'static str, &'static str);
+
+const ONE: Resource = ("", "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'}]}");
+const POWER: Resource = ("/1", "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}");
+
+#[test]
+fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
+    let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/NVMeSSD'}]}";
+    let drives = "{'PowerSubsystem':{'@odata.id':'/redfish/v1/Chassis/NVMeSSD/PowerSubsystem'}}";
+    let absolute = "{'Members':[{'@odata.id':'http://ADDRESS/redfish/v1/Chassis/1'}]}";
+    let slash = "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power/'}}";
+    let supplies = "{'PowerControl':[{'Name':'x'}],'PowerSupplies':[{'PowerInputWatts':80.0,'LastPowerOutputWatts':72},{'PowerInputWatts':40}]}";
+    let watts_123 = "{'PowerControl':[{'PowerConsumedWatts':123}]}";
+    let off = "{'PowerState':'Off','Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}";
+    let none = "{'PowerControl':[{'PowerConsumedWatts':0}]}";
+    let cases: [(&str, Vec<Resource>, f64); 7] = [
+        ("missing", vec![ONE, POWER, ("/1/Power", supplies)], 120.0),
+        ("two404", vec![("", two), POWER, ("/1/Power", watts_123), ("/NVMeSSD", drives)], 123.0),
+        ("abs", vec![("", absolute), POWER, ("/1/Power", watts_123)], 123.0),
+        ("str", vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':'123'}]}")], 123.0),
+        ("slash", vec![ONE, ("/1", slash), ("/1/Power/", "{'PowerControl':[{'PowerConsumedWatts':77}]}")], 77.0),
+        (
+            "part",
+            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':90},{'PowerConsumedWatts':12}]}")],
+            90.0,
+        ),
+        ("off", vec![ONE, ("/1", off), ("/1/Power", none)], 0.0),
+    ];
+    for (mode, resources, expected) in cases {
+        let mut sensor = Sensor::new(&controller(&resources, |_, _| false), None, PATIENCE);
+        for _ in 0..2 {
+            assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{mode}");
+        }
+    }
+    // Each second request is refused: what is there is found all the same.
+    let flaps =
+        controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| calls % 2 == 1 && !path.ends_with("/Power"));
+    assert!((watts(&flaps) - 123.0).abs() < 1e-9);
+}
+
+#[test]
+fn redfish_without_the_power_of_the_whole_is_named_and_no_part_is_taken_for_it() {
+    let null = "{'PowerControl':[{'PowerConsumedWatts':null},{'PowerConsumedWatts':12.0,'Name':'CPU sub-system'}]}";
+    let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/Fans'}]}";
+    let fans = "{'Power':{'@odata.id':'/redfish/v1/Chassis/Fans/Power'}}";
+    let watts_12 = "{'PowerControl':[{'PowerConsumedWatts':12}]}";
+    let elsewhere = "{'Members':[{'@odata.id':'http://203.0.113.1/redfish/v1/Chassis/1'}]}";
+    let cases: [(&str, Vec<Resource>, &str); 6] = [
+        ("null", vec![ONE, POWER, ("/1/Power", null)], "the power of the whole has no value"),
+        (
+            "zero",
+            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':0}]}")],
+            "0 W of a server that is not off",
+        ),
+        ("flap", vec![ONE], "no power is told of its chassis (1)"),
+        ("nothing", vec![], "/redfish/v1/Chassis is not there"),
+        (
+            "a part",
+            vec![("", two), POWER, ("/1/Power", null), ("/Fans", fans), ("/Fans/Power", watts_12)],
+            "1, Fans: choose, with `chassis`",
+        ),
+        ("elsewhere", vec![("", elsewhere)], "it leads to no resource of the address in `url`"),
+    ];
+    for (mode, resources, why) in cases {
+        let told = read(&controller(&resources, |_, _| false)).expect_err(mode).to_string();
+        assert!(told.contains(why), "{mode}: {told}");
+    }
+}
+
+#[test]
+fn plugs_are_asked_in_their_own_words() {
+    let shelly = plug(|request| match request {
+        "GET /rpc/Switch.GetStatus?id=1 HTTP/1.1\r\n" => {
+            json(r#"{"id":1,"output":true,"apower":38.5,"aenergy":{"total":4.5}}"#)
+        }
+        _ => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
+    });
+    assert!((watts(&Asked::Shelly { address: shelly.clone(), switch: 1 }) - 38.5).abs() < 1e-9);
+    let told = read(&Asked::Shelly { address: shelly, switch: 0 }).expect_err("another switch").to_string();
+    assert!(told.contains("Switch.GetStatus?id=0 is not there"), "{told}");
+    let tasmota = plug(|request| match request {
+        "GET /cm?user=admin&password=a%20b&cmnd=Status%208 HTTP/1.1\r\n" => {
+            json(r#"{"StatusSNS":{"ENERGY":{"Power":[20,18.5]}}}"#)
+        }
+        _ => json(r#"{"WARNING":"Need user=<username>&password=<password>"}"#),
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let login = Some(login(folder.path(), "admin:a b"));
+    assert!((watts(&Asked::Tasmota { address: tasmota.clone(), login }) - 38.5).abs() < 1e-9);
+    let told = read(&Asked::Tasmota { address: tasmota, login: None }).expect_err("no password");
+    assert!(matches!(told.trouble, Trouble::Denied(_)), "{told}");
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").to_string();
+    let told = read(&Asked::Shelly { address: nobody, switch: 0 }).expect_err("nobody");
+    assert!(matches!(told.trouble, Trouble::Unreachable(_)), "{told}");
+}
+
+#[test]
+fn an_answer_that_trickles_takes_no_longer_than_silence() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let drips = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\n";
+        let mut sent = stream.write_all(head.as_bytes());
+        while sent.is_ok() {
+            thread::sleep(Duration::from_millis(20));
+            sent = stream.write_all(b" ");
+        }
+        let _ = stream.read(&mut [0]);
+    });
+    let asked = Asked::Shelly { address, switch: 0 };
+    let told = Sensor::new(&asked, None, Duration::from_millis(400)).read().expect_err("no end");
+    assert!(matches!(told.trouble, Trouble::Silent(_)), "{told}");
+    drips.join().expect("it sees that nobody listens");
+}
+
+#[test]
+fn a_server_is_not_believed_what_no_server_takes() {
+    let asked = Asked::Command { command: vec!["echo".to_owned(), "65535".to_owned()] };
+    let told =
+        Sensor::new(&asked, Some("root@server"), PATIENCE).read().expect_err("the largest of 16 bits").to_string();
+    assert!(told.contains("65.5 kW, where 30 kW is the most"), "{told}");
+    assert_eq!(read(&asked), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
+}
+
+#[test]
+fn programs_and_folders_are_read() {
+    let shell = |script: &str| Asked::Command { command: ["sh", "-c", script].map(str::to_owned).to_vec() };
+    assert!((watts(&shell("echo; echo 36.25 W")) - 36.25).abs() < 1e-9);
+    let told = read(&shell("echo the rail is asleep >&2; exit 4")).expect_err("it failed").to_string();
+    assert!(told.contains("the rail is asleep"), "{told}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join("class").join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        fs::write(path, format!("{text}\n")).expect("a file");
+    };
+    let root = || Some(folder.path().display().to_string());
+    let mut rapl = Sensor::new(&Asked::Rapl { root: root() }, None, PATIENCE);
+    assert!(matches!(rapl.read().expect_err("no counter").trouble, Trouble::Absent(_)));
+    put("powercap/intel-rapl:0/name", "package-0");
+    put("powercap/intel-rapl:0/max_energy_range_uj", "10000000");
+    put("powercap/intel-rapl:0/energy_uj", "9000000");
+    assert_eq!(rapl.read(), Ok(Reading::Joules(0.0)));
+    put("powercap/intel-rapl:0/energy_uj", "2000000");
+    assert_eq!(rapl.read(), Ok(Reading::Joules(3.0)), "it went round");
+    // It cannot have gone round when that would be hundreds of kilowatts: its server started again, or slept.
+    put("powercap/intel-rapl:0/max_energy_range_uj", "262143328850");
+    put("powercap/intel-rapl:0/energy_uj", "100000000000");
+    let told = rapl.read().expect_err("from 2 J to 100 kJ in no time");
+    assert!(matches!(told.trouble, Trouble::Restarted(_)), "{told}");
+    put("powercap/intel-rapl:0/energy_uj", "5000");
+    assert!(matches!(rapl.read().expect_err("162 kJ in no time").trouble, Trouble::Restarted(_)));
+    put("powercap/intel-rapl:0/energy_uj", "1005000");
+    assert_eq!(rapl.read(), Ok(Reading::Joules(1.0)), "it counts from there");
+    put("hwmon/hwmon3/name", "power_meter");
+    put("hwmon/hwmon3/power1_average", "91000000");
+    assert!((watts(&Asked::Hwmon { root: root(), channels: Vec::new() }) - 91.0).abs() < 1e-9);
+}

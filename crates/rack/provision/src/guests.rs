@@ -1,0 +1,224 @@
+//! Hosts with kernels of their own: each a User-Mode Linux, a kernel that runs as a process, with systemd as its first
+//! process, disks, a clock and an ssh server of its own.
+//!
+//! All that a guest has lies in its folder: what it changed of the image (`root-*.cow`), a sparse file for each of its disks, its
+//! console's words. Its card is the end of a cable in its namespace, which itself has no address there.
+
+use crate::program::{missing, run};
+use crate::{Error, Folder};
+use sprat_plan::Plan;
+use sprat_rack::Host;
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Most guests at once.
+pub(crate) const MAX_GUESTS: usize = 16;
+
+/// Most disks of a guest besides the one it starts from: its kernel knows eight, and one says who it is.
+pub(crate) const MAX_DISKS: usize = 6;
+
+/// A guest's memory, MiB: what its plan has, within these.
+const LEAST_MEMORY: u64 = 192;
+const MOST_MEMORY: u64 = 2_048;
+
+/// The kernel, as Debian names it.
+const KERNEL: &str = "linux.uml";
+
+/// Makes the image, and what a guest runs first.
+const IMAGE: &str = include_str!("../../../../deploy/guests/image");
+const INIT: &str = include_str!("../../../../deploy/guests/init");
+
+/// Guests of a rack.
+#[derive(Clone, Debug)]
+pub(crate) struct Guests {
+    /// Where images are, for all racks.
+    images: PathBuf,
+}
+
+impl Guests {
+    pub(crate) fn new(images: PathBuf) -> Self {
+        Self { images }
+    }
+
+    /// The image that new guests start from; made if there is none of this kernel yet, which takes a minute or two.
+    pub(crate) fn image(&self) -> Result<PathBuf, Error> {
+        let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
+        let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
+        let image = self.images.join(format!("guest-{version}-{mark:08x}.ext4"));
+        fs::create_dir_all(&self.images).map_err(Error::file(&self.images))?;
+        let path = self.images.join("lock");
+        let lock = File::create(&path).map_err(Error::file(&path))?;
+        lock.lock().map_err(Error::file(&path))?; // another may be making it
+        if image.exists() {
+            return Ok(image);
+        }
+        let [script, init, made] = ["image.sh", "guest-init", "new.ext4"].map(|name| self.images.join(name));
+        for (path, text) in [(&script, IMAGE), (&init, INIT)] {
+            fs::write(path, text).map_err(Error::file(path))?;
+        }
+        run("mmdebstrap", Command::new("mmdebstrap").arg("--version"))?; // its name, where it is what is missing
+        run("making the guests' image", Command::new("sh").arg(&script).arg(&made).arg(&init))?;
+        fs::rename(&made, &image).map_err(Error::file(&image))?;
+        Ok(image)
+    }
+
+    /// What each guest of so many can have of this machine's memory, MiB.
+    pub(crate) fn memory(plan: &Plan, guests: usize) -> Result<u64, Error> {
+        let list = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let available = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) >> 10;
+        share(plan.spec.server.memory.0, available, guests)
+    }
+
+    /// Starts a guest in its namespace. `folder` is its own; keys are in the rack's.
+    pub(crate) fn start(&self, rack: &Folder, start: &Start<'_>) -> Result<(), Error> {
+        let Start { plan, host, folder, prefix, memory } = *start;
+        let image = self.of(folder)?;
+        let key = image.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // By short names in its own folder: its kernel takes neither spaces nor colons in them.
+        let base = folder.join("base.ext4");
+        let _ = fs::remove_file(&base);
+        symlink(&image, &base).map_err(Error::file(&base))?;
+        let config = folder.join("config.tar");
+        identity(rack, folder, host, prefix, &config)?;
+        let address = folder.join("address");
+        fs::write(&address, host.address.0.to_string()).map_err(Error::file(&address))?;
+        let _ = fs::remove_dir_all(folder.join("uml")); // of one that was killed
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{}", plan.spec.name, host.name), "setsid", KERNEL]);
+        command.arg(format!("mem={memory}M")).arg(format!("ubd0=root-{key}.cow,base.ext4"));
+        command.args(["root=/dev/ubda", "rw", "init=/usr/sbin/guest-init"]);
+        for (number, size) in plan.spec.server.disks.iter().enumerate() {
+            let disk = format!("disk{}", number + 1);
+            sparse(&folder.join(&disk), size.0)?;
+            command.arg(format!("ubd{}={disk},,{}", number + 1, serial(&host.name, number)));
+        }
+        let last = plan.spec.server.disks.len() + 1;
+        let letter = char::from(b'a' + u8::try_from(last).unwrap_or(u8::MAX - b'a'));
+        command.arg(format!("ubd{last}r=config.tar")).arg(format!("guest=/dev/ubd{letter}"));
+        command.arg(format!("vec0:transport=raw,ifname=eth0,gro=1,mac={}", hardware(host.address.0)));
+        command.args(["con=null", "con0=null,fd:1", "umid=guest", "uml_dir=uml", "selinux=0", "net.ifnames=0"]);
+        let log = folder.join("console.log");
+        let open = || File::options().create(true).append(true).mode(0o600).open(&log).map_err(Error::file(&log));
+        command.current_dir(folder).stdin(Stdio::null()).stdout(open()?).stderr(open()?);
+        // It belongs to its namespace, with which it ends.
+        command.spawn().map(drop).map_err(|error| missing("ip", error))
+    }
+
+    /// The image of a guest: the one it started from, or the newest.
+    fn of(&self, folder: &Path) -> Result<PathBuf, Error> {
+        let names = fs::read_dir(folder)
+            .map_err(Error::file(folder))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let started =
+            names.filter_map(|name| Some(name.strip_prefix("root-")?.strip_suffix(".cow")?.to_owned())).next();
+        let Some(started) = started else { return self.image() };
+        let image = self.images.join(format!("{started}.ext4"));
+        match image.exists() {
+            true => Ok(image),
+            false => Err(Error::Image { image, folder: folder.to_owned() }),
+        }
+    }
+}
+
+/// What a guest is started with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) host: &'a Host,
+    pub(crate) folder: &'a Path,
+    /// Of the network that all are in.
+    pub(crate) prefix: u8,
+    /// MiB.
+    pub(crate) memory: u64,
+}
+
+/// The serial number of a guest's disk.
+fn serial(host: &str, number: usize) -> String {
+    format!("{host}-d{}", number + 1)
+}
+
+/// What of `available` MiB each of so many guests gets, of `wanted` bytes: a quarter stays for all else.
+fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
+    let most = available * 3 / 4 / u64::try_from(guests.max(1)).unwrap_or(1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is cut to what there may be")]
+    let wanted = (wanted / f64::from(1 << 20)) as u64;
+    match wanted.clamp(LEAST_MEMORY, MOST_MEMORY).min(most) {
+        memory if memory < LEAST_MEMORY => Err(Error::Memory { guests, available, least: LEAST_MEMORY }),
+        memory => Ok(memory),
+    }
+}
+
+/// A guest's hardware address, by its address.
+fn hardware(address: IpAddr) -> String {
+    let bytes = match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(address) => [12, 13, 14, 15].map(|at| address.octets()[at]),
+    };
+    let [a, b, c, d] = bytes;
+    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+/// A file of that many bytes, which takes what is written; one that is there stays.
+fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
+    if path.exists() {
+        return Ok(());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a plan's disks are far below it")]
+    let bytes = (bytes as u64) / 4_096 * 4_096;
+    let file = File::options().create_new(true).write(true).mode(0o600).open(path).map_err(Error::file(path))?;
+    file.set_len(bytes).map_err(Error::file(path))
+}
+
+/// Packs who a guest is: its name, address and keys.
+fn identity(rack: &Folder, folder: &Path, host: &Host, prefix: u8, archive: &Path) -> Result<(), Error> {
+    let root = folder.join("config");
+    let read = |name: &str| fs::read_to_string(rack.file(name)).map_err(Error::file(rack.file(name)));
+    let files = [
+        ("etc/hostname", format!("{}\n", host.name), 0o644),
+        ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned(), 0o644),
+        (
+            "etc/systemd/network/10-rack.network",
+            format!("[Match]\nName=vec0\n\n[Network]\nAddress={}/{prefix}\nLinkLocalAddressing=no\n", host.address.0),
+            0o644,
+        ),
+        ("etc/ssh/ssh_host_ed25519_key", read("host_key")?, 0o600),
+        ("etc/ssh/sshd_config.d/rack.conf", "UseDNS no\nMaxSessions 64\nMaxStartups 64\n".to_owned(), 0o644),
+        ("root/.ssh/authorized_keys", read("authorized_keys")?, 0o600),
+    ];
+    for (name, text, mode) in files {
+        let path = root.join(name);
+        let parent = path.parent().unwrap_or(&root);
+        fs::create_dir_all(parent).map_err(Error::file(parent))?;
+        fs::write(&path, text).map_err(Error::file(&path))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(Error::file(&path))?;
+    }
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--owner=0", "--group=0", "--file"]).arg(archive).arg("--directory").arg(&root);
+    run("tar", tar.args(["etc", "root/.ssh"])).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shared_and_bounded() {
+        let gib = f64::from(1 << 30);
+        assert_eq!(share(gib, 16_000, 2).expect("enough"), 1_024);
+        assert_eq!(share(64.0 * gib, 16_000, 2).expect("enough"), MOST_MEMORY);
+        assert_eq!(share(64.0 * gib, 4_000, 6).expect("enough"), 500);
+        assert_eq!(share(1.0, 16_000, 2).expect("enough"), LEAST_MEMORY);
+        assert!(matches!(share(gib, 1_000, 4), Err(Error::Memory { guests: 4, available: 1_000, .. })));
+    }
+
+    #[test]
+    fn neighbours_differ() {
+        assert_eq!(hardware("10.1.2.255".parse().expect("an address")), "02:00:0a:01:02:ff");
+        assert_eq!(hardware("fd00::a:ff".parse().expect("an address")), "02:00:00:0a:00:ff");
+        assert_eq!(serial("c0-n2", 0), "c0-n2-d1");
+    }
+}

@@ -1,0 +1,330 @@
+//! Several coordinators over a real etcd, as real processes: they are killed and stopped, and etcd with them, while a client writes.
+//! It sees no error, and nothing that was acknowledged is lost.
+
+#[path = "../../../store/store/tests/etcd/process.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod etcd;
+
+use crate::support;
+use etcd::EtcdProcess;
+use rustix::process::{Pid, Signal, kill_process};
+use sprat_client::{Client, Options, Table};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Random, ServerProcess, alone, run, sprat};
+
+const COORDINATORS: usize = 3;
+const SERVERS: usize = 3;
+const COPIES: &str = "2";
+const KEYS: u64 = 100;
+
+/// Kills when nobody says how many: `SPRAT_KILLS`.
+const KILLS: usize = 3;
+
+struct Coordinator {
+    locator: String,
+    /// Where it says what it has to say.
+    said: PathBuf,
+    child: Option<Child>,
+}
+
+impl Coordinator {
+    fn new(said: PathBuf) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        Self { locator: format!("tcp:host=127.0.0.1,port={port}"), said, child: None }
+    }
+
+    fn start(&mut self, etcd: &str) {
+        let mut command = sprat();
+        command.args(["coordinator", "-C", &self.locator, "--etcd", etcd, "--name", "test"]);
+        let said = File::options().create(true).append(true).open(&self.said).expect("a file");
+        self.child = Some(command.stdout(Stdio::null()).stderr(said).spawn().expect("the binary runs"));
+    }
+
+    /// What it has said so far.
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(self.child.as_ref().expect("it runs"));
+        kill_process(pid, signal).expect("ours");
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill(); // it may have ended
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct Cluster {
+    etcd: EtcdProcess,
+    coordinators: Vec<Coordinator>,
+    servers: Vec<ServerProcess>,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        let etcd = EtcdProcess::start()?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let coordinator = |number| {
+            let mut one = Coordinator::new(dir.path().join(format!("coordinator {number} said")));
+            one.start(&etcd.url);
+            one
+        };
+        let coordinators: Vec<_> = (0..COORDINATORS).map(coordinator).collect();
+        let mut cluster = Self { etcd, coordinators, servers: Vec::new(), _dir: dir };
+        for server in 0..SERVERS {
+            let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+            let listen = format!("fast+udp:host=127.0.0.1,port={port}");
+            let list = cluster.list();
+            let flags = ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
+            let flags = [&flags[..], &["--durability", "buffered", "--idle", "sleep"]].concat();
+            let data = cluster._dir.path().join(server.to_string());
+            let started = ServerProcess::start(&data, &flags).unwrap_or_else(|said| {
+                panic!(
+                    "{said}coordinators: {:#?}",
+                    cluster.coordinators.iter().map(Coordinator::said).collect::<Vec<_>>()
+                )
+            });
+            cluster.servers.push(started);
+        }
+        Some(cluster)
+    }
+
+    /// All coordinators, as they are named to others.
+    fn list(&self) -> String {
+        self.coordinators.iter().map(|one| one.locator.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    fn client(&self) -> Client {
+        connect(&self.list())
+    }
+
+    /// Who leads, and in which term; waits until somebody does, and not this one.
+    fn leader(&self, not: Option<usize>) -> (usize, u64) {
+        let mut client = self.client();
+        let begun = Instant::now();
+        loop {
+            if let Ok((term, locator)) = client.leader()
+                && let Some(at) = self.coordinators.iter().position(|one| one.locator == locator)
+                && Some(at) != not
+            {
+                return (at, term);
+            }
+            assert!(begun.elapsed() < PATIENCE, "nobody leads");
+            pause(Duration::from_millis(20));
+        }
+    }
+
+    fn server_ids(&self) -> Vec<u32> {
+        self.client().list_servers().expect("somebody leads").iter().map(|server| server.id).collect()
+    }
+}
+
+fn connect(coordinators: &str) -> Client {
+    let options = Options { coordinator: coordinators.to_owned(), timeout: PATIENCE, ..Options::default() };
+    Client::connect(&options).expect("locators")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
+fn pause(duration: Duration) {
+    thread::sleep(duration);
+}
+
+/// A client that writes and reads one key after the other, on a thread of its own, until it is told to stop.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    /// The longest time without an acknowledged write since it was last asked, and their number.
+    seen: Arc<Mutex<(Duration, u64)>>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(coordinators: String) -> Self {
+        let (stop, seen) = (Arc::<AtomicBool>::default(), Arc::<Mutex<(Duration, u64)>>::default());
+        let (ended, noted) = (Arc::clone(&stop), Arc::clone(&seen));
+        let thread = thread::spawn(move || {
+            let mut client = connect(&coordinators);
+            let tables: Vec<Table> =
+                (0..SERVERS).map(|table| client.create_table(&format!("table {table}")).expect("a table")).collect();
+            let (mut known, mut random) = (BTreeMap::new(), Random(1));
+            let mut last = Instant::now();
+            while !ended.load(Ordering::Acquire) {
+                let (key, value) = (random.below(KEYS), random.draw());
+                let table = tables[random.index(tables.len())];
+                client.put(table, &key.to_le_bytes(), &value.to_le_bytes()).expect("no error reaches the client");
+                known.insert((table.0, key), value);
+                let mut noted = noted.lock().expect("nobody panics with it");
+                *noted = (noted.0.max(last.elapsed()), noted.1 + 1);
+                last = Instant::now();
+            }
+            for (&(table, key), value) in &known {
+                let found = client.get(Table(table), &key.to_le_bytes()).expect("no error reaches the client");
+                let found = found.expect("it was acknowledged").value;
+                assert_eq!(found, value.to_le_bytes(), "key {key} of table {table}");
+            }
+        });
+        let writer = Self { stop, seen, thread };
+        writer.goes_on();
+        writer
+    }
+
+    /// Waits until another hundred writes are acknowledged; tells the longest time without one since this was last asked.
+    fn goes_on(&self) -> Duration {
+        let begun = Instant::now();
+        let before = self.seen.lock().expect("nobody panics with it").1;
+        while self.seen.lock().expect("nobody panics with it").1 < before + 100 {
+            assert!(!self.thread.is_finished(), "the writer has ended");
+            assert!(begun.elapsed() < PATIENCE, "no write is acknowledged any more");
+            pause(Duration::from_millis(10));
+        }
+        std::mem::take(&mut self.seen.lock().expect("nobody panics with it").0)
+    }
+
+    fn finish(self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("it saw no error, and all that was acknowledged");
+    }
+}
+
+#[test]
+fn coordinators_are_killed_and_clients_notice_nothing() {
+    let _alone = alone();
+    let Some(mut cluster) = Cluster::start() else { return };
+    let writer = Writer::start(cluster.list());
+    let servers = cluster.server_ids();
+    let kills = std::env::var("SPRAT_KILLS").map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
+    let mut term = 0;
+    for kill in 0..kills {
+        let before = writer.goes_on();
+        let (leader, its) = cluster.leader(None);
+        assert!(its > term, "terms only grow");
+        term = its;
+        cluster.coordinators[leader].kill();
+        let begun = Instant::now();
+        let (next, _) = cluster.leader(Some(leader));
+        let took = begun.elapsed();
+        pause(Duration::from_millis(700)); // longer than any lease of before
+        let gap = writer.goes_on();
+        eprintln!(
+            "kill {kill}: {next} leads {took:?} after {leader} was killed; longest time without an acknowledged write {gap:?}, \
+             {before:?} before"
+        );
+        let url = cluster.etcd.url.clone();
+        cluster.coordinators[leader].start(&url);
+        pause(Duration::from_secs(4)); // so that leaders do not change too often for those who follow
+    }
+    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
+    cluster.client().create_table("one more").expect("the coordinators go on");
+    let status = run(&["status", "-C", &cluster.list()]);
+    let (leader, term) = cluster.leader(None);
+    let wanted = format!("leader {}, term {term}\n", cluster.coordinators[leader].locator);
+    assert!(status.ok().contains(&wanted), "{status:?}");
+    writer.finish();
+}
+
+#[test]
+fn a_coordinator_that_stood_still_is_fenced() {
+    let _alone = alone();
+    let Some(cluster) = Cluster::start() else { return };
+    let writer = Writer::start(cluster.list());
+    let servers = cluster.server_ids();
+    let (old, _) = cluster.leader(None);
+    writer.goes_on();
+    cluster.coordinators[old].signal(Signal::STOP);
+    cluster.leader(Some(old));
+    cluster.client().create_table("made meanwhile").expect("another leads");
+    pause(Duration::from_secs(1));
+    let gap = writer.goes_on();
+    cluster.coordinators[old].signal(Signal::CONT);
+    // It takes itself for the leader until it looks; what it would change then comes to nothing.
+    let locator = &cluster.coordinators[old].locator;
+    let begun = Instant::now();
+    while connect(locator).ask_leads().is_ok_and(|(leads, _)| leads) {
+        assert!(begun.elapsed() < PATIENCE, "it never learns that it was deposed");
+        pause(Duration::from_millis(20));
+    }
+    writer.goes_on();
+    // Who asks the old one alone is sent on to the new one.
+    connect(locator).table("made meanwhile").expect("the old one names the new one");
+    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
+    eprintln!("stopped leader: longest time without an acknowledged write {gap:?}");
+    writer.finish();
+}
+
+#[test]
+fn etcd_is_away_for_a_while() {
+    let _alone = alone();
+    let Some(mut cluster) = Cluster::start() else { return };
+    let writer = Writer::start(cluster.list());
+    let servers = cluster.server_ids();
+    let (leader, term) = cluster.leader(None);
+    writer.goes_on();
+    cluster.etcd.kill();
+    pause(Duration::from_millis(300));
+    cluster.etcd.restart();
+    pause(Duration::from_secs(2));
+    let short = writer.goes_on();
+    assert_eq!(cluster.leader(None), (leader, term), "nobody else tried");
+
+    cluster.etcd.kill();
+    pause(Duration::from_secs(6));
+    cluster.etcd.restart();
+    cluster.leader(None);
+    let long = writer.goes_on();
+    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
+    cluster.client().create_table("one more").expect("it goes on");
+    eprintln!("longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s {long:?}");
+    writer.finish();
+}
+
+#[test]
+fn an_etcd_that_is_not_there_yet_is_waited_for_aloud() {
+    let _alone = alone();
+    let Some(mut etcd) = EtcdProcess::start() else { return };
+    etcd.kill();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut coordinator = Coordinator::new(dir.path().join("said"));
+    coordinator.start(&etcd.url);
+    let said = |part: &str| {
+        let begun = Instant::now();
+        while !coordinator.said().contains(part) {
+            assert!(begun.elapsed() < PATIENCE, "{}", coordinator.said());
+            pause(Duration::from_millis(20));
+        }
+    };
+    said("waiting for etcd");
+    assert!(coordinator.said().contains("is etcd running"), "{}", coordinator.said());
+    etcd.restart();
+    said("coordinator ready");
+    assert_eq!(connect(&coordinator.locator).list_servers().expect("it leads").len(), 0);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let refused = run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=0", "--etcd", "http://127.0.0.1:1"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("name an address and a port"), "{refused:?}");
+    let refused = run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=1", "--etcd", "http://127.0.0.1:1"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("http://127.0.0.1:1") && refused.stderr.contains("is etcd running"), "{refused:?}");
+    let refused = run(&["coordinator", "--etcd", "127.0.0.1:2379"]);
+    assert!(refused.stderr.contains("not a URL"), "{refused:?}");
+}

@@ -1,0 +1,286 @@
+//! The bridge between a real store and a real Cassandra, as processes: what is acknowledged arrives, once, whoever is killed or stands still.
+
+#[path = "../../../rack/load/tests/support/mod.rs"]
+mod cassandra;
+
+use crate::support;
+use cassandra::Node;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use sprat_bridge::{Consistency, Far as _, Home, HomeOptions, Stored};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, ServerProcess, TCP, sprat};
+
+type Figures = BTreeMap<String, u64>;
+
+/// A bridge's process.
+struct Bridge {
+    child: Child,
+    listen: String,
+}
+
+impl Bridge {
+    fn start(store: &ServerProcess, node: &Node, flags: &[&str]) -> Self {
+        let mut command = sprat();
+        command.args(["rack", "bridge", "users", "--json", "--contact", &node.contact, "-C", &store.coordinator]);
+        command.args(["--replication", "1", "--listen", "127.0.0.1:0", "--every", "1h", "--sweep", "500ms"]);
+        let mut child = command.args(flags).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it tells where it listens");
+        let begun: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let listen = begun["listen"].as_str().expect("an address").to_owned();
+        Self { child, listen }
+    }
+
+    fn client(&self) -> Client {
+        Client(BufReader::new(TcpStream::connect(&self.listen).expect("it listens")))
+    }
+
+    /// Its figures, once this holds of them.
+    fn until(&self, what: &str, holds: impl Fn(&Figures) -> bool) -> Figures {
+        let (begun, mut client) = (Instant::now(), self.client());
+        loop {
+            let told = String::from_utf8(client.ask(&[b"INFO"]).expect("figures")).expect("text");
+            let number =
+                |line: &str| line.split_once(':').and_then(|(name, of)| Some((name.to_owned(), of.parse().ok()?)));
+            let figures: Figures = told.lines().filter_map(number).collect();
+            if holds(&figures) {
+                return figures;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what}: {told}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("ours");
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn stop(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        self.child.wait().expect("ours").code()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client of Redis, of the least that does.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn send(&mut self, parts: &[&[u8]]) {
+        let mut bytes = format!("*{}\r\n", parts.len()).into_bytes();
+        for part in parts {
+            bytes.extend(format!("${}\r\n", part.len()).bytes());
+            bytes.extend_from_slice(part);
+            bytes.extend(b"\r\n");
+        }
+        self.0.get_mut().write_all(&bytes).expect("it listens");
+    }
+
+    /// The next answer: a string's bytes, none for what is not there, and all else as it comes.
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("it answers");
+        let line = line.trim_end();
+        match line.strip_prefix('$').map(|len| len.parse::<i64>().expect("a length")) {
+            Some(-1) => None,
+            Some(len) => {
+                let mut bytes = vec![0; usize::try_from(len).expect("a length") + 2];
+                self.0.read_exact(&mut bytes).expect("all of it");
+                bytes.truncate(bytes.len() - 2);
+                Some(bytes)
+            }
+            None => Some(line.as_bytes().to_vec()),
+        }
+    }
+
+    fn ask(&mut self, parts: &[&[u8]]) -> Option<Vec<u8>> {
+        self.send(parts);
+        self.answer()
+    }
+
+    #[track_caller]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        assert_eq!(self.ask(&[b"SET", key.as_bytes(), value]).as_deref(), Some(&b"+OK"[..]), "{key}");
+    }
+
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.ask(&[b"GET", key.as_bytes()])
+    }
+}
+
+/// Cassandra, asked directly.
+struct Direct {
+    runtime: tokio::runtime::Runtime,
+    home: Home,
+}
+
+impl Direct {
+    fn new(node: &Node) -> Self {
+        let options = HomeOptions {
+            contacts: vec![node.contact.clone()],
+            keyspace: "sprat".to_owned(),
+            table: "users".to_owned(),
+            datacenter: "dc1".to_owned(),
+            replication: 1,
+            consistency: Consistency::LocalQuorum,
+            timeout: Duration::from_secs(10),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a thread");
+        let home = runtime.block_on(Home::connect(&options)).unwrap_or_else(|error| panic!("{error}"));
+        Self { runtime, home }
+    }
+
+    fn row(&self, key: &str) -> Option<Stored> {
+        self.runtime.block_on(self.home.read(key.as_bytes())).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn value(&self, key: &str) -> Option<Vec<u8>> {
+        self.row(key).map(|row| row.value)
+    }
+}
+
+fn nothing_to_go(figures: &Figures) -> bool {
+    figures["dirty"] == 0
+}
+
+fn key(number: usize) -> String {
+    format!("key {number}")
+}
+
+#[test]
+#[ignore = "starts Cassandra: make test-rack"]
+fn what_is_acknowledged_is_at_home_once() {
+    let Some(node) = Node::start() else { return };
+    let data = tempfile::tempdir().expect("a folder");
+    let flags = ["-L", TCP, "--memory", "256M", "--durability", "buffered"];
+    let store = ServerProcess::start(data.path(), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let bridge = Bridge::start(&store, &node, &[]);
+    let direct = Direct::new(&node);
+    let mut client = bridge.client();
+
+    // Write-behind; a deletion is one too.
+    client.set("alice", b"likes tea");
+    assert_eq!(client.get("alice").as_deref(), Some(&b"likes tea"[..]));
+    bridge.until("alice is at home", nothing_to_go);
+    assert_eq!(direct.value("alice").as_deref(), Some(&b"likes tea"[..]));
+    assert_eq!(client.ask(&[b"DEL", b"alice", b"bob"]).as_deref(), Some(&b":1"[..]));
+    assert_eq!(client.get("alice"), None);
+    bridge.until("alice is gone", nothing_to_go);
+    assert_eq!((direct.value("alice"), client.get("alice")), (None, None));
+    client.send(&[b"MGET", b"alice", b"bob"]);
+    assert_eq!([client.answer(), client.answer(), client.answer()], [Some(b"*2".to_vec()), None, None]);
+
+    // What can never be at home is refused at the door, and nothing is left to carry.
+    for refused in [&[&b"SET"[..], b"", b"v"][..], &[b"DEL", b""]] {
+        let told = client.ask(refused).expect("an answer");
+        assert!(told.starts_with(b"-ERR an empty key"), "{}", String::from_utf8_lossy(&told));
+    }
+    assert_eq!(client.get(""), None);
+    bridge.until("nothing of it waits", nothing_to_go);
+
+    // Cassandra stands still: writes are acknowledged all the same, and read.
+    node.signal(Signal::STOP);
+    (0..300).for_each(|number| client.set(&key(number), format!("one {number}").as_bytes()));
+    assert_eq!(client.get(&key(299)).as_deref(), Some(&b"one 299"[..]));
+    bridge.until("they wait", |figures| figures["dirty"] >= 300);
+    node.signal(Signal::CONT);
+    bridge.until("they are at home", nothing_to_go);
+    (0..300).for_each(|number| assert_eq!(direct.value(&key(number)), Some(format!("one {number}").into_bytes())));
+
+    // One that is killed in the middle: the next carries the rest home, and what it carries again it does so in effect once.
+    for number in 0..2_000 {
+        client.send(&[b"SET", key(number).as_bytes(), format!("two {number}").as_bytes()]);
+    }
+    (0..2_000).for_each(|_| assert_eq!(client.answer().as_deref(), Some(&b"+OK"[..])));
+    bridge.kill();
+    let stamps: Vec<Option<Stored>> = (0..2_000).map(|number| direct.row(&key(number))).collect();
+    let bridge = Bridge::start(&store, &node, &[]);
+    bridge.until("a sweep", |figures| figures["sweeps"] >= 1);
+    bridge.until("the rest is at home", nothing_to_go);
+    let mut before = 0;
+    for (number, stored) in stamps.into_iter().enumerate() {
+        let value = format!("two {number}").into_bytes();
+        let row = direct.row(&key(number)).expect("it was acknowledged");
+        assert_eq!(row.value, value, "{number}");
+        if let Some(stored) = stored.filter(|stored| stored.value == value) {
+            before += 1;
+            assert_eq!(row.stamp, stored.stamp, "{number}");
+        }
+    }
+    eprintln!("killed in the middle: {before} of 2000 were at home by then");
+    assert_eq!(bridge.stop(), Some(0));
+
+    // More than may stay in memory: all of it is found, from one or the other.
+    let bridge = Bridge::start(&store, &node, &["--memory", "1M"]);
+    let mut client = bridge.client();
+    let large = |number: usize| vec![u8::try_from(number % 251).expect("small"); 10_000];
+    (0..400).for_each(|number| client.set(&key(number), &large(number)));
+    let mut before =
+        bridge.until("memory is given back", |figures| nothing_to_go(figures) && figures["evicted"] >= 300);
+    loop {
+        let now = bridge.until("another sweep", |figures| figures["sweeps"] >= before["sweeps"] + 2);
+        let settled = now["evicted"] == before["evicted"];
+        before = now;
+        if settled {
+            break;
+        }
+    }
+    (0..400).for_each(|number| assert_eq!(client.get(&key(number)), Some(large(number)), "{number}"));
+    let figures = bridge.until("reads were told", |figures| figures["misses"] >= 250);
+    eprintln!("of 400 reads {} found it in memory, {} at home", figures["hits"], figures["misses"]);
+
+    // What is hot, beside the same from Cassandra.
+    let (hot, beside) = medians(&mut client, &direct);
+    eprintln!("median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)");
+
+    // An end with nowhere to carry things to says so, and nothing is lost.
+    assert_eq!(bridge.stop(), Some(0));
+    let bridge = Bridge::start(&store, &node, &["--drain", "1s"]);
+    node.signal(Signal::STOP);
+    bridge.client().set("late", b"kept");
+    bridge.until("it waits", |figures| figures["dirty"] == 1);
+    assert_eq!(bridge.stop(), Some(7));
+    node.signal(Signal::CONT);
+    let bridge = Bridge::start(&store, &node, &[]);
+    assert_eq!(bridge.client().get("late").as_deref(), Some(&b"kept"[..]));
+    bridge.until("it was found", |figures| figures["applied"] >= 1);
+    assert_eq!(direct.value("late").as_deref(), Some(&b"kept"[..]));
+
+    // Another home than the one it has is refused by name.
+    let other =
+        ["rack", "bridge", "users", "--contact", &node.contact, "-C", &store.coordinator, "--home-table", "others"];
+    let told = support::run(&[&other[..], &["--listen", "127.0.0.1:0", "--replication", "1"]].concat());
+    assert!(told.code == Some(1) && told.stderr.contains("this table's home is sprat.users"), "{told:?}");
+}
+
+fn medians(client: &mut Client, direct: &Direct) -> (Duration, Duration) {
+    client.set("hot", b"value");
+    let median = |mut all: Vec<Duration>| {
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let (mut through, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..500 {
+        let begun = Instant::now();
+        assert!(client.get("hot").is_some());
+        through.push(begun.elapsed());
+        let begun = Instant::now();
+        direct.row(&key(1)).expect("it is there");
+        beside.push(begun.elapsed());
+    }
+    (median(through), median(beside))
+}

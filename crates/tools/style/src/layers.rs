@@ -1,0 +1,85 @@
+//! Arrows between crates point one way.
+
+use crate::Finding;
+use toml::{Table, Value};
+
+/// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
+pub const ROWS: &[&[&str]] = &[
+    &["wire", "chance", "units"],
+    &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
+    &["rpc", "log", "vector", "grapedr"],
+    &["client", "rack", "grape"],
+    &["store", "lab", "flow", "load", "bridge"],
+    &["sim", "objects", "provision", "tune", "power"],
+    &["bench"],
+    &["cli"],
+];
+
+/// Crates beside the house: they use none of ours, and none of ours uses them.
+pub const BESIDE: &[&str] = &["style"];
+
+const PREFIX: &str = "sprat-";
+
+/// What is wrong in one crate's manifest: `name` is its folder, `text` its `Cargo.toml`.
+#[must_use]
+pub fn check(name: &str, text: &str) -> Vec<Finding> {
+    let path = format!("crates/{name}/Cargo.toml");
+    let finding = |line, what: String, mend: &str| Finding::new(&path, line, what, mend);
+    let manifest: Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![finding(1, format!("not TOML: {error}"), "see what cargo says")],
+    };
+    let mut findings = Vec::new();
+    let row = row_of(name);
+    if row.is_none() && !BESIDE.contains(&name) {
+        let what = format!("crate {name} has no place in the house");
+        findings.push(finding(1, what, "give it a row in crates/tools/style/src/layers.rs"));
+    }
+    if !manifest.get("lints").is_some_and(is_workspace) {
+        let mend = "add `[lints]` and `workspace = true`";
+        findings.push(finding(1, "the lints of the house are not on".to_owned(), mend));
+    }
+    for (dependency, spec) in dependencies(&manifest) {
+        let line = line_of(text, dependency);
+        if !is_workspace(spec) {
+            let what = format!("{dependency} has a version or path of its own");
+            findings.push(finding(line, what, "name it in the root Cargo.toml, here `workspace = true`"));
+        }
+        let Some(ours) = dependency.strip_prefix(PREFIX) else { continue };
+        if row.is_none() || row_of(ours).is_none() {
+            let what = format!("an arrow from {name} to {ours}, one of which stands beside the house");
+            findings.push(finding(line, what, "drop the dependency"));
+        } else if row_of(ours) >= row {
+            let what = format!("an arrow upwards (or across): {name} uses {ours}");
+            findings.push(finding(line, what, "move what is needed into a lower crate"));
+        }
+    }
+    findings
+}
+
+fn row_of(name: &str) -> Option<usize> {
+    ROWS.iter().position(|row| row.contains(&name))
+}
+
+/// All dependencies: of the crate, its tests and its build script, on every target.
+fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    std::iter::once(manifest)
+        .chain(tables)
+        .flat_map(|table| {
+            ["dependencies", "dev-dependencies", "build-dependencies"]
+                .into_iter()
+                .filter_map(|kind| table.get(kind).and_then(Value::as_table))
+                .flatten()
+        })
+        .collect()
+}
+
+fn is_workspace(value: &Value) -> bool {
+    value.get("workspace").and_then(Value::as_bool) == Some(true)
+}
+
+fn line_of(text: &str, word: &str) -> usize {
+    text.lines().position(|line| line.starts_with(word)).map_or(1, |at| at + 1)
+}

@@ -1,0 +1,175 @@
+//! Each rule fails on a snippet that breaks it, at the right line, and lets its neighbour pass.
+
+use sprat_style::source::Source;
+use sprat_style::unsafety::Place;
+use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, unsafety};
+
+fn source(path: &str, text: &str) -> Source {
+    Source::parse(path, text).unwrap()
+}
+
+fn lines(findings: &[Finding]) -> Vec<usize> {
+    findings.iter().map(|finding| finding.line).collect()
+}
+
+/// Lines at which `text`, in the file `path`, has banned calls.
+fn banned_at(path: &str, text: &str) -> Vec<usize> {
+    lines(&banned::check(&source(path, text)))
+}
+
+#[test]
+fn unwrap_is_banned_but_in_tests_comments_and_strings() {
+    let text = r#"
+fn code() { x.unwrap(); y.unwrap_or(1); }
+/// z.unwrap()
+fn more() { let _ = "a.unwrap()"; } // b.unwrap()
+#[cfg(test)]
+mod tests { fn helper() { x.unwrap(); } }
+fn after() { x
+    .unwrap(); }
+#[test]
+fn test() -> [u8; 2] { x.unwrap() }
+#[cfg(not(test))]
+fn shipped() { x.unwrap() }
+#[cfg(test)]
+use a::b;
+fn last() { x.unwrap() }
+"#;
+    assert_eq!(banned_at("crates/store/store/src/a.rs", text), [2, 8, 12, 15]);
+    assert_eq!(banned_at("crates/store/store/tests/a.rs", text), []);
+    assert_eq!(banned_at("crates/store/store/src/a/tests.rs", text), []);
+    assert_eq!(banned_at("crates/store/store/src/a.rs", "#![cfg(test)]\nfn f() { x.unwrap(); }"), []);
+}
+
+#[test]
+fn every_ban_bites_where_it_should() {
+    let cases = [
+        ("crates/store/store/src/a.rs", "fn f() { println!(\"\"); }", true),
+        ("crates/store/store/src/a.rs", "fn f() { eprint!(\"\"); }", true),
+        ("crates/tools/cli/src/a.rs", "fn f() { println!(\"\"); }", false),
+        ("crates/tools/bench/src/a.rs", "fn f() { eprintln!(\"\"); }", false),
+        ("crates/base/net/src/a.rs", "fn f() { std::thread::sleep(d); }", true),
+        ("crates/tools/cli/src/a.rs", "fn f() { std::thread::sleep(d); }", false),
+        ("crates/tools/cli/src/a.rs", "fn f() { std::process::exit(1); }", true),
+        ("crates/tools/cli/src/main.rs", "fn f() { std::process::exit(1); }", false),
+        ("crates/store/rpc/src/a.rs", "fn f() { Instant::now(); }", true),
+        ("crates/base/net/src/a.rs", "fn f() { Instant::now(); }", false),
+        ("crates/store/log/src/a.rs", "use std::time::SystemTime;", true),
+        ("crates/store/wire/src/a.rs", "fn f() { std::thread::spawn(g); }", true),
+        ("crates/store/rpc/src/a.rs", "use std::collections::hash_map::RandomState;", true),
+        ("crates/store/wire/src/a.rs", "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}", true),
+        ("crates/store/log/src/a.rs", "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}", false),
+        ("crates/store/log/src/a.rs", "#[allow(dead_code)] fn f() {}", true),
+        ("crates/store/log/src/a.rs", "#![allow(unsafe_code)]", false),
+        ("crates/store/log/src/a.rs", "fn f() { x.expect(\"[expect(\"); }", false),
+    ];
+    for (path, text, bites) in cases {
+        assert_eq!(!banned_at(path, text).is_empty(), bites, "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_finding_tells_file_line_reason_and_mend() {
+    let found = banned::check(&source("crates/store/rpc/src/a.rs", "\nfn f() { x.unwrap() }"));
+    let told = found[0].to_string();
+    assert!(told.starts_with("crates/store/rpc/src/a.rs:2: `.unwrap()`: "), "{told}");
+    assert!(told.contains("mend: return a typed error"), "{told}");
+}
+
+#[test]
+fn what_is_not_rust_is_said() {
+    let finding = Source::parse("crates/store/log/src/a.rs", "fn f() {\n  \"open\n").unwrap_err();
+    assert_eq!(finding.file, "crates/store/log/src/a.rs");
+}
+
+#[test]
+fn long_files_and_long_medians_are_found() {
+    let file = |path: &str, lines| source(path, &"//\n".repeat(lines));
+    assert!(length::check(&[file("crates/a/tests/x.rs", 900), file("crates/a/src/x.rs", 300)]).is_empty());
+    assert_eq!(lines(&length::check(&[file("crates/a/tests/x.rs", 901)])), [901]);
+    let found =
+        length::check(&[file("crates/a/src/x.rs", 10), file("crates/a/src/y.rs", 301), file("crates/a/src/z.rs", 400)]);
+    assert_eq!(found[0].file, "crates/a/src");
+}
+
+#[test]
+fn unsafe_is_found_outside_its_places() {
+    let places =
+        [Place { path: "crates/store/log/src/arena.rs", reason: "" }, Place { path: "crates/base/net/src/dpdk/", reason: "" }];
+    let check = |path: &str, text: &str| lines(&unsafety::check(&source(path, text), &places));
+    let text = "// unsafe\nfn f() { unsafe { g() } }\n#[unsafe(no_mangle)] fn h() {}";
+    assert_eq!(check("crates/store/log/src/log.rs", text), [2, 3]);
+    assert_eq!(check("crates/store/log/src/arena.rs", text), []);
+    assert_eq!(check("crates/base/net/src/dpdk/port.rs", text), []);
+    assert_eq!(check("crates/store/log/src/log.rs", "#![deny(unsafe_code)]"), []);
+}
+
+#[test]
+fn places_that_are_stale_or_untold_are_found() {
+    let places = [Place { path: "crates/store/log/src/arena.rs", reason: "" }];
+    let used = [source("crates/store/log/src/arena.rs", "fn f() { unsafe { g() } }")];
+    assert!(unsafety::check_places(&places, &used, "see `crates/store/log/src/arena.rs`").is_empty());
+    assert_eq!(unsafety::check_places(&places, &used, "").len(), 1);
+    assert_eq!(unsafety::check_places(&places, &[], "see `crates/store/log/src/arena.rs`").len(), 1);
+}
+
+#[test]
+fn arrows_upwards_and_across_are_found() {
+    let manifest = |table: &str, uses: &str| format!("[lints]\nworkspace = true\n[{table}]\n{uses}.workspace = true\n");
+    let check = |name: &str, table: &str, uses: &str| lines(&layers::check(name, &manifest(table, uses)));
+    assert_eq!(check("rpc", "dependencies", "sprat-net"), []);
+    assert_eq!(check("rpc", "dependencies", "sprat-log"), [4]);
+    assert_eq!(check("rpc", "dependencies", "sprat-store"), [4]);
+    assert_eq!(check("log", "dev-dependencies", "sprat-sim"), [4]);
+    assert_eq!(check("log", "target.'cfg(unix)'.build-dependencies", "sprat-sim"), [4]);
+    assert_eq!(check("cli", "dependencies", "sprat-style"), [4]);
+    assert_eq!(check("style", "dependencies", "sprat-wire"), [4]);
+    assert_eq!(check("attic", "dependencies", "toml").len(), 1, "a crate without a place");
+    assert_eq!(layers::check("wire", "[dependencies]\n").len(), 1, "no lints");
+    assert_eq!(layers::check("wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n").len(), 1);
+    assert_eq!(layers::check("wire", "[").len(), 1, "no TOML");
+}
+
+#[test]
+fn files_without_a_head_and_crates_without_a_paragraph_are_found() {
+    let head = |path: &str, text: &str| documented::check_head(&source(path, text)).len();
+    assert_eq!(head("crates/store/log/src/lib.rs", "//! The log.\n"), 0);
+    assert_eq!(head("crates/store/log/src/lib.rs", "// The log.\n"), 1);
+    assert_eq!(head("crates/store/log/src/a.rs", "\n//! Late.\n"), 1);
+    assert_eq!(head("crates/store/log/tests/a.rs", ""), 0);
+
+    let map = |text: &str| lines(&documented::check_map(&["log".to_owned()], text));
+    let paragraph = "It keeps objects. ".repeat(10);
+    assert_eq!(map(&format!("### log\n{paragraph}\n")), []);
+    assert_eq!(map(&format!("### rpc\n{paragraph}\n")), [1, 1], "one too many, one missing");
+    assert_eq!(map(&format!("\n### log\n\n## Rules\n{paragraph}\n")), [2]);
+}
+
+#[test]
+fn links_and_paths_that_lead_nowhere_are_found() {
+    let text = "[a](../README.md#x) [b](gone.md) [c](#here) [d](https://example.net/e.md)\n\
+                `crates/store/log` `crates/gone/src` `make test` `docs/*.md`\n\
+                ```\n`docs/gone.md`\n```\n`GONE.md`";
+    let exists = |path: &str| ["README.md", "crates/store/log"].contains(&path);
+    let found = mentions::check_page("docs/store.md", text, &exists);
+    assert_eq!(lines(&found), [1, 2, 6]);
+    assert!(found[0].what.contains("docs/gone.md"), "{}", found[0]);
+}
+
+#[test]
+fn foreign_words_are_found_in_any_file_but_generated_ones() {
+    for (first, second) in mentions::FOREIGN {
+        let text = format!("fine\nsee {first}{second} for it\n");
+        assert_eq!(lines(&mentions::check_foreign("scripts/setup", &text)), [2]);
+        assert_eq!(mentions::check_foreign("Cargo.lock", &text), []);
+    }
+}
+
+#[test]
+fn targets_that_no_script_runs_are_found() {
+    let makefile = "help: ## lists\nall: build\nbuild: setup ## builds\nbench-x: build ## measures\n";
+    let findings = offered::check(makefile, "all=(\n  \"build FAST=yes\"\n  \"gone\"\n)\n");
+    let places: Vec<(&str, usize)> = findings.iter().map(|one| (one.file.as_str(), one.line)).collect();
+    assert_eq!(places, [("Makefile", 4), ("scripts/test-all", 3)]);
+    assert_eq!(offered::check(makefile, "  \"build\"\n  \"bench-x\"\n"), []);
+}
