@@ -46,7 +46,14 @@ const SANS_IO_MEND: &str = "take it as an argument, as the rest of the crate doe
 
 /// Crates whose code runs on a node's thread and nowhere else. The store has control threads too: there
 /// the lint that `clippy.toml` sets asks each sleep for its reason.
-const NODE: &[&str] = &["crates/store/wire/", "crates/base/disk/", "crates/base/net/", "crates/store/rpc/", "crates/store/log/", "crates/store/sim/"];
+const NODE: &[&str] = &[
+    "crates/store/wire/",
+    "crates/base/disk/",
+    "crates/base/net/",
+    "crates/store/rpc/",
+    "crates/store/log/",
+    "crates/store/sim/",
+];
 
 const WIRE: &[&str] = &["crates/store/wire/"];
 const CAST_REASON: &str = "a cast that loses bits in a layout writes a wrong byte silently";

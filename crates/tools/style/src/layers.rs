@@ -15,15 +15,45 @@ pub const ROWS: &[&[&str]] = &[
     &["cli"],
 ];
 
+/// A folder of crates: a part of the product, or what parts have in common.
+pub struct Group {
+    /// The folder, below `crates`.
+    pub name: &'static str,
+    /// The groups that its crates may use, besides their own.
+    pub uses: &'static [&'static str],
+    /// Its crates.
+    pub crates: &'static [&'static str],
+}
+
+/// The groups, lowest first.
+pub const GROUPS: &[Group] = &[
+    Group { name: "base", uses: &[], crates: &["chance", "units", "disk", "net"] },
+    Group { name: "store", uses: &["base"], crates: &["wire", "key", "rpc", "log", "client", "store", "sim"] },
+    Group { name: "flow", uses: &["base"], crates: &["pace", "flow", "objects"] },
+    Group { name: "lab", uses: &["base"], crates: &["lab"] },
+    Group {
+        name: "rack",
+        uses: &["base", "store", "flow", "lab"],
+        crates: &["plan", "rack", "load", "bridge", "provision", "tune", "power"],
+    },
+    Group { name: "grape", uses: &["base"], crates: &["formula", "ranks", "vector", "grapedr", "grape"] },
+    Group {
+        name: "tools",
+        uses: &["base", "store", "flow", "lab", "rack", "grape"],
+        crates: &["bench", "cli", "style"],
+    },
+];
+
 /// Crates beside the house: they use none of ours, and none of ours uses them.
 pub const BESIDE: &[&str] = &["style"];
 
 const PREFIX: &str = "sprat-";
 
-/// What is wrong in one crate's manifest: `name` is its folder, `text` its `Cargo.toml`.
+/// What is wrong in one crate's manifest: `folder` is its folder below `crates`, `text` its `Cargo.toml`.
 #[must_use]
-pub fn check(name: &str, text: &str) -> Vec<Finding> {
-    let path = format!("crates/{name}/Cargo.toml");
+pub fn check(folder: &str, text: &str) -> Vec<Finding> {
+    let path = format!("crates/{folder}/Cargo.toml");
+    let (group, name) = folder.split_once('/').unwrap_or(("", folder));
     let finding = |line, what: String, mend: &str| Finding::new(&path, line, what, mend);
     let manifest: Table = match text.parse() {
         Ok(manifest) => manifest,
@@ -34,6 +64,11 @@ pub fn check(name: &str, text: &str) -> Vec<Finding> {
     if row.is_none() && !BESIDE.contains(&name) {
         let what = format!("crate {name} has no place in the house");
         findings.push(finding(1, what, "give it a row in crates/tools/style/src/layers.rs"));
+    }
+    let group = GROUPS.iter().find(|one| one.name == group).filter(|group| group.crates.contains(&name));
+    if group.is_none() {
+        let what = format!("{folder} is not among the groups");
+        findings.push(finding(1, what, "give it a group in crates/tools/style/src/layers.rs"));
     }
     if !manifest.get("lints").is_some_and(is_workspace) {
         let mend = "add `[lints]` and `workspace = true`";
@@ -52,6 +87,14 @@ pub fn check(name: &str, text: &str) -> Vec<Finding> {
         } else if row_of(ours) >= row {
             let what = format!("an arrow upwards (or across): {name} uses {ours}");
             findings.push(finding(line, what, "move what is needed into a lower crate"));
+        }
+        let theirs = GROUPS.iter().find(|one| one.crates.contains(&ours));
+        if let (Some(group), Some(theirs)) = (group, theirs)
+            && group.name != theirs.name
+            && !group.uses.contains(&theirs.name)
+        {
+            let what = format!("an arrow between groups: {name} of {} uses {ours} of {}", group.name, theirs.name);
+            findings.push(finding(line, what, "move what is needed into a group that both may use"));
         }
     }
     findings

@@ -22,15 +22,15 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
             findings.push(Finding::new(&source.path, lines, what, "split it: one purpose a file"));
         }
         if source.path.contains("/src/") {
-            crates.entry(source.crate_name()).or_default().push(lines);
+            crates.entry(source.crate_folder()).or_default().push(lines);
         }
     }
-    for (name, mut lengths) in crates {
+    for (folder, mut lengths) in crates {
         lengths.sort_unstable();
         let median = lengths[lengths.len() / 2];
         if median > MAX_MEDIAN {
             let what = format!("the median file has {median} lines, {MAX_MEDIAN} are the limit");
-            findings.push(Finding::new(&format!("crates/{name}/src"), 1, what, "split the longest files"));
+            findings.push(Finding::new(&format!("{folder}/src"), 1, what, "split the longest files"));
         }
     }
     findings

@@ -41,10 +41,10 @@ impl Source {
         Ok(Self { path: path.to_owned(), text: text.to_owned(), tokens })
     }
 
-    /// The crate's folder name: `wire` of `crates/store/wire/src/lib.rs`.
+    /// The crate's folder: `crates/store/wire` of `crates/store/wire/src/lib.rs`.
     #[must_use]
-    pub fn crate_name(&self) -> &str {
-        self.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or("")
+    pub fn crate_folder(&self) -> &str {
+        self.path.find("/src/").map_or("", |end| &self.path[..end])
     }
 
     /// Lines of the file.

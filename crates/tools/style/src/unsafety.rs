@@ -14,7 +14,10 @@ pub struct Place {
 
 /// The places.
 pub const PLACES: &[Place] = &[
-    Place { path: "crates/store/log/src/arena.rs", reason: "reserves address space, shares parts of it, gives pages back" },
+    Place {
+        path: "crates/store/log/src/arena.rs",
+        reason: "reserves address space, shares parts of it, gives pages back",
+    },
     Place {
         path: "crates/base/net/src/bypass/dpdk/sys/",
         reason: "DPDK is a C library; safe types say who owns a frame and a device",

@@ -94,8 +94,10 @@ fn long_files_and_long_medians_are_found() {
 
 #[test]
 fn unsafe_is_found_outside_its_places() {
-    let places =
-        [Place { path: "crates/store/log/src/arena.rs", reason: "" }, Place { path: "crates/base/net/src/dpdk/", reason: "" }];
+    let places = [
+        Place { path: "crates/store/log/src/arena.rs", reason: "" },
+        Place { path: "crates/base/net/src/dpdk/", reason: "" },
+    ];
     let check = |path: &str, text: &str| lines(&unsafety::check(&source(path, text), &places));
     let text = "// unsafe\nfn f() { unsafe { g() } }\n#[unsafe(no_mangle)] fn h() {}";
     assert_eq!(check("crates/store/log/src/log.rs", text), [2, 3]);
@@ -117,15 +119,17 @@ fn places_that_are_stale_or_untold_are_found() {
 fn arrows_upwards_and_across_are_found() {
     let manifest = |table: &str, uses: &str| format!("[lints]\nworkspace = true\n[{table}]\n{uses}.workspace = true\n");
     let check = |name: &str, table: &str, uses: &str| lines(&layers::check(name, &manifest(table, uses)));
-    assert_eq!(check("rpc", "dependencies", "sprat-net"), []);
-    assert_eq!(check("rpc", "dependencies", "sprat-log"), [4]);
-    assert_eq!(check("rpc", "dependencies", "sprat-store"), [4]);
-    assert_eq!(check("log", "dev-dependencies", "sprat-sim"), [4]);
-    assert_eq!(check("log", "target.'cfg(unix)'.build-dependencies", "sprat-sim"), [4]);
-    assert_eq!(check("cli", "dependencies", "sprat-style"), [4]);
-    assert_eq!(check("style", "dependencies", "sprat-wire"), [4]);
-    assert_eq!(check("attic", "dependencies", "toml").len(), 1, "a crate without a place");
-    assert_eq!(layers::check("wire", "[dependencies]\n").len(), 1, "no lints");
+    assert_eq!(check("store/rpc", "dependencies", "sprat-net"), []);
+    assert_eq!(check("store/rpc", "dependencies", "sprat-log"), [4]);
+    assert_eq!(check("store/rpc", "dependencies", "sprat-store"), [4]);
+    assert_eq!(check("store/log", "dev-dependencies", "sprat-sim"), [4]);
+    assert_eq!(check("store/log", "target.'cfg(unix)'.build-dependencies", "sprat-sim"), [4]);
+    assert_eq!(check("tools/cli", "dependencies", "sprat-style"), [4]);
+    assert_eq!(check("tools/style", "dependencies", "sprat-wire"), [4]);
+    assert_eq!(check("store/attic", "dependencies", "toml").len(), 2, "a crate without a place and a group");
+    assert_eq!(check("base/rpc", "dependencies", "sprat-net").len(), 1, "it is of another group");
+    assert_eq!(check("lab/lab", "dependencies", "sprat-pace"), [4], "a group uses one beside it");
+    assert_eq!(layers::check("store/wire", "[dependencies]\n").len(), 1, "no lints");
     assert_eq!(layers::check("wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n").len(), 1);
     assert_eq!(layers::check("wire", "[").len(), 1, "no TOML");
 }
