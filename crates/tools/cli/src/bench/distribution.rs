@@ -1,0 +1,233 @@
+//! `bench distribution` and `bench jitter`.
+
+use crate::bench::judged::parse_rounds;
+use crate::meta::key::IdentityArgs;
+use crate::output::print_line;
+use crate::quantity;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use sprat_bench::cpu::allowed_cores;
+use sprat_bench::distribution::{self, Distributions, Over, picture, render};
+use sprat_bench::jitter::{Place, meter, table};
+use sprat_bench::machine::Machine;
+use sprat_bench::ours::Transport;
+use sprat_bench::report::{Report, write_compact_json};
+use sprat_bench::scenarios::Lab;
+use sprat_client::{Mode, Options};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A path of `bench distribution`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OverArg {
+    /// Past the kernel, over memory that both processes share.
+    Memif,
+    /// Past the kernel, as para-virtual devices do it (needs a build with DPDK).
+    Virtio,
+    /// Kernel UDP.
+    #[value(name = "fast+udp")]
+    Udp,
+    /// Kernel TCP.
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OpArg {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench distribution
+  sprat bench distribution --over fast+udp,tcp --op write --samples 200000
+  sprat bench distribution -C tcp:host=192.168.100.31,port=12246 --label 'virtual function'
+  sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html")]
+pub(crate) struct DistributionArgs {
+    /// Paths, each with a server of its own that spins on the last core, measured in turns [default: memif,
+    /// fast+udp,tcp].
+    #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
+    pub(crate) over: Vec<OverArg>,
+    /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells most.
+    #[arg(short = 'C', long, value_name = "LOCATOR", conflicts_with = "over")]
+    pub(crate) coordinator: Option<String>,
+    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
+    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL")]
+    pub(crate) local: Option<String>,
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "read")]
+    pub(crate) op: OpArg,
+    /// Size of an object.
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
+    pub(crate) size: u32,
+    /// Operations over each path.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    pub(crate) samples: u64,
+    /// Turns of each path.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// What the results are called where they are compared: the host, its kind.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub(crate) label: String,
+    /// Where to write the results, all counts included [default: target/bench/distribution.json].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the results].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Measure nothing: print and draw the results of earlier runs side by side.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["over", "coordinator", "samples", "op", "size", "rounds", "label", "out"]
+    )]
+    pub(crate) compare: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench jitter
+  sprat bench jitter --cores 2,3 --seconds 60
+  sprat bench jitter --json | jq .meters")]
+pub(crate) struct JitterArgs {
+    /// Cores to watch, all at once [default: all that this process may use].
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    pub(crate) cores: Vec<usize>,
+    /// How long to watch; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::turn)]
+    pub(crate) seconds: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where results go unless told.
+const OUT: &str = "target/bench/distribution.json";
+
+/// How long an operation of the cluster measured may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) fn distribution(args: &DistributionArgs) -> Result<ExitCode> {
+    if !args.compare.is_empty() {
+        return compare(args);
+    }
+    let out = args.out.clone().unwrap_or_else(|| OUT.into());
+    let found = measure(args, &out)?;
+    write_compact_json(&found, &out)?;
+    let html = args.html.clone().unwrap_or_else(|| out.with_extension("html"));
+    let mut report = Report::new("sprat bench distribution", &found.machine);
+    found.report(&mut report);
+    report.write(&html)?;
+    if args.json {
+        print_line(&serde_json::to_string(&found)?)?;
+    } else {
+        print_line(&found.machine.to_string())?;
+        print_line(&found.render())?;
+        print_line(&format!("results in {}, report in {}", out.display(), html.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
+    let over = match &args.coordinator {
+        Some(coordinator) => Over::Cluster(Options {
+            coordinator: coordinator.clone(),
+            local: args.local.clone(),
+            timeout: TIMEOUT,
+            waiting: Mode::Sleep,
+            identity: args.identity.load()?,
+            ..Options::default()
+        }),
+        None => {
+            let program = std::env::current_exe().context("finding this program's own file")?;
+            Over::Own(program, paths(&args.over)?)
+        }
+    };
+    // Servers keep their folders, and nothing in them, beside the results.
+    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut lab = Lab { rounds: args.rounds, ..Lab::new() };
+    lab.setup.data = folder.canonicalize()?;
+    let settings = distribution::Settings {
+        lab: lab.undisturbed(),
+        samples: args.samples,
+        bytes: usize::try_from(args.size)?,
+        write: args.op == OpArg::Write,
+        label: args.label.clone(),
+    };
+    distribution::measure(&settings, &over, &mut |what| eprintln!("sprat: {what}"))
+}
+
+fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
+    const USUAL: &[OverArg] = &[OverArg::Memif, OverArg::Udp, OverArg::Tcp];
+    let asked = if asked.is_empty() { USUAL } else { asked };
+    let mut paths = Vec::new();
+    for path in asked {
+        let transport = match path {
+            OverArg::Memif => Transport::Memif,
+            OverArg::Virtio => Transport::Virtio,
+            OverArg::Udp => Transport::Udp,
+            OverArg::Tcp => Transport::Tcp,
+        };
+        // Memory interfaces are driven without DPDK.
+        if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
+            bail!("this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)", transport.word());
+        }
+        if !paths.contains(&transport) {
+            paths.push(transport);
+        }
+    }
+    Ok(paths)
+}
+
+fn compare(args: &DistributionArgs) -> Result<ExitCode> {
+    let all: Vec<Distributions> = args.compare.iter().map(|path| Distributions::read(path)).collect::<Result<_>>()?;
+    if args.json {
+        print_line(&serde_json::to_string(&all)?)?;
+    } else {
+        print_line(&render::compared(&all).to_string())?;
+    }
+    if let Some(html) = &args.html {
+        write_comparison(&all, html)?;
+        eprintln!("sprat: report in {}", html.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
+    let drawn: Vec<&Distributions> = all.iter().collect();
+    let mut report = Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
+    report.note("The machine above only drew this. Those that were measured are named below.");
+    report.table("Quantiles and cliffs", &render::compared(all));
+    report.figure("The share of operations that took longer", &picture::ccdf(&drawn));
+    report.figure("The share of operations that took as long at most", &picture::cdf(&drawn));
+    for one in all {
+        report.note(&format!("{}: {}", one.label, one.machine));
+        one.report(&mut report);
+    }
+    report.write(html)
+}
+
+pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
+    let machine = Machine::describe();
+    let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
+    // Ordinary threads on every core: with a real-time class on all of them nothing else would run.
+    let places: Vec<Place> = cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
+    let found = meter(&places, args.seconds)?;
+    if args.json {
+        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "meters": found }))?)?;
+    } else {
+        print_line(&machine.to_string())?;
+        print_line(&table(&found).to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,243 @@
+//! `bench`, those that hold lists of promises.
+
+use crate::output::print_line;
+use crate::quantity::{self, counted};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use sprat_bench::cables::Cables;
+use sprat_bench::goals;
+use sprat_bench::machine::Machine;
+use sprat_bench::promises::{self, Chapter};
+use sprat_bench::report::{Report, write_json};
+use sprat_bench::scenarios::Lab;
+use sprat_bench::system::Setup;
+use sprat_net::Event;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub(super) fn parse_rounds(text: &str) -> Result<usize, String> {
+    counted(text, 1000, "rounds")
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StoreBenchArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench cluster
+  sprat bench cluster --only recovery --full
+
+Coordinator, servers and Redis are processes of the benchmark's own, on the loopback, and gone with it.")]
+pub(crate) struct ClusterBenchArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// Bring back 1 GB of log instead of 256 MB, and kill 100 servers instead of 10.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench lab
+  sprat bench lab --only delay --seconds 10
+  sprat bench lab --full
+
+Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
+pub(crate) struct LabBenchArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// How long each measurement counts for, after the growth of windows; some take longer at least. A number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    pub(crate) seconds: Duration,
+    /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench flow
+  sprat bench flow --only ramp --rounds 5
+  sprat bench flow --only browser
+  sprat bench flow --full
+
+Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2, /dev/net/tun,
+and curl, aria2, axel, rclone and nginx to measure beside; for clicks Firefox, and Chromium if it is here.")]
+pub(crate) struct FlowBenchArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// Turns of each program that fetches files; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// Files of up to 4 GB instead of 1, and paths of up to 5 Gb/s instead of 2.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+/// Where what a list of chapters finds goes, and which of them run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ResultArgs {
+    /// Where to write the rows [default: target/bench/ and the benchmark's name].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Also write a report with pictures [default: beside the rows].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Only chapters whose name contains this; a name that is none lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PromisesArgs {
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// Rounds of each comparison; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    pub(crate) rounds: usize,
+    /// How long each system's turn in a round takes; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    pub(crate) seconds: Duration,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sprat bench breakdown
+  sprat bench breakdown --only memif --count instructions,page-faults
+
+Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
+pub(crate) struct BreakdownArgs {
+    #[command(flatten)]
+    pub(crate) promises: PromisesArgs,
+    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
+    /// instructions,cycles,cache-misses].
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    pub(crate) count: Vec<Event>,
+}
+
+/// What a turn takes where nobody sets it.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// Objects of the memory and restart chapters.
+const OBJECTS: u64 = 2_000_000;
+
+/// The same with `--full`.
+const OBJECTS_FULL: u64 = 10_000_000;
+
+/// What a benchmark of promises has beyond the others.
+struct Special {
+    /// Objects of the memory and restart chapters.
+    objects: u64,
+    full: bool,
+    cables: Result<Cables, String>,
+    count: Vec<Event>,
+}
+
+impl Default for Special {
+    fn default() -> Self {
+        let cables = Err("this benchmark lays no cables".to_owned());
+        Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
+    }
+}
+
+pub(crate) fn store(args: &StoreBenchArgs) -> Result<ExitCode> {
+    let objects = if args.full { OBJECTS_FULL } else { OBJECTS };
+    let special = Special { objects, full: args.full, ..Special::default() };
+    judge("store", sprat_bench::store::CHAPTERS, &args.promises, special)
+}
+
+pub(crate) fn replicated(args: &ClusterBenchArgs) -> Result<ExitCode> {
+    let special = Special { full: args.full, ..Special::default() };
+    judge("cluster", sprat_bench::cluster::CHAPTERS, &args.promises, special)
+}
+
+pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
+    let LabBenchArgs { results, seconds, full } = args.clone();
+    let special = Special { full, ..Special::default() };
+    judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { results, seconds, rounds: 1 }, special)
+}
+
+/// Its streams run for times of their own: nobody sets the seconds.
+pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
+    let FlowBenchArgs { results, rounds, full } = args.clone();
+    let special = Special { full, ..Special::default() };
+    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: SECOND }, special)
+}
+
+/// Its loads run for times of their own.
+pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
+    let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
+    judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
+}
+
+/// Its kernels are run as often as it takes.
+pub(crate) fn grape(results: &ResultArgs) -> Result<ExitCode> {
+    let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
+    judge("grape", sprat_bench::grape::CHAPTERS, &promises, Special::default())
+}
+
+pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
+    let mut special = Special::default();
+    if !args.count.is_empty() {
+        special.count.clone_from(&args.count);
+    }
+    judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args.promises, special)
+}
+
+/// All of its servers are its own: it measures in a network of its own too, if it may, with cables to drive.
+pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
+    let cables = match cfg!(feature = "dpdk") {
+        true => Cables::lay(),
+        false => Err("this sprat was built without DPDK".to_owned()),
+    };
+    judge("bypass", sprat_bench::bypass::CHAPTERS, args, Special { cables, ..Special::default() })
+}
+
+/// Everything a list of chapters promises.
+fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special) -> Result<ExitCode> {
+    let ResultArgs { out, html, only } = args.results.clone();
+    if let Some(only) = &only
+        && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
+    {
+        let names: Vec<&str> = chapters.iter().map(|(name, _)| *name).collect();
+        bail!("no chapter's name contains {only:?}; there are: {}", names.join(", "));
+    }
+    let machine = Machine::describe();
+    eprintln!("{machine}");
+    let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
+    let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
+    // The data goes where the results go: a temporary folder may be in memory, and then nothing is ever synced.
+    let data = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+    let lab = Lab::new();
+    let settings = promises::Settings {
+        program: std::env::current_exe().context("finding this program's own file")?,
+        lab: Lab {
+            setup: Setup { data: data.canonicalize()?, ..lab.setup },
+            rounds: args.rounds,
+            duration: args.seconds,
+            ..lab
+        },
+        objects: special.objects,
+        full: special.full,
+        only,
+        count: special.count,
+        cables: special.cables,
+    };
+    let findings = promises::run(chapters, &settings, &mut |text| eprintln!("{text}"));
+    write_json(&findings.rows, &out)?;
+    let mut report = Report::new(&format!("sprat bench {name}"), &machine);
+    findings.report(&mut report);
+    report.write(&html)?;
+    print_line(&goals::table(&findings.rows).to_string())?;
+    print_line(&goals::verdict(&findings.rows))?;
+    print_line(&format!("rows in {}, report in {}", out.display(), html.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

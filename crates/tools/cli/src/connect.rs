@@ -1,0 +1,59 @@
+//! How a command finds the cluster.
+
+use crate::meta::key::IdentityArgs;
+use crate::quantity;
+use anyhow::Result;
+use clap::Args;
+use sprat_client::{Client, FileError, Mode, Options};
+use std::time::Duration;
+
+/// Where the coordinator is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Connect {
+    /// Locator of the coordinator; of several, all of them with commas between.
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "LOCATOR",
+        default_value = DEFAULT_COORDINATOR,
+        env = "SPRAT_COORDINATOR",
+        global = true
+    )]
+    pub(crate) coordinator: String,
+
+    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
+    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", global = true)]
+    pub(crate) local: Option<String>,
+
+    /// Give up on an operation after this long, such as 500ms or 1m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::operation_timeout, global = true)]
+    pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
+}
+
+impl Connect {
+    /// The same for a client, which waits by sleeping: a command is one of many on the machine.
+    ///
+    /// # Errors
+    /// When the identity cannot be read.
+    pub(crate) fn options(&self) -> Result<Options, FileError> {
+        Ok(Options {
+            coordinator: self.coordinator.clone(),
+            local: self.local.clone(),
+            timeout: self.timeout,
+            waiting: Mode::Sleep,
+            identity: self.identity.load()?,
+            ..Options::default()
+        })
+    }
+}
+
+/// Where a coordinator listens unless told.
+pub(crate) const DEFAULT_COORDINATOR: &str = "tcp:host=127.0.0.1,port=11100";
+
+/// Connects as the flags say. A command waits by sleeping: it is one of many on the machine.
+pub(crate) fn connect(args: &Connect) -> Result<Client> {
+    Ok(Client::connect(&args.options()?)?)
+}

@@ -1,0 +1,5 @@
+//! Commands of flow.
+
+pub(crate) mod browser;
+pub(crate) mod cp;
+pub(crate) mod share;

@@ -1,0 +1,359 @@
+//! `share`.
+
+use crate::output::{print_json, print_line};
+use crate::quantity;
+use crate::signals::signals;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use sprat_flow::plain;
+use sprat_flow::share::put::MAX_FILE;
+use sprat_flow::share::{
+    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, Options, Pace, Share, Snapshot, Tokens, tls,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// Where the mover is found, unless told.
+pub(crate) const DEFAULT_PORT: u16 = 8040;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat share /srv/data                         everything in it, to everybody, at port 8040
+  sprat share . --listen 127.0.0.1              to this machine alone
+  sprat share . --token-file tokens             to those who know a token, one on each line
+  sprat share . --tls-self --tls-save cert.pem  encrypted; others trust it by curl --cacert cert.pem
+  sprat share . --tls-cert chain.pem --tls-key key.pem
+  sprat share . --pace 2Gb/s --json
+  sprat share inbox --writable --token-file tokens  takes files too, from those who know a token
+
+  curl -O http://HOST:8040/file                 any client will do; ranges, resuming and all
+  curl 'http://HOST:8040/?format=json'          what there is; format=jsonl&recursive=1 for a tree
+  sprat cp sprat://HOST:8040/file .             verified on the way
+  curl -T file http://HOST:8040/                into it, with --writable; better:
+  sprat cp file sprat://HOST:8040/              verified, and resumed after any interruption
+
+Only files and directories are given, and nothing is written unless --writable. What comes then
+lies under a hidden name until all of it is there; a file that is there is replaced only when that
+is asked for. Links are followed as long as
+they stay inside. Names that begin with a dot are neither listed nor given, unless --hidden. Each
+answer is told in a line. Ctrl-C lets what is being sent go on for five seconds; another one ends
+it at once.")]
+pub(crate) struct ShareArgs {
+    /// The directory.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    /// An address to listen at, with a port or without; once for each. Default: all there are, IPv6 and IPv4.
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    pub(crate) listen: Vec<Listen>,
+
+    /// The port where --listen tells none; 0 for one that is free.
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    pub(crate) port: u16,
+
+    /// Encrypt, with this chain of certificates (PEM), the server's own first.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Encrypt, with a certificate made now for the names and addresses of this machine; its fingerprint is told.
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) tls_self: bool,
+
+    /// Write the certificate of --tls-self into this file, for those who are to trust it.
+    #[arg(long, value_name = "FILE", requires = "tls_self")]
+    pub(crate) tls_save: Option<PathBuf>,
+
+    /// Give only to those who know one of the tokens in this file, one on each line; `TOKEN read`
+    /// is for reading alone. SIGHUP has the file read again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Take files too, and put them into the directory. Wants --token-file where anybody but this machine can reach it, or --open.
+    #[arg(long)]
+    pub(crate) writable: bool,
+
+    /// With --writable: let everybody who reaches the port put files there.
+    #[arg(long, requires = "writable")]
+    pub(crate) open: bool,
+
+    /// With --writable: the longest file that is taken.
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
+    pub(crate) max_file: Option<u64>,
+
+    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half of
+    /// the file system.
+    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
+    pub(crate) max_unfinished: Option<u64>,
+
+    /// With --writable: how long what has come of an upload is kept that nobody goes on with, such
+    /// as 12h. Default: 168h.
+    #[arg(long, value_name = "TIME", requires = "writable", value_parser = sprat_units::duration)]
+    pub(crate) keep_unfinished: Option<Duration>,
+
+    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too with --writable.
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+
+    /// Also what has a name that begins with a dot. Nothing is put under such a name.
+    #[arg(long)]
+    pub(crate) hidden: bool,
+
+    /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the kernel sees fit), or
+    /// a rate such as 2Gb/s, kept evenly.
+    #[arg(long, value_name = "PACE", default_value = "auto", value_parser = pace)]
+    pub(crate) pace: Pace,
+
+    /// Most connections at a time; one more waits until another ends.
+    #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
+    pub(crate) max_connections: usize,
+
+    /// Most connections at a time from one address (of IPv6: one network of 64 bits); one more
+    /// waits. Raise it for a proxy, or for many behind one address.
+    #[arg(long, value_name = "N", default_value_t = MAX_FROM_ONE)]
+    pub(crate) max_per_address: usize,
+
+    /// A name by which it may be asked for where it listens on loopback or private addresses and
+    /// wants no token; once for each. Addresses, localhost and this machine's own name always may:
+    /// any other could be a page's that leads its visitors' browsers here.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host_name: Vec<String>,
+
+    /// Print what happens as JSON, a value on each line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where to listen; without a port it is that of --port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen {
+    address: IpAddr,
+    port: Option<u16>,
+}
+
+impl Listen {
+    pub(crate) fn at(self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address, self.port.unwrap_or(port))
+    }
+}
+
+fn parse_listen(text: &str) -> Result<Listen, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse() {
+        return Ok(Listen { address, port: None });
+    }
+    let address: SocketAddr =
+        text.parse().map_err(|_| "want an address, such as 10.0.0.1, 10.0.0.1:8040 or [fd00::1]:8040".to_owned())?;
+    Ok(Listen { address: address.ip(), port: Some(address.port()) })
+}
+
+pub(super) fn pace(text: &str) -> Result<Pace, String> {
+    match text {
+        "auto" => Ok(Pace::Auto),
+        "off" => Ok(Pace::Off),
+        _ => quantity::limit(text)
+            .map(|bits| Pace::Limit(bits / 8))
+            .map_err(|_| format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")),
+    }
+}
+
+/// How long what is being sent may go on after the first Ctrl-C.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often programs are told of what is being sent.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Most addresses that are told.
+const MAX_TOLD: usize = 16;
+
+pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
+    let listen = listen(args);
+    let mut options = Options::new(args.directory.clone(), listen);
+    options.hidden = args.hidden;
+    options.pace = args.pace;
+    options.xattrs = args.xattrs;
+    options.limits = Limits { connections: args.max_connections, from_one: args.max_per_address, ..Limits::default() };
+    options.names.clone_from(&args.host_name);
+    options.max_unfinished = args.max_unfinished;
+    options.keep_unfinished = args.keep_unfinished.unwrap_or(KEPT_FOR);
+    if let Some(file) = &args.token_file {
+        options.tokens = Tokens::read(file)?;
+    }
+    options.writable = writable(args, &options)?;
+    let fingerprint = encrypt(args, &mut options)?;
+    let (json, tls) = (args.json, options.tls.is_some());
+    options.observer = Some(Arc::new(move |event| tell(event, json)));
+    // From here on a signal ends it in good order, or has the tokens read again.
+    let signals = signals()?;
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if args.token_file.is_some() {
+        signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot watch for SIGHUP")?;
+    }
+    let share = Share::start(options)?;
+    let hosts: Vec<String> = share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
+    let scheme = if tls { "https" } else { "http" };
+    let urls: Vec<String> = hosts.iter().take(MAX_TOLD).map(|host| format!("{scheme}://{host}/")).collect();
+    if json {
+        let directory = args.directory.display().to_string();
+        print_json(&json!({ "event": "listening", "directory": directory, "urls": urls, "fingerprint": fingerprint }))?;
+    } else {
+        print_line(&format!("sharing {}", args.directory.display()))?;
+        urls.iter().try_for_each(|url| print_line(&format!("  {url}")))?;
+        if let Some(fingerprint) = &fingerprint {
+            print_line(&format!("certificate (SHA-256): {fingerprint}"))?;
+        }
+        if let Some(host) = hosts.first() {
+            let scheme = if tls { "sprats" } else { "sprat" };
+            print_line(&format!("fetch a file with: sprat cp {scheme}://{host}/NAME ."))?;
+            if args.writable {
+                print_line(&format!("send one with: sprat cp NAME {scheme}://{host}/"))?;
+            }
+        }
+    }
+    if args.token_file.is_none() && !share.addresses().iter().all(|address| address.ip().is_loopback()) {
+        let may = if args.writable { "read it and put files there" } else { "read it" };
+        eprintln!("sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out");
+    }
+    while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
+        if let Some(file) = args.token_file.as_ref().filter(|_| hung_up.swap(false, Ordering::AcqRel)) {
+            read_tokens(&share, file);
+        }
+        if json {
+            share.transfers().snapshot().0.iter().try_for_each(tell_going)?;
+        }
+    }
+    // What comes here is cut off, and gone on with by the same command.
+    let going = share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
+    if going > 0 {
+        let seconds = GRACE.as_secs();
+        eprintln!("sprat: {going} transfers may go on for {seconds} s; Ctrl-C again ends them now");
+    }
+    share.stop(GRACE);
+    if json {
+        print_json(&json!({ "event": "stopped" }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the tokens again. Those that are known stay when the file cannot be read, so that nobody
+/// is let in by mistake.
+fn read_tokens(share: &Share, file: &Path) {
+    match Tokens::read(file) {
+        Ok(tokens) => {
+            eprintln!("sprat: {} has {tokens:?} now", file.display());
+            share.set_tokens(tokens);
+        }
+        Err(error) => eprintln!("sprat: the tokens stay as they were: {error}"),
+    }
+}
+
+/// How long files may be that are taken, if any are: from those who know a token, from this machine, or from everybody on demand.
+fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
+    if !args.writable {
+        return Ok(None);
+    }
+    let here = options.listen.iter().all(|address| address.ip().is_loopback());
+    if args.token_file.is_none() && !here && !args.open {
+        let why = "--writable lets everybody who reaches this machine fill its disk; --token-file says who may, --listen 127.0.0.1 keeps it to \
+                   this machine, and --open is for everybody";
+        return Err(sprat_flow::copy::Error::Usage(why.to_owned()).into());
+    }
+    Ok(Some(args.max_file.unwrap_or(MAX_FILE)))
+}
+
+/// Everywhere, unless told; where there is no IPv6, everywhere of IPv4.
+fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
+    if !args.listen.is_empty() {
+        return args.listen.iter().map(|listen| listen.at(args.port)).collect();
+    }
+    let has_v6 = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    let every = if has_v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    vec![SocketAddr::new(every, args.port)]
+}
+
+/// Sets encryption up as the flags say; gives the fingerprint of a certificate that was made.
+fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
+    if let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        options.tls = Some(tls::load(chain, key)?);
+    }
+    if !args.tls_self {
+        return Ok(None);
+    }
+    let mut names = vec!["localhost".to_owned()];
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    names.extend(Some(name.trim().to_owned()).filter(|name| !name.is_empty() && *name != names[0]));
+    names.extend(own_addresses().iter().map(ToString::to_string));
+    let made = tls::self_signed(&names)?;
+    if let Some(path) = &args.tls_save {
+        std::fs::write(path, &made.pem).with_context(|| format!("--tls-save {}", path.display()))?;
+    }
+    options.tls = Some(made.config);
+    Ok(Some(made.fingerprint))
+}
+
+/// Hosts and ports by which others reach what listens at `address`: of all there are, those that reach furthest first.
+fn reached_at(address: SocketAddr) -> Vec<String> {
+    if !address.ip().is_unspecified() {
+        return vec![address.to_string()];
+    }
+    let both = address.is_ipv6();
+    let own = own_addresses().into_iter().filter(|ip| both || ip.is_ipv4());
+    own.map(|ip| SocketAddr::new(ip, address.port()).to_string()).collect()
+}
+
+/// The addresses of this machine's interfaces, loopback last; none that mean something on one link only.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut own: Vec<IpAddr> = Vec::new();
+    for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+        let Some(address) = interface.address else { continue };
+        let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+            (Some(v4), _) => IpAddr::V4(v4.ip()),
+            (_, Some(v6)) if !v6.ip().is_unicast_link_local() => IpAddr::V6(v6.ip()),
+            _ => continue,
+        };
+        if !own.contains(&ip) {
+            own.push(ip);
+        }
+    }
+    own.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6(), *ip));
+    own
+}
+
+/// Tells a program how far a transfer is. Its history is what was told before.
+fn tell_going(transfer: &Snapshot) -> Result<()> {
+    let mut value = serde_json::to_value(transfer)?;
+    if let Some(object) = value.as_object_mut() {
+        object.remove("history");
+        object.insert("event".to_owned(), "transfer".into());
+    }
+    print_json(&value)
+}
+
+/// Tells of an answer. Nobody has to listen.
+fn tell(event: &Event, json: bool) {
+    let Event { peer, method, path, status, bytes, verified, summed, took, network, error } = event;
+    let seconds = took.as_secs_f64();
+    let _ = if json {
+        print_json(&json!({
+            "event": "answer", "peer": peer.to_string(), "method": method, "path": path, "status": status,
+            "bytes": bytes, "verified": verified, "summed": summed, "seconds": seconds, "error": error,
+            "rtt_ms": network.map(|network| network.rtt.as_secs_f64() * 1e3),
+            "delivery_rate": network.map(|network| network.delivery_rate),
+            "retransmitted": network.map(|network| network.retransmitted),
+        }))
+    } else {
+        let verified = if *verified { ", verified" } else { "" };
+        let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        print_line(&plain(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}")))
+    };
+}

@@ -1,0 +1,274 @@
+//! `grape nbody`: bodies that attract each other, over time.
+
+use crate::exit::INTERRUPTED;
+use crate::grape::run::{EngineArgs, PrecisionArg, engine, is_same_file, precision, together};
+use crate::output::{print_json, print_line};
+use crate::signals::signals;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use sprat_grape::Ranks;
+use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat grape nbody --bodies 1024 --until 1
+  sprat grape nbody --bodies 4096 --scheme leapfrog --step 0.001 --picture cluster.svg
+  sprat grape nbody --snapshots run/ --every 0.25
+  sprat grape nbody --from run/snapshot-0004.npy --until 2
+
+Units are such that mass and the constant of gravity are 1, and the energy of the cluster is about -1/4. A snapshot is a
+NumPy array with rows of mass, x, y, z, vx, vy, vz. Ctrl-C ends a run after its step, with the last snapshot and picture written;
+exit code 130. Ranks that mpirun started divide the bodies between them; the first one reads, tells and writes.")]
+pub(crate) struct GrapeNbodyArgs {
+    /// How many bodies, as Plummer's model has them.
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    pub(crate) bodies: usize,
+
+    /// Where chance begins: the same number is the same cluster.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Begin with the bodies of this snapshot, at time 0.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bodies", "seed"])]
+    pub(crate) from: Option<PathBuf>,
+
+    /// How positions follow from pulls.
+    #[arg(long, value_enum, default_value_t = SchemeArg::Hermite)]
+    pub(crate) scheme: SchemeArg,
+
+    /// With hermite: the accuracy, from which steps follow.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.02)]
+    pub(crate) eta: f64,
+
+    /// With leapfrog: the step.
+    #[arg(long, value_name = "TIME", default_value_t = 0.001)]
+    pub(crate) step: f64,
+
+    /// The softening length; 0 for none: then bodies that meet end the run.
+    #[arg(long, value_name = "LENGTH", default_value_t = 0.01)]
+    pub(crate) softening: f64,
+
+    /// Until when.
+    #[arg(long, value_name = "TIME", default_value_t = 1.0)]
+    pub(crate) until: f64,
+
+    /// Of pulls; energies are always computed in f64.
+    #[arg(long, value_enum, default_value_t = PrecisionArg::F64)]
+    pub(crate) precision: PrecisionArg,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+
+    /// Write snapshots into this folder: at the beginning, every --every, and at the end.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) snapshots: Option<PathBuf>,
+
+    /// How often energy is told and a snapshot written; default a tenth of the run.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) every: Option<f64>,
+
+    /// Draw the bodies, as they are at the end, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
+
+    /// Print JSON, one object each time that energy is told.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SchemeArg {
+    Hermite,
+    Leapfrog,
+}
+
+/// Parts of a progress bar.
+const PARTS: u64 = 1000;
+
+/// Times that energy is told and snapshots are written, at most.
+const MAX_TOLD: f64 = 100_000.0;
+
+pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
+    together(|ranks| nbody_on(args, ranks))
+}
+
+fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
+    let every = every(args)?;
+    if ranks.is_first() {
+        keep_bodies(args)?;
+    }
+    let bodies = match &args.from {
+        _ if !ranks.is_first() => None,
+        Some(path) => Some(read_snapshot(path)?),
+        None => Some(plummer(args.bodies, args.seed)?),
+    };
+    let bodies = Bodies::shared(bodies, ranks)?;
+    let gravity = Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening, ranks)?;
+    let scheme = match args.scheme {
+        SchemeArg::Hermite => Scheme::Hermite { eta: args.eta },
+        SchemeArg::Leapfrog => Scheme::Leapfrog { step: args.step },
+    };
+    if let Some(folder) = args.snapshots.as_ref().filter(|_| ranks.is_first()) {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let signals = signals()?;
+    let mut told = Telling::new(args, Run::new(gravity, bodies, scheme)?, ranks.is_first())?;
+    told.tell()?;
+    let mut stopped = false;
+    let mut part = 1.0;
+    while !stopped && told.run.time() < args.until {
+        let until = (part * every).min(args.until);
+        // A last piece that is nothing but rounding is part of this one.
+        let until = if args.until - until < every * 1e-9 { args.until } else { until };
+        while !stopped && !told.step(until)? {
+            told.bar.set_position(share(told.run.time() / args.until));
+            // All stop after the same step.
+            stopped = ranks.any(signals.try_recv().is_ok())?;
+        }
+        told.tell()?;
+        part += 1.0;
+    }
+    told.end(stopped)
+}
+
+/// Refuses to write over the bodies that a run begins with: as a picture, or as a snapshot of the
+/// same folder.
+fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
+    let Some(from) = &args.from else { return Ok(()) };
+    if let Some(picture) = args.picture.as_ref().filter(|picture| is_same_file(picture, from)) {
+        bail!("--picture {}: it is the file of --from; name another", picture.display());
+    }
+    let Some(folder) = &args.snapshots else { return Ok(()) };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let is_snapshot = |path: &PathBuf| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy()));
+    if let Some(path) = entries.filter(is_snapshot).find(|path| is_same_file(path, from)) {
+        let (folder, path) = (folder.display(), path.display());
+        bail!(
+            "--snapshots {folder}: {path} is the file of --from, and the run would write over it; name another folder"
+        );
+    }
+    Ok(())
+}
+
+/// What [`snapshot`] gives of any number.
+fn is_snapshot(name: &str) -> bool {
+    let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
+    number.and_then(|number| number.parse().ok()).is_some_and(|number: u32| snapshot(number) == name)
+}
+
+fn snapshot(number: u32) -> String {
+    format!("snapshot-{number:04}.npy")
+}
+
+/// How often energy is told.
+fn every(args: &GrapeNbodyArgs) -> Result<f64> {
+    if !(args.until > 0.0 && args.until.is_finite()) {
+        bail!("--until {}: want a time above 0", args.until);
+    }
+    let every = args.every.unwrap_or(args.until / 10.0);
+    if !(every > 0.0 && args.until / every <= MAX_TOLD) {
+        bail!("--every {every}: want a time above 0, of which no more than {MAX_TOLD} are in --until");
+    }
+    Ok(every)
+}
+
+/// A run and what is told of it. All ranks go through the same, as energies are computed by all; the first alone tells and writes.
+struct Telling<'a> {
+    args: &'a GrapeNbodyArgs,
+    run: Run<'a>,
+    tells: bool,
+    bar: ProgressBar,
+    begun: Instant,
+    /// The energy at the beginning, and when it was told last.
+    energy: f64,
+    latest: f64,
+    snapshots: u32,
+    last: Option<PathBuf>,
+}
+
+impl<'a> Telling<'a> {
+    fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, tells: bool) -> Result<Self> {
+        let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left").expect("a constant template");
+        let bar = if args.json || !tells { ProgressBar::hidden() } else { ProgressBar::new(PARTS).with_style(style) };
+        let energy = run.conserved()?.energy();
+        if tells && !args.json {
+            print_line(&format!("{:>10} {:>10} {:>14} {:>10} {:>10}", "time", "steps", "energy", "drift", "momentum"))?;
+        }
+        Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, latest: energy, snapshots: 0, last: None })
+    }
+
+    fn step(&mut self, until: f64) -> Result<bool> {
+        let time = self.run.time();
+        self.run.step(until).with_context(|| format!("after time {time}"))
+    }
+
+    /// Tells how things stand, and writes a snapshot where these are asked for.
+    fn tell(&mut self) -> Result<()> {
+        let (run, now) = (&self.run, self.run.conserved()?);
+        self.latest = now.energy();
+        if !self.tells {
+            return Ok(());
+        }
+        let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
+        let (time, steps, energy, drift) = (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
+        if let Some(folder) = &self.args.snapshots {
+            let path = folder.join(snapshot(self.snapshots));
+            write_snapshot(&path, run.bodies())?;
+            self.snapshots += 1;
+            self.last = Some(path);
+        }
+        if self.args.json {
+            return print_json(&json!({
+                "time": time, "steps": steps, "bodies": run.bodies().len(), "energy": energy, "drift": drift,
+                "kinetic": now.kinetic, "potential": now.potential, "momentum": now.momentum, "angular": now.angular,
+                "seconds": self.begun.elapsed().as_secs_f64(), "snapshot": self.last,
+            }));
+        }
+        let line = format!("{time:>10.4} {steps:>10} {energy:>14.9} {drift:>10.1e} {momentum:>10.1e}");
+        self.bar.suspend(|| print_line(&line))
+    }
+
+    /// Ends a run whose last step was told.
+    fn end(self, stopped: bool) -> Result<ExitCode> {
+        self.bar.finish_and_clear();
+        let (args, run) = (self.args, &self.run);
+        let code = if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
+        if !self.tells {
+            return Ok(code);
+        }
+        if let Some(path) = &args.picture {
+            let title = format!("{} bodies at {:.3}", run.bodies().len(), run.time());
+            std::fs::write(path, picture(run.bodies(), &title)).with_context(|| path.display().to_string())?;
+        }
+        if !args.json {
+            let drift = self.drift(self.latest);
+            let seconds = self.begun.elapsed().as_secs_f64();
+            print_line(&format!("energy has drifted by {drift:.1e} of itself in {} steps", run.steps()))?;
+            eprintln!("{seconds:.1} s, {:.0} steps/s", run.steps() as f64 / seconds.max(f64::EPSILON));
+        }
+        if !stopped {
+            return Ok(code);
+        }
+        let written: Vec<_> = self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
+        let written =
+            if written.is_empty() { String::new() } else { format!("; as it is then: {}", written.join(", ")) };
+        eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
+        Ok(code)
+    }
+
+    /// How far energy is from what it was, relative to that.
+    fn drift(&self, energy: f64) -> f64 {
+        (energy - self.energy) / self.energy.abs().max(f64::MIN_POSITIVE)
+    }
+}
+
+fn share(part: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of PARTS")]
+    let parts = (part.clamp(0.0, 1.0) * PARTS as f64) as u64;
+    parts
+}

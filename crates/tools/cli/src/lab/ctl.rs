@@ -1,0 +1,188 @@
+//! `lab ctl`.
+
+use crate::lab::run::settings_in;
+use crate::lab::up::{LabState, dir};
+use crate::output::{print_json, print_line};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use sprat_lab::config::{LineWords, Word};
+use sprat_lab::control::{BoxState, Client, Place, PortState, RuleState};
+use sprat_lab::filter::RuleWords;
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab ls                                  the boxes that run, by their names
+  sprat lab ctl wan show
+  sprat lab ctl wan set delay=50ms rate=1Gb/s   every line
+  sprat lab ctl wan set --to b0 loss=0.1%
+  sprat lab ctl set buffer=64MB                 the only box that runs
+  sprat lab ctl wan filter add 'udp port 53' drop --from a0
+  sprat lab ctl wan stop
+
+A box of a lab is LAB.BOX, or BOX where only one lab has it. Names of settings are those of
+`sprat lab run`, and what is not named stays. No packet is lost by a change, and none overtakes
+another: one that is on its way arrives when it would have, and those behind it not before.")]
+pub(crate) struct LabCtlArgs {
+    /// The box; none: the only one that runs.
+    #[arg(value_name = "BOX")]
+    pub(crate) name: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: LabCtlCommand,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCtlCommand {
+    /// Show what each line does, and the filter.
+    Show,
+    /// Change what lines do: SETTING=VALUE, as of `sprat lab run`.
+    Set {
+        /// The line to this port only.
+        #[arg(long = "to", value_name = "PORT")]
+        to: Option<String>,
+        /// Such as delay=50ms; `none` takes away a rate, loss, reordering or burst.
+        #[arg(required = true, value_name = "SETTING=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Show or change the packet filter.
+    #[command(subcommand)]
+    Filter(LabFilterCommand),
+    /// Print the counters so far, as JSON.
+    Report,
+    /// End the box as Ctrl-C would; a lab ends with each of its boxes.
+    Stop,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabFilterCommand {
+    /// List the rules, with what each has seen.
+    List,
+    /// Add a rule.
+    Add {
+        /// Which packets, as tcpdump has it.
+        #[arg(value_name = "EXPRESSION")]
+        expression: String,
+        /// What becomes of them: count, drop, mirror:PORT (in a switch) or rewrite:FIELD=VALUE,...
+        #[arg(value_name = "ACTION")]
+        action: String,
+        /// Only those that come in at this port.
+        #[arg(long, value_name = "PORT")]
+        from: Option<String>,
+        /// Before the rule of this number [default: behind all].
+        #[arg(long, value_name = "NUMBER")]
+        at: Option<usize>,
+    },
+    /// Remove a rule, by its number in the list.
+    Remove {
+        /// Its number.
+        #[arg(value_name = "NUMBER")]
+        number: usize,
+    },
+    /// Remove all rules.
+    Clear,
+}
+
+pub(crate) fn ctl(args: &LabCtlArgs) -> Result<ExitCode> {
+    let mut client = Place::of(&dir(&args.state)).connect(args.name.as_deref())?;
+    match &args.command {
+        LabCtlCommand::Show => show(&mut client, args.json)?,
+        LabCtlCommand::Filter(command) => filter(&mut client, command, args.json)?,
+        LabCtlCommand::Set { to, settings } => set(&mut client, to.as_deref(), settings, args.json)?,
+        LabCtlCommand::Report => print_json(&serde_json::to_value(client.report()?)?)?,
+        LabCtlCommand::Stop => {
+            let name = client.name().to_owned();
+            client.stop()?;
+            if args.json {
+                print_json(&json!({ "stopped": name }))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(client: &mut Client, json: bool) -> Result<()> {
+    let (state, rules) = (client.settings()?, client.rules()?.rules);
+    if json {
+        let mut value = serde_json::to_value(&state)?;
+        value["rules"] = serde_json::to_value(&rules)?;
+        return print_json(&value);
+    }
+    let BoxState { name, process, forward, memory, ports } = &state;
+    print_line(&format!("{name}: {forward}, process {process}, {} MB of packet memory", memory / 1_000_000))?;
+    ports.iter().try_for_each(told)?;
+    told_rules(&rules)
+}
+
+fn filter(client: &mut Client, command: &LabFilterCommand, json: bool) -> Result<()> {
+    let list = match command {
+        LabFilterCommand::List => client.rules()?,
+        LabFilterCommand::Add { expression, action, from, at } => {
+            let rule = RuleWords { expression: expression.clone(), from: from.clone(), action: action.clone() };
+            client.add_rule(rule, *at)?
+        }
+        LabFilterCommand::Remove { number } => client.remove_rule(*number)?,
+        LabFilterCommand::Clear => client.replace_rules(Vec::new())?,
+    };
+    if json {
+        return print_json(&serde_json::to_value(&list)?);
+    }
+    for gone in &list.removed {
+        print_line(&format!("  removed: {}", told_rule(gone)))?;
+    }
+    told_rules(&list.rules)
+}
+
+fn told_rules(rules: &[RuleState]) -> Result<()> {
+    let told = |(number, rule)| print_line(&format!("  filters[{number}]: {}", told_rule(rule)));
+    rules.iter().enumerate().try_for_each(told)
+}
+
+fn told_rule(RuleState { rule, seen }: &RuleState) -> String {
+    let RuleWords { expression, from, action } = rule;
+    let from = from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
+    let lacking = if seen.lacking > 0 { format!(", {} without the field", seen.lacking) } else { String::new() };
+    format!("{expression:?}{from} {action}: {} packets, {} bytes{lacking}", seen.packets, seen.bytes)
+}
+
+fn set(client: &mut Client, to: Option<&str>, settings: &[String], json: bool) -> Result<()> {
+    let changed = client.set(to, &words(settings)?)?;
+    for warning in &changed.warnings {
+        eprintln!("sprat: {warning}");
+    }
+    if json {
+        return print_json(&serde_json::to_value(&changed)?);
+    }
+    changed.lines.iter().try_for_each(told)
+}
+
+/// `SETTING=VALUE`, a word each, or several in one with commas between.
+fn words(settings: &[String]) -> Result<LineWords> {
+    let mut words = serde_json::Map::new();
+    for (key, value) in settings.iter().flat_map(|text| settings_in(text)) {
+        let Some(value) = value else { bail!("{key:?}: want SETTING=VALUE, such as delay=50ms") };
+        if words.insert(key.to_owned(), value.into()).is_some() {
+            bail!("{key} is set twice: once is enough");
+        }
+    }
+    serde_json::from_value(words.into()).context("no such setting")
+}
+
+/// A line, without what it leaves as it is by default.
+fn told(port: &PortState) -> Result<()> {
+    let usual = LineWords::of(&Default::default());
+    let usual: Vec<_> = usual.given().collect();
+    let told =
+        |(key, word): (&'static str, &Word)| (!usual.contains(&(key, word))).then(|| format!("{key}={}", word.0));
+    let told: Vec<_> = port.line.given().filter_map(told).collect();
+    let told = if told.is_empty() { "a cable: at once, and nothing lost".to_owned() } else { told.join(" ") };
+    print_line(&format!("  to {}: {told}", port.port))
+}

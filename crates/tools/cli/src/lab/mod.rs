@@ -1,0 +1,52 @@
+//! `lab`: networks to try things on.
+
+pub(crate) mod ctl;
+pub(crate) mod run;
+pub(crate) mod series;
+pub(crate) mod up;
+pub(crate) mod watch;
+
+use crate::lab::ctl::LabCtlArgs;
+use crate::lab::run::LabRunArgs;
+use crate::lab::series::LabReportArgs;
+use crate::lab::up::{LabDownArgs, LabLsArgs, LabTopologiesArgs, LabUpArgs};
+use crate::lab::watch::LabWatchArgs;
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
+    Run(Box<LabRunArgs>),
+    /// Show or change what a running box does.
+    Ctl(LabCtlArgs),
+    /// Make the hosts and boxes of a topology, and run commands in them.
+    Up(LabUpArgs),
+    /// Take a lab down, also what a crash left of it.
+    Down(LabDownArgs),
+    /// List the labs that stand, and the boxes that run.
+    Ls(LabLsArgs),
+    /// Watch a box that runs: rates, queues, drops and round trips, as they are.
+    Watch(LabWatchArgs),
+    /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
+    Report(LabReportArgs),
+    /// List the topologies that come with the program, or print one.
+    Topologies(LabTopologiesArgs),
+}
+
+impl LabCommand {
+    /// Runs it; gives what the process ends with.
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        match self {
+            Self::Run(args) => run::run(args),
+            Self::Ctl(args) => ctl::ctl(args),
+            Self::Up(args) => up::up(args),
+            Self::Down(args) => up::down(args),
+            Self::Ls(args) => up::ls(args),
+            Self::Watch(args) => watch::watch(args),
+            Self::Report(args) => series::report(args),
+            Self::Topologies(args) => up::topologies(args),
+        }
+    }
+}

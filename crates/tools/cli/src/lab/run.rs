@@ -1,0 +1,472 @@
+//! `lab run`.
+
+use crate::exit::BEHIND;
+use crate::lab::series::{Series, SeriesArgs};
+use crate::lab::up::{LabState, dir};
+use crate::output::{print_json, print_line};
+use crate::signals::signals;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use sprat_lab::config::{BoxConfig, BoxWords, LineWords, PortWords, Word, set, tolerance as parse_tolerance};
+use sprat_lab::control::{ControlError, Place, Server};
+use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
+use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
+use sprat_lab::series::{LineAbout, line_name};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  ip netns add left; ip netns add right
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms --duration 60s &
+  ip -n left addr add 10.0.0.1/24 dev a0; ip -n right addr add 10.0.0.2/24 dev b0
+  ip netns exec left ping 10.0.0.2              200 ms
+
+  sprat lab run --port tap:a0@left --port tap:b0@right --delay 100ms \\
+      --to b0:rate=2Gb/s,buffer=64MB,queue=harmonize --json
+  sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
+  sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
+  sprat lab run --port tap:a --port tap:b --port tap:c --port tap:d --pair a,b --pair c,d
+  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
+  sprat lab run --port tap:a0@left \\
+      --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
+  sprat lab run --config box.toml --duration 10s --report box.svg
+
+A box.toml has the same words:
+  [line]                                        every line
+  delay = \"100ms\"
+  [[port]]
+  open = \"tap:a0@left\"
+  [[port]]
+  open = \"tap:b0@right\"
+  line = { rate = \"2Gb/s\" }                     the line to this port
+
+A TAP is made where it is not there, inside the namespace, and is gone with the box. Rates are of
+bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the end the counters
+are told; exit code 7 means that the box did not keep up, and why is told too. Without root, or
+CAP_NET_ADMIN and CAP_SYS_ADMIN, the box is in namespaces of its own, in which NAMESPACE is made
+too; how to come there is said at the start.")]
+pub(crate) struct LabRunArgs {
+    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
+    /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
+    #[arg(long = "port", value_name = "PORT")]
+    pub(crate) ports: Vec<String>,
+
+    /// Read the box from this TOML file; flags change what it says.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// How the ports are joined: `cross` (the default for two ports, and for pairs) or `switch`.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) forward: Option<String>,
+
+    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there are two ports, they are.
+    #[arg(long = "pair", value_name = "NAMES")]
+    pub(crate) pairs: Vec<String>,
+
+    /// After how long without a frame a switch forgets an address [default: 300s].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ageing: Option<String>,
+
+    /// Packet memory of each direction [default: what rate, delay and buffer need].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+
+    /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags below.
+    #[arg(long = "to", value_name = "PORT:SETTINGS")]
+    pub(crate) to: Vec<String>,
+
+    /// Take interfaces that have addresses or the default route, too.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Stop after this time [default: at Ctrl-C].
+    #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// What `sprat lab ctl` knows the box by [default: the names of its ports].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    #[command(flatten)]
+    pub(crate) tolerate: ToleranceArgs,
+
+    /// No live line.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Print the counters as JSON at the end.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+
+    #[command(flatten)]
+    pub(crate) line: LineArgs,
+}
+
+/// How late a box may be.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ToleranceArgs {
+    /// Share of a line's segments that may be late before the exit code is 7, and from when on they are: SHARE or SHARE:TIME,
+    /// such as 5%:10ms; 100% never minds.
+    #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
+    pub(crate) tolerate: String,
+}
+
+/// What every line does, each way.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Every line")]
+pub(crate) struct LineArgs {
+    /// Delay one way, up to 500ms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<String>,
+    /// Rate, such as 2Gb/s or 100Mbit; a number alone is bits a second [default: none, at once].
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+    /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default: 64MB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer: Option<String>,
+    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default: drop-tail].
+    #[arg(long, value_name = "HOW")]
+    pub(crate) queue: Option<String>,
+    /// Rate of each flow, with `--queue harmonize`.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) flow_rate: Option<String>,
+    /// Most segments that leave together [default: none, super-packets of up to 64 KB stay whole].
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<String>,
+    /// When a frame may leave: store-and-forward or cut-through [default: store-and-forward].
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) timing: Option<String>,
+    /// Bytes that a frame takes on the wire besides its own [default: 24].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) overhead: Option<String>,
+    /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or list:N,N,...
+    #[arg(long, value_name = "LOSS")]
+    pub(crate) loss: Option<String>,
+    /// Up to this much more delay, by chance; segments stay in order.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) jitter: Option<String>,
+    /// Segments held back so that others overtake them: SHARE:TIME, such as 1%:5ms.
+    #[arg(long, value_name = "SHARE:TIME")]
+    pub(crate) reorder: Option<String>,
+    /// Segments that come twice.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) duplicate: Option<String>,
+    /// Segments of which a bit is turned.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) corrupt: Option<String>,
+    /// What all chance begins from [default: 1].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+impl LineArgs {
+    /// The same as words; what was not given is taken from `base`.
+    pub(crate) fn words(&self, base: &LineWords) -> LineWords {
+        let or = |given: &Option<String>, base: &Option<Word>| given.clone().map(Word).or_else(|| base.clone());
+        LineWords {
+            delay: or(&self.delay, &base.delay),
+            rate: or(&self.rate, &base.rate),
+            buffer: or(&self.buffer, &base.buffer),
+            queue: or(&self.queue, &base.queue),
+            flow_rate: or(&self.flow_rate, &base.flow_rate),
+            burst: or(&self.burst, &base.burst),
+            timing: or(&self.timing, &base.timing),
+            overhead: or(&self.overhead, &base.overhead),
+            loss: or(&self.loss, &base.loss),
+            jitter: or(&self.jitter, &base.jitter),
+            reorder: or(&self.reorder, &base.reorder),
+            duplicate: or(&self.duplicate, &base.duplicate),
+            corrupt: or(&self.corrupt, &base.corrupt),
+            seed: or(&self.seed, &base.seed),
+        }
+    }
+}
+
+/// Between two live lines.
+const LIVE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the box has ended by itself.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
+    let mut config = config(args)?;
+    // Who may make TAPs, but enter no namespace, may want them among the machine's own interfaces.
+    if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN")) && own_namespaces()? {
+        let named = config.ports.iter().filter_map(|(spec, _)| spec.netns());
+        named.filter(|name| !name.contains('/')).try_for_each(make_own)?;
+    }
+    config.tolerance = tolerance(&args.tolerate)?;
+    if let Some(name) = &args.name {
+        config.name.clone_from(name);
+    }
+    let told = told(&config);
+    let mut series = Series::new(&args.series)?;
+    let signals = signals()?;
+    let about = config.ports.iter().map(|(spec, line)| LineAbout::new(line_name("", spec.name()), line)).collect();
+    let engine = config.start()?;
+    let control = control(args, &engine)?;
+    if let Some(series) = &mut series {
+        series.begin(told.clone(), about)?;
+    }
+    eprintln!("sprat: {told}");
+    match &control {
+        Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
+        None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
+    }
+    let watched = watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
+    let report = engine.stop()?;
+    drop(control); // whoever asked for the end hears of it
+    watched?;
+    if let Some(series) = series {
+        series.end(&[(String::new(), report.clone())])?;
+    }
+    if args.json {
+        print_json(&serde_json::to_value(&report)?)?;
+    } else {
+        text(&report).iter().try_for_each(|line| print_line(line))?;
+    }
+    for why in &report.behind {
+        eprintln!("sprat: the box did not keep up: {why}");
+    }
+    Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
+}
+
+/// Lets the box be asked and changed from outside. A box that nobody named runs without that where it cannot be, and says so.
+fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
+    let place = Place::of(&dir(&args.state));
+    let start = |name: &str| Server::start(&place, name, engine.handle().clone());
+    if let Some(name) = &args.name {
+        return Ok(Some(start(name)?));
+    }
+    let name = name_of(engine.ports());
+    let started = match start(&name) {
+        Err(ControlError::Taken { .. } | ControlError::Name(_)) => start(&format!("box-{}", std::process::id())),
+        started => started,
+    };
+    Ok(started.inspect_err(|error| eprintln!("sprat: `sprat lab ctl` cannot reach this box: {error}")).ok())
+}
+
+/// The name of a box that nobody named: those of its ports, as far as they fit.
+fn name_of(ports: &[String]) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
+    name.trim_matches('-').to_owned()
+}
+
+/// Without root: goes on in namespaces of this process's own, and says how to come there.
+pub(super) fn own_namespaces() -> Result<bool> {
+    let entered = enter_own()?;
+    if entered {
+        let process = std::process::id();
+        eprintln!(
+            "sprat: not root: in namespaces of its own; a shell in them: nsenter --preserve-credentials -U -m -n -t {process}"
+        );
+    }
+    Ok(entered)
+}
+
+/// What `--tolerate` says.
+pub(super) fn tolerance(args: &ToleranceArgs) -> Result<Tolerance> {
+    let text = &args.tolerate;
+    parse_tolerance(text).context("--tolerate: want SHARE or SHARE:TIME, such as 5%:10ms")
+}
+
+/// The box that file and flags ask for.
+fn config(args: &LabRunArgs) -> Result<BoxConfig> {
+    let mut words = match &args.config {
+        None => BoxWords::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
+            BoxWords::from_toml(&text).with_context(|| format!("--config {}", path.display()))?
+        }
+    };
+    let more = args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
+    words.ports.extend(more);
+    for text in &args.pairs {
+        let pair = text.split_once(',').map(|(one, other)| [one.trim(), other.trim()].map(str::to_owned));
+        words.pairs.push(pair.with_context(|| format!("--pair {text:?}: want two ports, such as a0,b0"))?);
+    }
+    for (flag, word) in
+        [(&args.forward, &mut words.forward), (&args.ageing, &mut words.ageing), (&args.memory, &mut words.memory)]
+    {
+        if let Some(text) = flag {
+            *word = Some(Word(text.clone()));
+        }
+    }
+    words.line = args.line.words(&words.line);
+    if words.ports.is_empty() {
+        bail!("a box needs ports: --port tap:NAME@NAMESPACE, twice or more, or --config FILE");
+    }
+    let mut config = words.check()?;
+    if args.force {
+        config.force();
+    }
+    for text in &args.to {
+        let (port, given) = port_in(text, config.ports.iter().map(|(spec, _)| spec.name()))
+            .with_context(|| format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s"))?;
+        let (port, given) = (port.to_owned(), given.to_owned());
+        let known: Vec<_> = config.ports.iter().map(|(spec, _)| spec.name().to_owned()).collect();
+        let line = config.ports.iter_mut().find(|(spec, _)| spec.name() == port);
+        let Some((_, settings)) = line else {
+            bail!("--to {text:?}: no port {port:?}; the ports are {}", known.join(", "))
+        };
+        for (key, value) in settings_in(&given) {
+            let value = value.with_context(|| format!("--to {text:?}: {key:?} has no value; want {key}=VALUE"))?;
+            set(settings, key, &value).with_context(|| format!("--to {text:?}"))?;
+        }
+    }
+    Ok(config)
+}
+
+/// `PORT:SETTINGS`, where a port's name may have colons of its own, as those of cards have.
+fn port_in<'a>(text: &'a str, ports: impl Iterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
+    let settings = |port: &'a str| Some((port, text.strip_prefix(port)?.strip_prefix(':')?));
+    ports.filter_map(settings).max_by_key(|(port, _)| port.len()).or_else(|| text.split_once(':'))
+}
+
+/// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
+pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
+    let mut all: Vec<(&str, Option<String>)> = Vec::new();
+    for part in text.split(',') {
+        match (part.split_once('='), all.last_mut()) {
+            (Some((key, value)), _) => all.push((key, Some(value.to_owned()))),
+            (None, Some((_, Some(value)))) => {
+                value.push(',');
+                value.push_str(part);
+            }
+            (None, _) => all.push((part, None)),
+        }
+    }
+    all
+}
+
+/// What was made, in a line.
+fn told(config: &BoxConfig) -> String {
+    let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
+    match config.forwarding {
+        Forwarding::Cross => names.chunks(2).map(|pair| pair.join(" <-> ")).collect::<Vec<_>>().join(", "),
+        Forwarding::Switch(_) => format!("a switch of {}", names.join(", ")),
+    }
+}
+
+/// Waits for the end, and shows meanwhile what passes.
+fn watch(
+    engine: &Engine,
+    control: Option<&Server>,
+    signals: &Receiver<()>,
+    longest: Option<Duration>,
+    quiet: bool,
+    mut series: Option<&mut Series>,
+) -> Result<()> {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
+    let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
+    loop {
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
+        let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
+        let over = longest.is_some_and(|longest| began.elapsed() >= longest);
+        if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(std::iter::once((String::new(), engine)))?;
+        }
+        if shown.elapsed() >= LIVE && !bar.is_hidden() {
+            let since = shown.elapsed().as_secs_f64();
+            shown = Instant::now();
+            if let Ok(report) = engine.report() {
+                bar.set_message(live(&report, since, &mut before));
+            }
+        }
+    }
+}
+
+fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> String {
+    let line = |line: &LineReport| {
+        let bytes = line.counters.left.bytes;
+        let more = bytes - before.insert(line.to.clone(), bytes).unwrap_or(0);
+        let (queue, drops) = (megabytes(line.counters.queue), line.counters.drops.total());
+        format!("to {}: {:.1} Mb/s, {queue:.1} MB wait, {drops} dropped", line.to, megabytes(more) * 8.0 / seconds)
+    };
+    report.lines.iter().map(line).collect::<Vec<_>>().join(" | ")
+}
+
+/// The counters, for people.
+pub(super) fn text(report: &Report) -> Vec<String> {
+    let mut lines = vec![format!("{:.1} s", report.seconds)];
+    for input in report.inputs.iter().filter(|input| input.malformed > 0) {
+        lines.push(format!(
+            "from {}: {} of {} packets were none: cut short, too long for the port, or broken",
+            input.port,
+            input.malformed,
+            input.packets + input.malformed
+        ));
+    }
+    for LineReport { to, counters, lateness, .. } in &report.lines {
+        let (left, drops) = (counters.left, counters.drops);
+        lines.push(format!(
+            "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \
+             memory, {} refused, {} too big)",
+            counters.arrived.segments,
+            megabytes(counters.arrived.bytes),
+            left.segments,
+            megabytes(left.bytes),
+            drops.total(),
+            drops.loss,
+            drops.buffer,
+            drops.memory,
+            drops.refused,
+            drops.too_big,
+        ));
+        lines.push(format!(
+            "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late on average, {:.1} ms at worst",
+            megabytes(counters.queue_max),
+            counters.duplicated,
+            counters.corrupted,
+            counters.reordered,
+            lateness.mean().as_secs_f64() * 1e6,
+            Duration::from_nanos(lateness.max_ns).as_secs_f64() * 1e3,
+        ));
+        for (flow, counted) in &counters.flows {
+            let trips = counted.round_trips;
+            let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+            let trip = match trips.whole_ns {
+                Some(whole) => format!(", round trip {:.3} ms", ms(whole)),
+                None if trips.samples > 0 => format!(", answers after {:.3} ms", ms(trips.smoothed_ns)),
+                None => String::new(),
+            };
+            lines.push(format!(
+                "  {flow}: {} segments ({:.1} MB) left, {} dropped, queue {:.1} MB at most{trip}",
+                counted.left.segments,
+                megabytes(counted.left.bytes),
+                counted.drops.total(),
+                megabytes(counted.queue_max),
+            ));
+        }
+    }
+    if let Some(switch) = report.switch {
+        lines.push(format!(
+            "switch: {} packets to their station, {} flooded, {} stayed; {} stations",
+            switch.forwarded, switch.flooded, switch.filtered, switch.stations
+        ));
+    }
+    lines
+}
+
+#[expect(clippy::cast_precision_loss, reason = "megabytes to be read by people")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

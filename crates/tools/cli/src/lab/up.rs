@@ -1,0 +1,442 @@
+//! `lab up`, `down`, `ls` and `topologies`.
+
+use crate::exit::BEHIND;
+use crate::lab::run::{ToleranceArgs, own_namespaces, text, tolerance};
+use crate::lab::series::{Series, SeriesArgs};
+use crate::output::{print_json, print_line, print_ready};
+use crate::signals::signals;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use sprat_lab::capture::Summary;
+use sprat_lab::control::{Live, Place};
+use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::series::{LineAbout, line_name};
+use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// Where labs are remembered, and the boxes that run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabState {
+    /// Remember labs and boxes here, apart from others [default: /run/sprat/lab].
+    #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE", global = true)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab up two-sites                        stands until Ctrl-C; from another terminal:
+  ip netns exec two-sites-left ping 10.64.0.2
+
+  sprat lab up two-sites --in left -- 'ping -c 3 $RIGHT_V4; ping -c 3 $RIGHT_V6'
+  sprat lab up lab.toml --duration 60s --json
+  sprat lab up merge --report merge.svg
+
+A lab.toml:
+  name = \"pair\"
+  [host.left]
+  run = \"iperf3 -s\"                             in a shell; SPRAT_HOST is its name
+  [host.right]
+  run = \"sleep 1; iperf3 -c $LEFT_V4\"           each host's addresses by its name
+  [box.wan]
+  ports = [\"left\", \"right\"]                     hosts, boxes, or packet:, xdp: or dpdk: ports
+  line = { delay = \"100ms\" }                    as for `sprat lab run`
+  to.right = { rate = \"2Gb/s\", buffer = \"64MB\" }
+  capture = { file = \"wan.pcapng\" }
+  filters = [{ match = \"udp port 53\", action = \"drop\" }]
+
+`sprat lab topologies NAME` prints one that comes with the program, to begin with. With a command
+the lab stands as long as that runs, and ends with its exit code; else as long as something runs in
+its hosts, or until Ctrl-C. What is still running then is ended. Exit code 1: something in a host
+failed; 7: a box did not keep up, a capture lacks packets, or the kernel ran short of memory for
+TCP. Hosts are network namespaces LAB-HOST, and nothing outside them is touched. Without root, or
+CAP_NET_ADMIN and CAP_SYS_ADMIN, all of it is in namespaces of its own; how to come there is said
+at the start.")]
+pub(crate) struct LabUpArgs {
+    /// A TOML file, or the name of a topology that comes with the program.
+    #[arg(value_name = "TOPOLOGY")]
+    pub(crate) topology: String,
+
+    /// Call the lab this, instead of what the topology says.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The host that COMMAND runs in.
+    #[arg(long = "in", value_name = "HOST", requires = "command")]
+    pub(crate) host: Option<String>,
+
+    /// Take it down after this time.
+    #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
+    pub(crate) duration: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) tolerate: ToleranceArgs,
+
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print what happens as JSON, a value on each line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// A command to run: one word is for a shell, several are run as they are.
+    #[arg(last = true, value_name = "COMMAND", requires = "host")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab ls
+  sprat lab down two-sites
+
+A lab whose owner lives is taken down by that; of one that was killed, what is left is removed:
+namespaces that are not the lab's any more stay, and are told.")]
+pub(crate) struct LabDownArgs {
+    /// The lab.
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab ls
+  sprat lab ls --json")]
+pub(crate) struct LabLsArgs {
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab topologies
+  sprat lab topologies merge > lab.toml         one to change")]
+pub(crate) struct LabTopologiesArgs {
+    /// Print this one.
+    pub(crate) name: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How often signals and boxes are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Memory for all TCP connections of the machine: three sizes in pages. From the second on the kernel cuts windows.
+const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
+
+pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
+    let mut topology = read(&args.topology)?;
+    if let Some(name) = &args.name {
+        topology.name.clone_from(name);
+    }
+    let mut lab = topology.lay_out().with_context(|| args.topology.clone())?;
+    lab.tolerance = tolerance(&args.tolerate)?;
+    let asked = asked(args, &lab.plan)?;
+    own_namespaces()?;
+    let mut series = Series::new(&args.series)?;
+    let about = lab.boxes.iter().flat_map(|plan| {
+        plan.ports.iter().map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
+    });
+    let about = about.collect();
+    // From here on a signal ends the lab in good order.
+    let signals = signals()?;
+    let raised = Raised::up(lab, &dir(&args.state))?;
+    let jobs = raised.jobs(&asked);
+    eprintln!("sprat: {}", told(&topology, raised.hosts().plan()));
+    let hosts: Vec<_> = jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
+    let mut commands = raised.run(&asked)?;
+    if commands.is_over() {
+        eprintln!("sprat: it stands; take it down with Ctrl-C");
+    }
+    if let Some(series) = &mut series {
+        series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
+    }
+    let watched =
+        watch(&raised, &mut commands, &hosts, asked.len(), (args.duration, &signals), args.json, series.as_mut());
+    let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
+    drop(commands);
+    let ended = raised.down()?;
+    watched?;
+    if let Some(series) = series {
+        let reports = ended.boxes.iter().filter_map(|end| Some((prefix(&end.name), end.report.as_ref().ok()?.clone())));
+        series.end(&reports.collect::<Vec<_>>())?;
+    }
+    let kept_up = report(&ended, args.json)?;
+    let failed = statuses.iter().flatten().any(|status| !status.success());
+    Ok(match statuses.first().copied().flatten() {
+        Some(status) if !asked.is_empty() && !status.success() => ExitCode::from(code(status)),
+        _ if asked.is_empty() && failed => ExitCode::FAILURE,
+        _ if !kept_up => ExitCode::from(BEHIND),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
+    let left = take_down(&args.name, &dir(&args.state))?;
+    if args.json {
+        let left: Vec<_> = left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
+        print_json(&json!({ "down": args.name, "left": left }))?;
+    } else {
+        tell_left(&left);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
+    // Everybody may see the labs, and only their owner the boxes.
+    let mut boxes = Place::of(&dir(&args.state)).list().unwrap_or_else(|error| {
+        eprintln!("sprat: boxes are not listed: {error}");
+        Vec::new()
+    });
+    for lab in dir(&args.state).list()? {
+        let own = |live: &mut Live| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
+        let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
+        if args.json {
+            print_json(&json!({
+                "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": lab.namespaces, "boxes": own,
+            }))?;
+        } else {
+            let state = match lab.alive {
+                true => {
+                    format!("process {}{}", lab.owner, own.iter().map(|name| format!("  {name}")).collect::<String>())
+                }
+                false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
+            };
+            print_line(&format!("{:<24} {:>3} namespaces  {state}", lab.name, lab.namespaces.len()))?;
+        }
+    }
+    // Those of `sprat lab run`.
+    for Live { name, process } in boxes {
+        if args.json {
+            print_json(&json!({ "box": name, "owner": process }))?;
+        } else {
+            let process = process.map_or_else(String::new, |process| format!("process {process}"));
+            print_line(&format!("{name:<24}           a box  {process}"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
+    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let about = |found: &sprat_lab::topology::Ready| Ok((found.name, Topology::from_toml(found.text)?.about));
+    let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
+    print_ready(one.map(|found| (found.name, found.text)), all, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn dir(state: &LabState) -> StateDir {
+    state.dir.as_ref().map_or_else(StateDir::usual, StateDir::at)
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<_> = READY.iter().map(|ready| ready.name).collect();
+    format!("no topology {name:?}: name a file (./{name}.toml), or one of {}", names.join(", "))
+}
+
+/// A file, or one that comes with the program.
+fn read(name: &str) -> Result<Topology> {
+    if let Some(found) = ready(name) {
+        return Ok(Topology::from_toml(found.text)?);
+    }
+    if !Path::new(name).exists() && !name.contains(['/', '.']) {
+        bail!(unknown(name));
+    }
+    let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+    Topology::from_toml(&text).with_context(|| name.to_owned())
+}
+
+/// What the command line wants to have run.
+fn asked(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
+    let Some(host) = &args.host else { return Ok(Vec::new()) };
+    let Some(host) = plan.position(host) else {
+        let names: Vec<_> = plan.hosts.iter().map(|host| &host.name[..]).collect();
+        bail!("--in {host}: no such host; the hosts are {}", names.join(", "))
+    };
+    let command = match &args.command[..] {
+        [text] => text.clone(),
+        words => words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect::<Vec<_>>().join(" "),
+    };
+    Ok(vec![Job { host, command }])
+}
+
+/// What comes before the names of the lines of a box.
+fn prefix(name: &str) -> String {
+    format!("box.{name}: ")
+}
+
+/// What was made, in a line.
+fn told(topology: &Topology, plan: &Plan) -> String {
+    let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
+    let shown = match &namespaces[..] {
+        [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
+        _ => namespaces.join(", "),
+    };
+    format!("lab {}: {} hosts ({shown}), {} boxes", plan.name, topology.hosts.len(), topology.boxes.len())
+}
+
+/// Tells what happens until the lab is to end: its command has, or all have; a signal came; it is time; a box broke.
+fn watch(
+    raised: &Raised,
+    commands: &mut Commands,
+    hosts: &[String],
+    asked: usize,
+    (longest, signals): (Option<Duration>, &Receiver<()>),
+    json: bool,
+    mut series: Option<&mut Series>,
+) -> Result<()> {
+    let (began, nothing) = (Instant::now(), hosts.is_empty());
+    loop {
+        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
+        // Nothing runs: nothing happens but a signal.
+        let stopped = match nothing {
+            true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
+            false => {
+                commands.next(left).map(|event| tell(&event, hosts, json)).transpose()?;
+                !matches!(signals.try_recv(), Err(TryRecvError::Empty))
+            }
+        };
+        let over = longest.is_some_and(|longest| began.elapsed() >= longest);
+        let count = if asked > 0 { asked } else { hosts.len() };
+        let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
+        if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
+            return Ok(());
+        }
+        if let Some(series) = &mut series {
+            series.look(raised.boxes().map(|(name, engine)| (prefix(name), engine)))?;
+        }
+    }
+}
+
+fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
+    match event {
+        Event::Line { job, stream, text } if json => {
+            let stream = if *stream == Stream::Output { "output" } else { "error" };
+            let mut line = serde_json::Map::new();
+            line.insert("host".to_owned(), hosts[*job].clone().into());
+            line.insert("stream".to_owned(), stream.into());
+            crate::output::json_bytes(&mut line, "text", text);
+            print_json(&line.into())
+        }
+        Event::Line { job, stream, text } => {
+            let line = [format!("{} | ", hosts[*job]).as_bytes(), text, b"\n"].concat();
+            match stream {
+                Stream::Output => crate::output::print_bytes(&line),
+                Stream::Error => Ok(std::io::stderr().lock().write_all(&line)?),
+            }
+        }
+        Event::Ended { job, status } if json => {
+            print_json(&json!({ "host": hosts[*job], "ended": code(*status), "how": status.to_string() }))
+        }
+        Event::Ended { job, status } => {
+            eprintln!("sprat: {}: {status}", hosts[*job]);
+            Ok(())
+        }
+    }
+}
+
+/// As a shell tells it: the exit code, or 128 and the signal.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Prints what became of the boxes. Returns whether all of them kept up and the kernel had memory enough for TCP. A box
+/// that broke is an error.
+fn report(ended: &Ended, json: bool) -> Result<bool> {
+    let mut kept_up = true;
+    for ended in &ended.boxes {
+        let report = match &ended.report {
+            Ok(report) => report,
+            Err(error) => bail!("box.{}: {error}", ended.name),
+        };
+        kept_up &= report.kept_up();
+        if json {
+            let mut value = serde_json::to_value(report)?;
+            value["box"] = ended.name.clone().into();
+            value["capture"] = ended.capture.as_ref().map_or(Value::Null, json_of_capture);
+            print_json(&value)?;
+        } else {
+            let named = text(report).into_iter().map(|line| format!("box.{}: {line}", ended.name));
+            named
+                .chain(ended.capture.iter().map(|capture| told_capture(&ended.name, capture)))
+                .for_each(|line| eprintln!("{line}"));
+            for (number, filter) in report.filters.iter().enumerate() {
+                let (name, packets, bytes) = (&ended.name, filter.packets, filter.bytes);
+                eprintln!(
+                    "box.{name}: filters[{number}]: {packets} packets, {bytes} bytes, {} without the field",
+                    filter.lacking
+                );
+            }
+        }
+        for why in &report.behind {
+            eprintln!("sprat: box.{} did not keep up: {why}", ended.name);
+        }
+        if let Some(error) = ended.capture.as_ref().and_then(|capture| capture.error.as_ref()) {
+            eprintln!("sprat: box.{}: {error}", ended.name);
+            kept_up = false;
+        }
+        kept_up &= ended.capture.iter().flat_map(|capture| &capture.interfaces).all(|totals| totals.dropped == 0);
+    }
+    if json {
+        print_json(&json!({ "tcp_memory_shortages": ended.memory_shortages }))?;
+    }
+    if ended.memory_shortages > 0 {
+        let sizes = std::fs::read_to_string(TCP_MEMORY).context(TCP_MEMORY)?;
+        let sizes = sizes.split_whitespace().collect::<Vec<_>>().join(" ");
+        let often = match ended.memory_shortages {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
+        eprintln!(
+            "sprat: the kernel ran short of memory for TCP {often}, and cut the windows of connections: \
+             give it more by net.ipv4.tcp_mem, now {sizes:?} pages"
+        );
+        kept_up = false;
+    }
+    tell_left(&ended.left);
+    Ok(kept_up)
+}
+
+fn json_of_capture(capture: &Summary) -> Value {
+    let interfaces: Vec<_> =
+        capture.interfaces.iter().map(|totals| json!({ "seen": totals.seen, "dropped": totals.dropped })).collect();
+    json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
+}
+
+fn told_capture(name: &str, capture: &Summary) -> String {
+    let seen: u64 = capture.interfaces.iter().map(|totals| totals.seen).sum();
+    let dropped: u64 = capture.interfaces.iter().map(|totals| totals.dropped).sum();
+    format!(
+        "box.{name}: captured {} of {seen} packets in {} files, {} bytes",
+        seen - dropped,
+        capture.files.len(),
+        capture.bytes
+    )
+}
+
+fn tell_left(left: &[Left]) {
+    for Left { path, why } in left {
+        eprintln!("sprat: {}: left as it is: {why}", path.display());
+    }
+}

@@ -1,0 +1,167 @@
+//! `lab watch`: what passes through a box that runs, as it passes.
+
+mod screen;
+mod view;
+
+use crate::lab::up::{LabState, dir};
+use crate::lab::watch::view::View;
+use crate::output::{print_json, print_line};
+use crate::quantity;
+use crate::signals::signals;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use sprat_lab::config::set;
+use sprat_lab::control::{Client, ControlError, Place};
+use sprat_lab::line::Settings;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat lab watch                               the only box that runs
+  sprat lab watch two-sites.wan
+  sprat lab watch wan --once                    one screen, as text
+  sprat lab watch wan --json --every 100ms      a sample on each line, for programs
+
+Keys: q leaves, arrows and tab choose a line, s sorts the flows, p pauses. Of each port: what comes
+in and goes out, what waits and how much of the buffer that is, drops by reason since the box began,
+and how late packets leave. Of the chosen line's flows: rate, what waits, drops, round trip.")]
+pub(crate) struct LabWatchArgs {
+    /// The box: BOX or LAB.BOX [default: the only one that runs].
+    #[arg(value_name = "BOX")]
+    pub(crate) name: Option<String>,
+
+    /// Time between two looks, 100ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::look_time)]
+    pub(crate) every: Duration,
+
+    /// Print one screen as text.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) once: bool,
+
+    #[command(flatten)]
+    pub(crate) state: LabState,
+
+    /// Print each sample as JSON, on a line, until the box ends.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How soon a key, or a signal, is heard.
+const LISTEN: Duration = Duration::from_millis(100);
+
+/// How long after a box was lost it is looked for again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Size of the screen that `--once` prints.
+const ONCE: (u16, u16) = (120, 40);
+
+pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
+    let every = args.every;
+    let place = Place::of(&dir(&args.state));
+    let mut client = place.connect(args.name.as_deref())?;
+    let view = begin(&mut client)?;
+    if args.json || args.once {
+        return plain(client, view, every, args.json);
+    }
+    if !std::io::stdout().is_terminal() {
+        bail!("standard output is no terminal: use --json for programs, or --once for one screen as text");
+    }
+    let signals = signals()?;
+    // From here to the end the terminal is another; a panic gives it back too.
+    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let ended = screen(&mut terminal, &place, client, view, every, &signals);
+    ratatui::restore();
+    ended
+}
+
+/// What is known before the first look: sums up to now, and how much may wait.
+fn begin(client: &mut Client) -> Result<View, ControlError> {
+    let state = client.settings()?;
+    let buffer = |port: &sprat_lab::control::PortState| {
+        let mut settings = Settings::default();
+        // A word that we do not know leaves the share of the buffer out, no more.
+        let told = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
+        matches!(told, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
+    };
+    let buffers = state.ports.iter().filter_map(buffer).collect();
+    let mut view = View::new(client.name().to_owned(), buffers);
+    view.take(client.report()?);
+    Ok(view)
+}
+
+/// Without a terminal: a sample on each line as JSON until the box ends, or one screen as text.
+fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Result<ExitCode> {
+    loop {
+        #[expect(clippy::disallowed_methods, reason = "a program that waits for time to pass")]
+        std::thread::sleep(every);
+        match client.report() {
+            Ok(report) => view.take(report),
+            Err(ControlError::Lost { name, .. }) if json => {
+                eprintln!("sprat: box {name} has ended");
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if !json {
+            screen::text(&view, ONCE)?.iter().try_for_each(|line| print_line(line))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(sample) = view.sample() {
+            let mut value = serde_json::to_value(sample)?;
+            value["box"] = view.name().into();
+            print_json(&value)?;
+        }
+    }
+}
+
+/// Looks and draws until somebody wants to leave.
+fn screen(
+    terminal: &mut DefaultTerminal,
+    place: &Place,
+    client: Client,
+    mut view: View,
+    every: Duration,
+    signals: &Receiver<()>,
+) -> Result<ExitCode> {
+    let (mut client, mut next) = (Some(client), Instant::now() + every);
+    loop {
+        terminal.draw(|frame| screen::draw(&view, frame)).context("the terminal")?;
+        let left = next.saturating_duration_since(Instant::now()).min(LISTEN);
+        if event::poll(left).context("the terminal")?
+            && let Event::Key(key) = event::read().context("the terminal")?
+            && key.kind == KeyEventKind::Press
+            && view.key(key)
+        {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !matches!(signals.try_recv(), Err(TryRecvError::Empty)) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if Instant::now() < next {
+            continue;
+        }
+        next = Instant::now() + every;
+        let told = match &mut client {
+            Some(client) => client.report(),
+            None => place.connect(Some(view.name())).and_then(|mut found| {
+                let fresh = begin(&mut found)?;
+                client = Some(found);
+                view = fresh;
+                client.as_mut().expect("just found").report()
+            }),
+        };
+        match told {
+            Ok(report) => view.take(report),
+            Err(error) => {
+                client = None;
+                view.lost(&error.to_string());
+                next = Instant::now() + AGAIN;
+            }
+        }
+    }
+}

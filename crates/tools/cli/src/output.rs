@@ -1,0 +1,63 @@
+//! What commands print.
+
+use anyhow::{Context as _, Result};
+use sprat_client::Number;
+use std::io::Write as _;
+
+/// Prints one JSON value on a line.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print_line(&value.to_string())
+}
+
+/// Prints a description that comes with the program, or the names of all of them with what each is about.
+pub(crate) fn print_ready<'a>(
+    one: Option<(&str, &str)>,
+    all: impl IntoIterator<Item = (&'a str, String)>,
+    json: bool,
+) -> Result<()> {
+    match one {
+        Some((name, toml)) if json => print_json(&serde_json::json!({ "name": name, "toml": toml })),
+        Some((_, toml)) => print_line(toml.trim_end()),
+        None => {
+            let all: Vec<_> = all.into_iter().collect();
+            let width = all.iter().map(|(name, _)| name.len()).fold(12, usize::max);
+            all.into_iter().try_for_each(|(name, about)| match json {
+                true => print_json(&serde_json::json!({ "name": name, "about": about })),
+                false => print_line(&format!("{name:<width$} {about}")),
+            })
+        }
+    }
+}
+
+/// Prints a line; a closed pipe is an error, not a panic.
+pub(crate) fn print_line(line: &str) -> Result<()> {
+    print_bytes(&[line, "\n"].concat().into_bytes())
+}
+
+/// Prints bytes as they are. They have left when this returns: what is still buffered when a
+/// process ends is lost in silence if it cannot be written.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Adds a counter's number to a JSON object, as `number`.
+pub(crate) fn json_number(object: &mut serde_json::Map<String, serde_json::Value>, number: Option<Number>) {
+    let number = match number {
+        Some(Number::Integer(number)) => number.into(),
+        Some(Number::Double(number)) => number.into(),
+        None => return,
+    };
+    object.insert("number".to_owned(), number);
+}
+
+/// Adds bytes to a JSON object: as `NAME` where they are UTF-8, as `NAME_base64` where not.
+pub(crate) fn json_bytes(object: &mut serde_json::Map<String, serde_json::Value>, name: &str, bytes: &[u8]) {
+    use base64::Engine as _;
+    match str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => {
+            object.insert(format!("{name}_base64"), base64::engine::general_purpose::STANDARD.encode(bytes).into())
+        }
+    };
+}

@@ -1,0 +1,297 @@
+//! `rack cost`.
+
+use crate::output::{print_json, print_line};
+use crate::rack::plan::read;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use sprat_bench::machine::Machine;
+use sprat_bench::report::Report as Page;
+use sprat_bench::report::bars::{Bar, stacked};
+use sprat_bench::table::Table;
+use sprat_plan::Plan;
+use sprat_plan::power::{Cost, CostOption};
+use sprat_plan::quantity::digits;
+use sprat_power::Watts;
+use sprat_power::cost::{HOURS, Total, published, totals};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack cost                                       the published example: mini servers beside x86
+  sprat rack cost --kwh 0.25 --pue 1.6 --years 4 --carbon 350
+  sprat rack cost --option mini:72:2:1900 --option x86:1350:4:9000 --instances 96
+  sprat rack cost rack.toml --measured power.json --html cost.html
+
+A server is told as NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, or in the plan:
+  [power.cost]
+  currency = \"EUR\"
+  kwh = 0.25                  # price of a kWh
+  pue = 1.3                   # what the building takes for each watt of servers
+  years = 5
+  carbon = 350                # g of CO2 for each kWh; not counted unless told
+  instances = 12
+  options = [{ name = \"mini\", power = \"72W\", instances = 2, price = 1900 }]
+
+A plan's own servers, at `server.power`, come first unless options are told. All that goes into the sums is printed.
+What is not told is not counted: prices of 0, repairs, room, people, the network.")]
+pub(crate) struct RackCostArgs {
+    /// A file, or a rack that comes with the program.
+    pub(crate) rack: Option<String>,
+
+    /// A server to hold beside others, in place of the plan's. Once for each.
+    #[arg(long = "option", value_name = "SERVER")]
+    pub(crate) options: Vec<String>,
+
+    /// What `sprat rack power --json` told: the plan's servers at the power that was measured.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measured: Option<PathBuf>,
+
+    /// With --measured: what one of these servers costs to buy.
+    #[arg(long, value_name = "PRICE", requires = "measured", default_value_t = 0.0)]
+    pub(crate) price: f64,
+
+    /// Instances that there are to be.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) instances: Option<u32>,
+
+    /// Price of a kilowatt hour.
+    #[arg(long, value_name = "PRICE")]
+    pub(crate) kwh: Option<f64>,
+
+    /// What the building takes for each watt that servers take.
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) pue: Option<f64>,
+
+    /// For how long servers are used, years.
+    #[arg(long, value_name = "YEARS")]
+    pub(crate) years: Option<f64>,
+
+    /// Grams of CO2 for each kilowatt hour.
+    #[arg(long, value_name = "GRAMS")]
+    pub(crate) carbon: Option<f64>,
+
+    /// What prices are in.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) currency: Option<String>,
+
+    /// Draw it into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where the servers of the example are from.
+const SOURCE: &str = "servers and their power: \"IPU-based Cassandra cluster\", SNIA Storage Developer Conference, 2024; prices were not published";
+
+pub(crate) fn cost(args: &RackCostArgs) -> Result<ExitCode> {
+    let (cost, sources) = asked(args)?;
+    let totals = totals(&cost);
+    if let Some(path) = &args.html {
+        page(&cost, &totals, &sources).write(path)?;
+    }
+    if args.json {
+        print_json(&json!({ "inputs": cost, "sources": sources, "hours-per-year": HOURS, "totals": totals }))?;
+    } else {
+        inputs(&cost).iter().try_for_each(|line| print_line(line))?;
+        print_line("")?;
+        print_line(table(&cost, &totals).to_string().trim_end())?;
+        print_line("")?;
+        notes(&cost, &totals, &sources).iter().try_for_each(|line| print_line(line))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be added up, and where servers' figures are from.
+fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
+    let plan = match &args.rack {
+        Some(rack) => Some(Plan::new(read(rack)?).with_context(|| rack.clone())?),
+        None => None,
+    };
+    let mut cost = plan.as_ref().map_or_else(Cost::default, |plan| plan.spec.power.cost.clone());
+    let mut sources = Vec::new();
+    if let Some(plan) = &plan {
+        let each = plan.spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.instances);
+        let there_are = u32::try_from(plan.summary.capacity.servers * each).unwrap_or(u32::MAX);
+        if cost == (Cost { options: cost.options.clone(), ..Cost::default() }) {
+            cost.instances = there_are; // nobody said how many
+        }
+        if cost.options.is_empty()
+            && let Some(power) = plan.spec.server.power
+        {
+            // All servers share what chassis and switches without servers take besides them.
+            let has = &plan.summary.capacity;
+            let boxes = (has.chassis + has.switches) as f64;
+            let share = plan.spec.chassis.power.times(boxes / has.servers as f64);
+            let instances = u32::try_from(each).unwrap_or(1);
+            cost.options.push(CostOption { name: plan.spec.name.clone(), power: power + share, instances, price: 0.0 });
+            sources.push(format!(
+                "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis and switches",
+                plan.spec.name
+            ));
+        }
+    }
+    if !args.options.is_empty() {
+        cost.options = args.options.iter().map(|text| option(text)).collect::<Result<_>>()?;
+        sources.clear();
+    }
+    if let Some(path) = &args.measured {
+        let (option, note) = measured(path, args.price)?;
+        cost.options.insert(0, option);
+        sources.push(note);
+    }
+    if args.options.is_empty() && plan.as_ref().is_none_or(|plan| plan.spec.power.cost.options.is_empty()) {
+        cost.options.extend(published());
+        sources.push(SOURCE.to_owned());
+    }
+    cost.instances = args.instances.unwrap_or(cost.instances);
+    cost.kwh = args.kwh.unwrap_or(cost.kwh);
+    cost.pue = args.pue.unwrap_or(cost.pue);
+    cost.years = args.years.unwrap_or(cost.years);
+    cost.carbon = args.carbon.or(cost.carbon);
+    cost.currency = args.currency.clone().unwrap_or(cost.currency);
+    cost.check()?;
+    Ok((cost, sources))
+}
+
+/// `NAME:WATTS:INSTANCES` or `NAME:WATTS:INSTANCES:PRICE`.
+fn option(text: &str) -> Result<CostOption> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let read = || {
+        let (name, watts, instances) = (parts.first()?, parts.get(1)?.trim_end_matches('W'), parts.get(2)?);
+        let price = parts.get(3).map_or(Some(0.0), |price| price.parse().ok())?;
+        let power = Watts(watts.parse().ok().filter(|watts| (0.0..=1e6).contains(watts))?);
+        (parts.len() <= 4).then_some(CostOption {
+            name: (*name).to_owned(),
+            power,
+            instances: instances.parse().ok()?,
+            price,
+        })
+    };
+    read().with_context(|| {
+        format!("--option {text:?}: want NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, such as mini:72:2:1900")
+    })
+}
+
+/// The mean of servers that were measured, and what is to be known of it.
+fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
+    let told = || format!("--measured {}", path.display());
+    let value: Value = serde_json::from_slice(&std::fs::read(path).with_context(told)?).with_context(told)?;
+    let total = &value["report"]["total"];
+    let (watts, servers) = (total["watts"].as_f64(), total["measured"].as_u64());
+    let number = |value: Option<u64>| value.and_then(|number| u32::try_from(number).ok());
+    let (watts, servers) = watts
+        .zip(number(servers).filter(|servers| *servers > 0))
+        .with_context(|| format!("{}: want what `sprat rack power --json` printed, with power in it", told()))?;
+    let Some(instances) = number(total["instances"].as_u64()).filter(|instances| *instances >= servers) else {
+        bail!("{}: it does not say how many instances there were: --instances of `sprat rack power --here`", told());
+    };
+    let power = Watts(watts / f64::from(servers));
+    let mut note = format!("measured: {}", path.display());
+    if let Some(there_are) = number(total["there-are"].as_u64()).filter(|there_are| *there_are > servers) {
+        note += &format!("; {} of {there_are} were not read, and the others stand for them", there_are - servers);
+    }
+    if let Some(unread) = total["unread"].as_f64().filter(|unread| *unread > 0.0) {
+        note += &format!("; {} % of the time was not read, and the rest stands for it", digits(unread * 100.0));
+    }
+    Ok((CostOption { name: "measured".to_owned(), power, instances: instances / servers, price }, note))
+}
+
+/// All that is told.
+fn inputs(cost: &Cost) -> Vec<String> {
+    let line = |name: &str, told: String| format!("{name:<18} {told}");
+    let carbon = cost.carbon.map_or("not counted".to_owned(), |grams| format!("{} g of CO2 a kWh", digits(grams)));
+    vec![
+        line("instances", cost.instances.to_string()),
+        line("price of a kWh", format!("{} {}", digits(cost.kwh), cost.currency)),
+        line("with the building", format!("{} W for each watt of servers (PUE)", digits(cost.pue))),
+        line("years", format!("{}, of {HOURS} hours, all of them under load", digits(cost.years))),
+        line("carbon", carbon),
+    ]
+}
+
+fn money(amount: f64) -> String {
+    if amount.abs() < 100.0 { format!("{amount:.2}") } else { format!("{amount:.0}") }
+}
+
+/// What is told of each server, and what it comes to.
+fn table(cost: &Cost, totals: &[Total]) -> Table {
+    let names: Vec<&str> = totals.iter().map(|total| total.option.name.as_str()).collect();
+    let mut table = Table::new(&[&[""], &names[..]].concat());
+    let mut row = |name: &str, cell: &dyn Fn(&Total) -> String| {
+        table.row(std::iter::once(name.to_owned()).chain(totals.iter().map(cell)).collect());
+    };
+    let in_currency = |name: &str| format!("{name}, {}", cost.currency);
+    row("a server takes, W", &|total| digits(total.option.power.0));
+    row("instances on it", &|total| total.option.instances.to_string());
+    row(&in_currency("its price"), &|total| {
+        if total.option.price > 0.0 { money(total.option.price) } else { "not told".to_owned() }
+    });
+    row("servers", &|total| total.servers.to_string());
+    row("W an instance", &|total| digits(total.watts_per_instance.0));
+    row("W of all servers", &|total| digits(total.watts.0));
+    row("W with the building", &|total| digits(total.watts_with_building.0));
+    row("kWh a year", &|total| format!("{:.0}", total.kwh_per_year));
+    row(&in_currency("energy a year"), &|total| money(total.energy_per_year));
+    row(&in_currency("energy, all years"), &|total| money(total.energy));
+    row(&in_currency("to buy"), &|total| money(total.purchase));
+    row(&in_currency("in all"), &|total| money(total.total));
+    row(&in_currency("in all, an instance"), &|total| money(total.total_per_instance));
+    if cost.carbon.is_some() {
+        row("CO2 of energy, kg", &|total| total.carbon.map_or("-".to_owned(), |kg| format!("{kg:.0}")));
+    }
+    table
+}
+
+fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some((first, others)) = totals.split_first() {
+        for other in others {
+            let times =
+                |of: f64, than: f64| if than > 0.0 { format!("{} times", digits(of / than)) } else { "-".to_owned() };
+            let energy = times(other.energy, first.energy);
+            lines.push(format!(
+                "{}: energy {energy} that of {}, in all {}",
+                other.option.name,
+                first.option.name,
+                times(other.total, first.total)
+            ));
+        }
+    }
+    if totals.iter().any(|total| total.option.price <= 0.0) {
+        lines.push("where no price is told, what it costs to buy is not in the sums".to_owned());
+    }
+    if totals.iter().any(|total| total.servers * total.option.instances > cost.instances) {
+        lines.push("a last server that is not full counts whole".to_owned());
+    }
+    lines.extend(sources.iter().cloned());
+    lines
+}
+
+/// The same as a page.
+fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
+    let mut page = Page::new("sprat rack cost", &Machine::describe());
+    let mut told = Table::new(&["told", ""]);
+    for line in inputs(cost) {
+        let (name, value) = line.split_at_checked(18).unwrap_or((&line, ""));
+        told.row(vec![name.trim().to_owned(), value.trim().to_owned()]);
+    }
+    page.table("What is told", &told);
+    page.table("What it comes to", &table(cost, totals));
+    let bar =
+        |total: &Total| Bar { name: total.option.name.clone(), parts: vec![(0, total.purchase), (1, total.energy)] };
+    let title = format!("{}, over {} years, {} instances", cost.currency, digits(cost.years), cost.instances);
+    let bars: Vec<Bar> = totals.iter().map(bar).collect();
+    page.figure("To buy and to run", &stacked(&title, &["to buy", "energy"], &bars, money));
+    let watts: Vec<Bar> = totals
+        .iter()
+        .map(|total| Bar { name: total.option.name.clone(), parts: vec![(0, total.watts_per_instance.0)] })
+        .collect();
+    page.figure("Power of an instance", &stacked("W", &["W an instance, without the building"], &watts, digits));
+    notes(cost, totals, sources).iter().for_each(|line| page.note(line));
+    page
+}

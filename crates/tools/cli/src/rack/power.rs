@@ -1,0 +1,305 @@
+//! `rack power`.
+
+use crate::exit::{INCOMPLETE, NOT_FOUND};
+use crate::output::{print_json, print_line};
+use crate::rack::plan::read;
+use crate::signals::signals;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use sprat_bench::machine::Machine;
+use sprat_bench::report::Report as Page;
+use sprat_bench::report::svg::{Axis, COLOURS, Line, chart};
+use sprat_bench::table::Table;
+use sprat_plan::Plan;
+use sprat_plan::quantity::digits;
+use sprat_power::report::{Report, Target};
+use sprat_power::sampling::{LEAST_EVERY, MAX_DURATION, Sampling};
+use sprat_power::{Watts, targets};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat rack power rack.toml --duration 60s             by the sensors that the plan names
+  sprat rack power rack.toml --operations 1200000       and joules for a million of operations
+  sprat rack power rack.toml --load load.json           the same, of a `sprat rack load --json`
+  sprat rack power rack.toml --every 5s --duration 8h --html power.html
+  sprat rack power --here                               this machine's own sensors
+
+Sensors are told in the plan, in order; those of the first one's kind count, others are told beside them:
+  [[power.sensors]]            of each server; {name}, {address}, {chassis}, {slot} and {user} are put in
+  kind = \"redfish\"             rapl, hwmon, ipmi, redfish, shelly, tasmota, command
+  url = \"https://bmc-{name}\"
+  login = \"/etc/sprat/bmc\"     a file with USER:PASSWORD, for nobody else to read
+docs/power.md has all of them. [[power.chassis]] is the same for what a chassis takes as a whole.
+
+Exit code 3: no sensor told anything; 6: some did not, or not all of the time.")]
+pub(crate) struct RackPowerArgs {
+    /// A file, or a rack that comes with the program.
+    #[arg(required_unless_present = "here", conflicts_with = "here")]
+    pub(crate) rack: Option<String>,
+
+    /// This machine's own sensors: RAPL, hwmon, and its controller over IPMI.
+    #[arg(long)]
+    pub(crate) here: bool,
+
+    /// With --here: of the board's sensors those that count. Once for each.
+    #[arg(long = "channel", value_name = "NAME", requires = "here")]
+    pub(crate) channels: Vec<String>,
+
+    /// With --here: how many instances share this machine.
+    #[arg(long, value_name = "COUNT", requires = "here", default_value_t = 0)]
+    pub(crate) instances: usize,
+
+    /// With --here: where sysfs is.
+    #[arg(long, value_name = "FOLDER", requires = "here", default_value = "/sys")]
+    pub(crate) sysfs: PathBuf,
+
+    /// Time from reading to reading, 50 ms at least.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sprat_units::duration)]
+    pub(crate) every: Duration,
+
+    /// How long in all, such as 90s, 10m or 1h.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
+    pub(crate) duration: Duration,
+
+    /// How many operations were done meanwhile.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) operations: Option<u64>,
+
+    /// What `sprat rack load --json` told of a load meanwhile.
+    #[arg(long, value_name = "FILE", conflicts_with = "operations")]
+    pub(crate) load: Option<PathBuf>,
+
+    /// Draw power over time into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON, all readings with it.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How often it is looked whether a time is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Servers that have a column of their own while it runs.
+const COLUMNS: usize = 8;
+
+/// How long a load may take to end when the measurement has.
+const LOAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Longest result of a load that is read, bytes.
+const MAX_LOAD: u64 = 256 << 20;
+
+pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
+    let (every, long) = (args.every, args.duration);
+    if every < LEAST_EVERY || long > MAX_DURATION || long.is_zero() {
+        let least = LEAST_EVERY.as_millis();
+        bail!("--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most");
+    }
+    if let Some(path) = &args.load {
+        File::open(path).with_context(|| format!("--load {}", path.display()))?;
+    }
+    let (name, targets) = match &args.rack {
+        Some(rack) => {
+            let plan = Plan::new(read(rack)?).with_context(|| rack.clone())?;
+            (plan.spec.name.clone(), targets::of(&plan))
+        }
+        None => {
+            let mut here = targets::here(args.sysfs.clone(), &args.channels, args.instances);
+            // Not every machine has all kinds: those that answer are read.
+            let mut why = Vec::new();
+            here.sensors.retain_mut(|sensor| sensor.read().map_err(|error| why.push(error.to_string())).is_ok());
+            if here.sensors.is_empty() {
+                eprintln!("sprat: this machine tells nothing of its power");
+                why.iter().for_each(|why| eprintln!("  {why}"));
+                return Ok(ExitCode::from(NOT_FOUND));
+            }
+            ("here".to_owned(), vec![here])
+        }
+    };
+    if targets.iter().all(|target| target.sensors.is_empty()) {
+        eprintln!("sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack power --help`");
+        return Ok(ExitCode::from(NOT_FOUND));
+    }
+    let report = run(args, Sampling::start(targets, every, long))?;
+    let load = args.load.as_deref().map(done).transpose()?;
+    let per_million = match (&load, args.operations) {
+        (Some((operations, seconds)), _) => report.joules_per_million_over(*operations, *seconds),
+        (None, Some(operations)) => report.joules_per_million(operations),
+        (None, None) => None,
+    };
+    if let Some(path) = &args.html {
+        page(&name, &report, per_million).write(path)?;
+    }
+    let counted = load.is_some() || args.operations.is_some();
+    if counted && per_million.is_none() && report.total.is_some() {
+        eprintln!("sprat: no joules for a million of operations: too little of the power was read");
+    }
+    if args.json {
+        print_json(&json!({ "report": report, "joules-per-million-operations": per_million }))?;
+    } else {
+        print_line(table(&report).to_string().trim_end())?;
+        text(&report, per_million).iter().try_for_each(|line| print_line(line))?;
+    }
+    Ok(match (&report.total, report.is_whole()) {
+        (None, _) => ExitCode::from(NOT_FOUND),
+        (Some(_), false) => ExitCode::from(INCOMPLETE),
+        (Some(_), true) => ExitCode::SUCCESS,
+    })
+}
+
+/// What a load did, and how long it took. It may end a little later than the measurement.
+fn done(path: &Path) -> Result<(u64, f64)> {
+    let begun = Instant::now();
+    loop {
+        let mut bytes = Vec::new();
+        let file = File::open(path).and_then(|file| file.take(MAX_LOAD).read_to_end(&mut bytes));
+        file.with_context(|| format!("--load {}", path.display()))?;
+        if let Ok(value) = serde_json::from_slice::<Value>(&bytes) {
+            let (done, seconds) = (value["report"]["done"].as_u64(), value["report"]["seconds"].as_f64());
+            let found = done.zip(seconds).filter(|(done, seconds)| *done > 0 && *seconds > 0.0);
+            return found.with_context(|| format!("--load {}: no operations were done", path.display()));
+        }
+        if begun.elapsed() > LOAD_PATIENCE {
+            bail!("--load {}: it is not what `sprat rack load --json` prints, or is not whole yet", path.display());
+        }
+        #[expect(clippy::disallowed_methods, reason = "a command waits by sleeping")]
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Reads until the end, telling each time as it is over; Ctrl-C ends it early.
+fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
+    let signals = signals()?;
+    let mut head = false;
+    let mut told = 0;
+    while !sampling.is_done() {
+        match signals.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => sampling.stop(),
+        }
+        let report = sampling.report();
+        let reads = report.targets.iter().flat_map(|target| &target.sensors).map(|sensor| sensor.reads).max();
+        if args.json || reads.is_none_or(|reads| reads <= told) {
+            continue;
+        }
+        told = reads.unwrap_or_default();
+        let columns: Vec<&Target> = report.targets.iter().take(COLUMNS).collect();
+        if !head {
+            let names: String = columns.iter().map(|target| format!(" {:>10}", target.name)).collect();
+            eprintln!("{:>7} {:>10}{names}", "s", "all, W");
+            head = true;
+        }
+        let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| format!("{:.1}", watts.0));
+        let of = report.total.map(|total| total.of);
+        let counted = || report.targets.iter().filter(|target| Some(target.of) == of).filter_map(|target| target.now);
+        let all = (counted().count() > 0).then(|| counted().sum::<Watts>());
+        let cells: String = columns.iter().map(|target| format!(" {:>10}", watts(target.now))).collect();
+        eprintln!("{:>7.1} {:>10}{cells}", report.seconds, watts(all));
+    }
+    Ok(sampling.finish())
+}
+
+/// All targets.
+fn table(report: &Report) -> Table {
+    let mut table = Table::new(&["", "W", "W an instance", "peak W", "J", "not read, s", "readings", "failed", "by"]);
+    let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| digits(watts.0));
+    for target in &report.targets {
+        let first = [target.name.clone(), watts(target.watts), watts(target.watts_per_instance)];
+        let by = |counts: bool| target.sensors.iter().filter(move |sensor| sensor.counts == counts);
+        let peak = by(true).map(|sensor| sensor.peak).sum::<Watts>();
+        let rest = if target.shared {
+            ["-", "-", "-", "-", "-", "its part of the chassis"].map(str::to_owned)
+        } else {
+            [
+                digits(peak.0),
+                target.joules.map_or("-".to_owned(), digits),
+                digits(target.unread),
+                by(true).map(|sensor| sensor.reads).sum::<u64>().to_string(),
+                by(true).map(|sensor| sensor.failed).sum::<u64>().to_string(),
+                by(true).map(|sensor| sensor.kind).next().unwrap_or("no sensor").to_owned(),
+            ]
+        };
+        table.row(first.into_iter().chain(rest).collect());
+        for sensor in by(false) {
+            let cells = [
+                format!("  {} beside it", target.name),
+                watts(sensor.watts),
+                "-".to_owned(),
+                digits(sensor.peak.0),
+                digits(sensor.joules),
+                digits(sensor.unread),
+                sensor.reads.to_string(),
+                sensor.failed.to_string(),
+                sensor.kind.to_owned(),
+            ];
+            table.row(cells.into_iter().collect());
+        }
+    }
+    table
+}
+
+/// All of it, line by line.
+fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(total) = &report.total {
+        let each = total.watts_per_instance.map_or_else(String::new, |watts| format!(", {watts} an instance"));
+        let energy = format!("{} J in {} s", digits(total.joules), digits(report.seconds));
+        lines.push(format!("{} on average{each}; {energy}", total.watts));
+        if total.measured < total.there_are {
+            lines.push(format!(
+                "of {} only {} told their power: the rest is not in it",
+                total.there_are, total.measured
+            ));
+        }
+    }
+    if let Some(total) = report.total.filter(|total| total.unread > 0.0) {
+        let share = digits(total.unread * 100.0);
+        lines.push(format!("{share} % of the time of all of them was not read, and is not in the energy"));
+    }
+    if let Some(joules) = per_million {
+        lines.push(format!("{} J for a million of operations", digits(joules)));
+    }
+    if report.stopped {
+        lines.push("ended early".to_owned());
+    }
+    let failed = report.targets.iter().flat_map(|target| target.sensors.iter().map(move |sensor| (target, sensor)));
+    for (target, sensor) in failed {
+        if let Some(error) = &sensor.error {
+            lines.push(format!("{}: {} of {} readings failed: {error}", target.name, sensor.failed, sensor.reads));
+        }
+    }
+    lines
+}
+
+/// Power over time.
+fn page(name: &str, report: &Report, per_million: Option<f64>) -> Page {
+    let mut page = Page::new(&format!("sprat rack power: {name}"), &Machine::describe());
+    page.table("Power", &table(report));
+    text(report, per_million).iter().for_each(|line| page.note(line));
+    let lines: Vec<Line> = report
+        .targets
+        .iter()
+        .flat_map(|target| target.sensors.iter().map(move |sensor| (target, sensor)))
+        .filter(|(_, sensor)| !sensor.points.is_empty())
+        .map(|(target, sensor)| Line {
+            name: format!("{}, {}", target.name, sensor.kind),
+            points: sensor.points.clone(),
+            filled: false,
+        })
+        .collect();
+    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(1.0, f64::max);
+    let x = Axis::linear("seconds", report.seconds.max(1e-3), digits);
+    let y = Axis::linear("W", most, digits);
+    for lines in lines.chunks(COLOURS) {
+        page.figure("Power over time", &chart(&x, &y, lines));
+    }
+    page
+}

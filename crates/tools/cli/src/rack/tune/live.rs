@@ -1,0 +1,289 @@
+//! A rack that runs, as what is tuned.
+
+use crate::rack::load::{contacts, work};
+use crate::rack::rolling::{step, wait};
+use crate::rack::tune::RackTuneArgs;
+use crate::rack::up::Rack;
+use crate::signals::signals;
+use anyhow::{Context as _, Error, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use sprat_load::{Load, Report, Running, Step};
+use sprat_plan::Plan;
+use sprat_rack::{Host, hosts};
+use sprat_tune::{
+    Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError, chosen, is_kernel_file,
+};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often it is looked whether a measurement is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What sets files of the kernel anew when a host with systemd starts.
+const ACROSS_BOOTS: &str = "/etc/tmpfiles.d";
+
+/// A rack that runs.
+pub(super) struct Live<'a> {
+    args: &'a RackTuneArgs,
+    rack: Rack,
+    jars: PathBuf,
+    overlay: Overlay,
+    warm: Duration,
+    measured: Duration,
+    signals: Receiver<()>,
+    stopped: Cell<bool>,
+    /// Whether no load has been on the instances since all of them started.
+    fresh: Cell<bool>,
+    bar: ProgressBar,
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(args: &'a RackTuneArgs, rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
+        let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
+        let overlay = Overlay::read(rack.folder.path())?;
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{spinner} {prefix} {wide_msg}")?);
+        Ok(Self {
+            args,
+            rack,
+            jars: std::path::absolute(jars)?,
+            overlay,
+            warm,
+            measured,
+            signals: signals()?,
+            stopped: Cell::new(false),
+            fresh: Cell::new(false),
+            bar,
+        })
+    }
+
+    pub(super) fn rack(&self) -> &Rack {
+        &self.rack
+    }
+
+    /// Nothing more is shown.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// What to do about an error.
+    pub(super) fn explain(&self, error: TuneError) -> Error {
+        self.finish();
+        let mend =
+            "what was tried is written down: run it again, which undoes what was half-way, or `sprat rack tune --undo`";
+        Error::new(error).context(mend)
+    }
+
+    fn host(&self, name: &str) -> Result<Host, String> {
+        let found = hosts(&self.rack.plan).into_iter().find(|host| host.name == name);
+        found.ok_or_else(|| format!("the plan has no server {name} any more"))
+    }
+
+    fn ask(&self, host: &str, command: &str) -> Result<String, String> {
+        self.rack.ask(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
+    }
+
+    /// What a file of a host's kernel says; of choices, the one that counts.
+    fn said(&self, host: &str, path: &str) -> Result<String, String> {
+        let told = self.ask(host, &format!("head -n 1 {path}"))?;
+        Ok(chosen(&told).split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// Gives all instances what they are set to, and has them start again, one after the other.
+    fn restart(&mut self, overlay: &Overlay) -> Result<()> {
+        self.fresh.set(false);
+        overlay.write(self.rack.folder.path())?;
+        self.overlay = overlay.clone();
+        self.rack.plan = Plan::new(overlay.adapt(self.rack.described.clone()))?;
+        let hosts = self.rack.folder.write(&self.rack.plan, &self.jars)?;
+        for host in &hosts {
+            for instance in &host.instances {
+                step(&self.rack, host, instance, true, false, &self.bar)?;
+                wait(&self.rack, &hosts, &self.bar)?;
+            }
+        }
+        self.fresh.set(true);
+        Ok(())
+    }
+
+    /// Runs the load for some time.
+    fn load(&self, doing: &str, duration: Duration) -> Result<Report> {
+        let Some(cassandra) = &self.rack.plan.spec.cassandra else { bail!("the plan has no [cassandra]") };
+        let steps = vec![Step { rate: self.args.rate, duration }];
+        let load: Load = work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
+        load.check()?;
+        self.fresh.set(false);
+        // Its threads stay where the hosts are neighbours.
+        let running = self.rack.within(|| Running::start(load))??;
+        while !running.is_done() {
+            let progress = running.progress();
+            let (at, of) = (progress.elapsed.as_secs_f64(), progress.length.as_secs_f64());
+            self.bar.set_message(format!("{doing}: {at:.0} of {of:.0} s"));
+            self.bar.tick();
+            match self.signals.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                    self.stopped.set(true);
+                    running.stop();
+                }
+            }
+        }
+        Ok(running.finish().report)
+    }
+
+    /// Has hosts with systemd set what stands anew when they start; nothing where nothing stands.
+    pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
+        let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
+        for change in journal.standing().flat_map(|entry| &entry.changes) {
+            if let Change::Host { host, path, value } = change {
+                lines.entry(host).or_default().insert(path, value);
+            }
+        }
+        let file = format!("{ACROSS_BOOTS}/sprat-{}.conf", self.rack.name());
+        for host in &hosts(&self.rack.plan) {
+            let mut text = String::from("# What tuning found: `sprat rack tune --undo` takes it away.\n");
+            for (path, value) in lines.get(host.name.as_str()).into_iter().flatten() {
+                writeln!(text, "w {path} - - - - {value}").expect("a string takes all");
+            }
+            let write = match lines.contains_key(host.name.as_str()) {
+                true => format!("printf %s '{text}' > {file}"),
+                false => format!("rm -f {file}"),
+            };
+            self.rack.ask(host, &format!("if [ -d /run/systemd/system ]; then {write}; fi"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Live<'_> {
+    fn present(&mut self, change: &Change) -> Result<Change, String> {
+        match change {
+            Change::Host { host, path, .. } => {
+                let value = self.said(host, kernel_file(path)?)?;
+                Ok(Change::Host { host: host.clone(), path: path.clone(), value })
+            }
+            Change::Instances(_) => Ok(Change::Instances(self.overlay.clone())),
+            Change::Table { table, property, .. } => {
+                let found =
+                    self.rack.within(|| tables(&self.rack, std::slice::from_ref(table))).and_then(|found| found);
+                let found = found.map_err(|error| format!("{error:#}"))?.pop().unwrap_or_default();
+                let value = found.properties.get(property).cloned().unwrap_or_default();
+                Ok(Change::Table { table: table.clone(), property: property.clone(), value })
+            }
+        }
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), String> {
+        let mut overlay = None;
+        for change in changes {
+            match change {
+                Change::Host { host, path, value } => {
+                    let (path, plain) =
+                        (kernel_file(path)?, value.chars().all(|c| c.is_ascii_alphanumeric() || " -_,".contains(c)));
+                    if !plain {
+                        return Err(format!("{host}: {path} = {value:?} is nothing that a kernel is told"));
+                    }
+                    // What is so already may be what could not be changed.
+                    if self.said(host, path)? == *value {
+                        continue;
+                    }
+                    self.ask(host, &format!("printf %s '{value}' > {path}"))?;
+                    let said = self.said(host, path)?;
+                    if said != *value {
+                        return Err(format!("{host}: {path} says {said} after it was told {value}"));
+                    }
+                }
+                Change::Instances(wanted) => overlay = Some(wanted),
+                Change::Table { table, property, value } => {
+                    let contacts = contacts(&hosts(&self.rack.plan));
+                    self.rack
+                        .within(|| Tables::connect(&contacts)?.set(table, property, value))
+                        .map_err(|error| format!("{error:#}"))??;
+                    self.rewrite(table, property)?;
+                }
+            }
+        }
+        match overlay.filter(|wanted| **wanted != self.overlay) {
+            Some(wanted) => self.restart(wanted).map_err(|error| format!("{error:#}")),
+            None => Ok(()),
+        }
+    }
+
+    fn start_anew(&mut self) -> Result<(), String> {
+        if self.fresh.get() {
+            return Ok(());
+        }
+        self.restart(&self.overlay.clone()).map_err(|error| format!("{error:#}"))
+    }
+
+    fn measure(&mut self) -> Result<Measured, String> {
+        let warmed = self.load("warming up", self.warm);
+        let report =
+            warmed.and_then(|_| self.load("measuring", self.measured)).map_err(|error| format!("{error:#}"))?;
+        Ok(Measured::of(&report))
+    }
+
+    fn stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    fn tell(&mut self, news: &News<'_>) {
+        let line = match news {
+            News::Before(measured, margin) => {
+                format!("before: {}; two measurements of it differ by {:.0} %", told(measured), margin * 100.0)
+            }
+            News::Trying(candidate, number, of) => {
+                self.bar.set_prefix(format!("{number}/{of} {}: {}", candidate.class.name(), candidate.what));
+                return;
+            }
+            News::Tried(entry) => became(entry),
+            News::Mended(entry) => format!("undone, since an earlier run left it half-way: {}", entry.what),
+            News::After(measured) => format!("after: {}", told(measured)),
+        };
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Live<'_> {
+    /// Has all instances write a table's files as they are to be from now on.
+    fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
+        let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression") else { return Ok(()) };
+        for host in &hosts(&self.rack.plan) {
+            for instance in &host.instances {
+                let command = format!("{}/nodetool recompress_sstables {keyspace} {name}", instance.home.display());
+                self.ask(&host.name, &command)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tables as they are now. To be called where instances can be reached.
+pub(super) fn tables(rack: &Rack, names: &[String]) -> Result<Vec<Table>> {
+    let tables = Tables::connect(&contacts(&hosts(&rack.plan))).map_err(Error::msg)?;
+    names.iter().map(|name| tables.table(name).map_err(Error::msg)).collect()
+}
+
+fn kernel_file(path: &str) -> Result<&str, String> {
+    if is_kernel_file(path) { Ok(path) } else { Err(format!("{path} is no file of the kernel's that is tuned")) }
+}
+
+fn told(measured: &Measured) -> String {
+    format!("p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms", measured.p50, measured.p99, measured.p999)
+}
+
+fn became(entry: &Entry) -> String {
+    let p99 = |measured: Option<Measured>| measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99));
+    let what = format!("{}: {}", entry.class.name(), entry.what);
+    let times = format!("p99 {} -> {} ms", p99(entry.before), p99(entry.after));
+    match &entry.state {
+        State::Trying => format!("trying  {what}"),
+        State::Kept => format!("kept    {what} ({times})"),
+        State::Undone => format!("undone  {what} ({times})"),
+        State::Failed(why) => format!("failed  {what}: {why}"),
+    }
+}

@@ -1,0 +1,24 @@
+//! Ctrl-C and SIGTERM, as something to wait for.
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// Ctrl-C or SIGTERM; the second ends the process at once.
+pub(crate) fn signals() -> Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+    let (sender, receiver) = channel();
+    let watch = move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            let _ = sender.send(()); // it may be stopping already
+        }
+        if let Some(signal) = signals.next() {
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+    Ok(receiver)
+}

@@ -1,0 +1,167 @@
+//! `check`.
+
+use crate::connect::{Connect, connect};
+use crate::output::{print_json, print_line};
+use crate::quantity::counted;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use sprat_cli::check::{Broken, Counts, Disagreement, Run, Work};
+use sprat_client::{Client, Error, Table};
+use std::hash::{BuildHasher as _, RandomState};
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat check                       10,000 operations in a table of its own, dropped afterwards
+  sprat check --operations 1000000 --depth 32
+  sprat check --seed 4711 --keep    the operations of that seed; the table stays
+  sprat check -C tcp:host=192.168.100.31,port=12246 --json
+
+One operation in ten adds one to a number that others of them add to at the same time. A hundred of
+the rest: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the puts and
+removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
+20 up to 10 KB, 8 up to 100 KB, 2 up to 1 MB; every fourth object holds a number instead.
+A wrong answer ends the run with exit code 1, and the table stays.")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// How many operations.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: u64,
+    /// What the operations are drawn from [default: by chance, and told].
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<u64>,
+    /// Operations kept in flight, each on another object but for the shared number; 1 waits for every answer.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
+    pub(crate) depth: usize,
+    /// Table to make; there must be none of that name [default: check- and the seed].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// Leave the table when all is well.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Far fewer than there are objects, of which each has one operation under way at most.
+fn parse_check_depth(text: &str) -> Result<usize, String> {
+    counted(text, 64, "operations in flight")
+}
+
+/// Operations between two updates of the progress bar: drawing costs more than an operation.
+const EVERY: u64 = 64;
+
+/// Seeds made by chance are below: short enough to be typed again.
+const SEEDS: u64 = 1_000_000_000;
+
+pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()) % SEEDS);
+    let name = args.table.clone().unwrap_or_else(|| format!("check-{seed}"));
+    let mut client = connect(&args.connect)?;
+    let table = fresh_table(&mut client, &name)?;
+    let mut run = Run::new(&mut client, table, Work::new(seed), args.depth);
+    let (bar, started) = (progress(args), Instant::now());
+    let judged = run.through(args.operations, &mut |number| {
+        if number.is_multiple_of(EVERY) {
+            bar.set_position(number);
+        }
+    });
+    bar.finish_and_clear();
+    let (counts, seconds) = (run.counts(), started.elapsed().as_secs_f64());
+    let judged = judged
+        .map_err(|Broken { place, source }| anyhow::Error::new(source).context(place))
+        .with_context(|| format!("the check of seed {seed} could not go on; table {name:?} is left"))?;
+    if judged.is_ok() && !args.keep {
+        client.drop_table(&name)?;
+    }
+    let again = format!("sprat check --operations {} --depth {} --seed {seed}", args.operations, args.depth);
+    if args.json {
+        print_json(&json(&counts, seed, seconds, judged.as_ref().err()))?;
+    } else if judged.is_ok() {
+        print_line(&text(&counts, seed, seconds))?;
+    }
+    match judged {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(disagreement) => {
+            eprintln!("sprat: {disagreement}");
+            eprintln!("sprat: table {name:?} is left for you to look at; to run the same again: {again} --table NAME");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// A table that was not there before: whatever is in one that was is somebody's.
+fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
+    match client.table(name) {
+        Err(Error::NoSuchTable(_)) => Ok(client.create_table(name)?),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("table {name:?} exists; give another with --table, or drop it: sprat table drop {name}"),
+    }
+}
+
+/// A progress bar, as the flags say.
+fn progress(args: &CheckArgs) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} operations  {per_sec}  {eta} left");
+    let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(args.operations) };
+    bar.with_style(style.expect("a constant template"))
+}
+
+fn rate(counts: &Counts, seconds: f64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a rate to be read by people")]
+    let operations = counts.operations() as f64;
+    operations / seconds.max(f64::MIN_POSITIVE)
+}
+
+fn text(counts: &Counts, seed: u64, seconds: f64) -> String {
+    let Counts { gets, puts, removals, increments, shared, refusals, bytes_sent, bytes_received, objects } = counts;
+    format!(
+        "{} operations in {seconds:.1} s ({:.0} a second), every answer as it must be\n\
+         {gets} gets, {puts} puts, {removals} removals, {increments} increments, {shared} of them of one number; {refusals} \
+         rightly refused; \
+         {objects} objects at the end\n\
+         {:.1} MB stored, {:.1} MB read; seed {seed}",
+        counts.operations(),
+        rate(counts, seconds),
+        megabytes(*bytes_sent),
+        megabytes(*bytes_received),
+    )
+}
+
+fn json(counts: &Counts, seed: u64, seconds: f64, disagreement: Option<&Disagreement>) -> Value {
+    json!({
+        "ok": disagreement.is_none(),
+        "seed": seed,
+        "operations": counts.operations(),
+        "gets": counts.gets,
+        "puts": counts.puts,
+        "removals": counts.removals,
+        "increments": counts.increments,
+        "shared_increments": counts.shared,
+        "refusals": counts.refusals,
+        "bytes_stored": counts.bytes_sent,
+        "bytes_read": counts.bytes_received,
+        "objects": counts.objects,
+        "seconds": seconds,
+        "operations_per_second": rate(counts, seconds),
+        "disagreement": disagreement.map(|one| json!({
+            "operation": one.operation,
+            "asked": one.asked,
+            "key": one.key,
+            "expected": one.expected,
+            "got": one.got,
+        })),
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "megabytes to be read by people")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

@@ -1,0 +1,157 @@
+//! Clients that write until their server is killed, and what must be there afterwards.
+
+use crate::store::demo::child::ServerChild;
+use crate::store::demo::{grouped, seconds};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use sprat_client::{Client, Condition, Error, Mode, Options, Table, Ticket};
+use sprat_wire::op::{Request, Status};
+use std::collections::VecDeque;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+/// Clients, and the writes that each has under way.
+const CLIENTS: u64 = 4;
+
+const DEPTH: usize = 16;
+
+/// How long they write before the kill.
+const LIFE: Duration = Duration::from_secs(2);
+
+/// After so long without an answer, a client takes the server for gone.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+const TABLE: &str = "crash";
+
+/// What one client wrote: object after object, in order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    /// The first so many were acknowledged.
+    acknowledged: u64,
+    /// The first so many were sent.
+    sent: u64,
+}
+
+/// What the clients of one life wrote.
+pub(super) struct Writes {
+    clients: Vec<Written>,
+    life: Duration,
+}
+
+fn key(client: u64, number: u64) -> String {
+    format!("client {client} write {number}")
+}
+
+/// 100 to 1,123 bytes that only this write has.
+fn value(client: u64, number: u64) -> Vec<u8> {
+    let mut state = (client << 48) ^ number;
+    let len = 100 + usize::try_from(number.wrapping_mul(7919) % 1024).unwrap_or(0);
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Has clients write, and kills the server under them.
+pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
+    let coordinator = server.coordinator.clone();
+    super::connect(&coordinator)?.create_table(TABLE)?;
+    let begin = Barrier::new(usize::try_from(CLIENTS + 1).context("few")?);
+    thread::scope(|scope| {
+        let (coordinator, begin) = (&coordinator, &begin);
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|client| scope.spawn(move || write(client, coordinator, begin))).collect();
+        begin.wait();
+        let started = Instant::now();
+        thread::park_timeout(LIFE);
+        server.kill()?;
+        let life = started.elapsed();
+        let written = |client: thread::ScopedJoinHandle<'_, Result<Written>>| {
+            client.join().unwrap_or_else(|_| Err(anyhow!("a client failed")))
+        };
+        let clients = clients.into_iter().map(written).collect::<Result<_>>()?;
+        Ok(Writes { clients, life })
+    })
+}
+
+/// Writes until no answer comes.
+fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
+    let options =
+        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, waiting: Mode::Sleep, ..Options::default() };
+    let opened = Client::connect(&options).and_then(|mut client| Ok((client.table(TABLE)?, client)));
+    begin.wait();
+    let (Table(table), mut connection) = opened?;
+    let mut under_way: VecDeque<Ticket> = VecDeque::with_capacity(DEPTH);
+    let mut written = Written::default();
+    loop {
+        while under_way.len() < DEPTH {
+            let (key, value) = (key(client, written.sent), value(client, written.sent));
+            let request = Request::Write { table, key: key.as_bytes(), value: &value, condition: Condition::Absent };
+            under_way.push_back(connection.submit(&request)?);
+            written.sent += 1;
+        }
+        let Some(oldest) = under_way.pop_front() else { continue };
+        match connection.wait(oldest, |_| ()) {
+            Ok(()) => written.acknowledged += 1,
+            Err(error)
+                if error.is_indeterminate() || matches!(error, Error::Timeout { .. } | Error::Recovering { .. }) =>
+            {
+                return Ok(written);
+            }
+            Err(error) => return Err(error).context("a write before the kill"),
+        }
+    }
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let acknowledged: u64 = self.clients.iter().map(|written| written.acknowledged).sum();
+        let sent: u64 = self.clients.iter().map(|written| written.sent).sum();
+        write!(
+            f,
+            "killed after {} and {} acknowledged writes of {CLIENTS} clients; {} more were under way",
+            seconds(self.life),
+            grouped(acknowledged),
+            sent - acknowledged,
+        )
+    }
+}
+
+impl Writes {
+    /// Reads all of it from a server that has started again: what was acknowledged must be there, and what was
+    /// under way either whole or not at all.
+    pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
+        let Table(table) = client.table(TABLE)?;
+        let (mut kept, mut unknown, mut acknowledged) = (0, 0, 0);
+        for (number, written) in (0..).zip(&self.clients) {
+            ensure!(written.acknowledged > 0, "client {number} got nothing written before the kill");
+            let mut under_way: VecDeque<(u64, Ticket)> = VecDeque::with_capacity(DEPTH);
+            let mut next = 0;
+            while next < written.sent || !under_way.is_empty() {
+                if next < written.sent && under_way.len() < DEPTH {
+                    let key = key(number, next);
+                    under_way.push_back((next, client.submit(&Request::Read { table, key: key.as_bytes() })?));
+                    next += 1;
+                    continue;
+                }
+                let Some((write, ticket)) = under_way.pop_front() else { break };
+                let expected = value(number, write);
+                let told = write < written.acknowledged;
+                let found =
+                    client.wait(ticket, |answer| (answer.status == Status::Ok).then(|| answer.body == expected))?;
+                ensure!(found != Some(false), "{}: not the bytes that were written", key(number, write));
+                ensure!(found.is_some() || !told, "{}: ACKNOWLEDGED AND LOST", key(number, write));
+                acknowledged += u64::from(told);
+                unknown += u64::from(!told);
+                kept += u64::from(!told && found.is_some());
+            }
+        }
+        let lost = unknown - kept;
+        Ok(format!(
+            "all {} acknowledged writes are there, byte for byte; of the {unknown} that nobody was told of, {kept} are \
+             there whole and {lost} not at all",
+            grouped(acknowledged),
+        ))
+    }
+}

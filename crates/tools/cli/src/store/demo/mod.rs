@@ -1,0 +1,164 @@
+//! `demo`: the whole store on real input. A server of its own, real files in and out, latencies, a kill in the middle
+//! of writes, and what is there afterwards.
+
+mod child;
+mod crash;
+mod files;
+mod measure;
+
+use crate::output::print_line;
+use crate::store::demo::child::{Place, ServerChild};
+use crate::store::demo::files::Tree;
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use sprat_bench::machine::Machine;
+use sprat_client::{Client, Options};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Directory tree to import: by default the sources that building Sprat left in the cargo registry.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tree: Option<PathBuf>,
+}
+
+/// How long an operation may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Memory beyond the files: for what is measured and what the clients of the crash write.
+const MEMORY_BESIDE_FILES: u64 = 640 << 20;
+
+/// Load average from which other work shows in the figures.
+const BUSY: f64 = 0.5;
+
+const TABLE: &str = "files";
+
+pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
+    let started = Instant::now();
+    let mut steps = Steps { number: 0, colour: std::io::stdout().is_terminal() };
+    let tree = Tree::choose(args.tree.as_deref())?;
+    let memory = (tree.bytes * 3 / 2 + MEMORY_BESIDE_FILES).next_multiple_of(64 << 20);
+    let machine = Machine::describe();
+    ensure!(
+        memory < machine.memory_bytes,
+        "{} MiB of memory would be needed, more than this machine has",
+        memory >> 20
+    );
+    let place = Place::new(memory)?;
+
+    steps.begin("Start a server: coordinator, master and backup in one process")?;
+    let server = ServerChild::start(&place)?;
+    steps.done(&format!(
+        "ready in {} at {}, data in {}",
+        seconds(server.started_in),
+        server.listen,
+        place.describe()
+    ))?;
+
+    steps.begin(&format!("Import real files: {}", tree.root.display()))?;
+    for note in &tree.notes {
+        steps.note(note)?;
+    }
+    let mut client = connect(&server.coordinator)?;
+    let table = client.create_table(TABLE)?;
+    let imported = files::import(&tree, &mut client, table)?;
+    steps.done(&imported.to_string())?;
+
+    steps.begin("Read everything back and compare it with the disk, byte for byte")?;
+    let verified = files::verify(&tree, &mut client, table)?;
+    ensure!(verified.files == imported.files, "{} files came back of {}", verified.files, imported.files);
+    let held = client.table_stats(table)?.objects;
+    ensure!(held == imported.files, "the table holds {held} objects, {} were imported", imported.files);
+    steps.done(&format!("{verified}; all equal"))?;
+
+    steps.begin("Measure: one client on loopback, every write on disk before it is acknowledged")?;
+    print_line(&measure::latencies(&server.coordinator)?)?;
+    if machine.load_average > BUSY {
+        let (load, cores) = (machine.load_average, machine.cores);
+        steps.note(&format!("the machine was busy (load {load:.1} on {cores} cores): alone it is faster"))?;
+    }
+
+    steps.begin("Kill the server (SIGKILL) while clients write")?;
+    let writes = crash::write_until_killed(server)?;
+    steps.done(&writes.to_string())?;
+    let server = ServerChild::start(&place)?;
+    steps.done(&format!("started again in {}: {}", seconds(server.started_in), server.restored))?;
+    let mut client = connect(&server.coordinator)?;
+    steps.done(&writes.verify(&mut client)?)?;
+    let table = client.table(TABLE)?;
+    let verified = files::verify(&tree, &mut client, table)?;
+    ensure!(verified.files == imported.files, "{} files came back of {}", verified.files, imported.files);
+    steps.done(&format!("{verified}; the imported files are all equal still"))?;
+
+    steps.begin("Stop in order")?;
+    let stopping = Instant::now();
+    server.stop()?;
+    steps.done(&format!("stopped in {}", seconds(stopping.elapsed())))?;
+    place.remove()?;
+    print_line(&format!("\nEverything held, in {}. Nothing is left behind.", seconds(started.elapsed())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connect(coordinator: &str) -> Result<Client> {
+    let options = Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, ..Options::default() };
+    Client::connect(&options).with_context(|| format!("cannot connect to {coordinator}"))
+}
+
+/// A duration for people.
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        few if few < 10.0 => format!("{few:.2} s"),
+        many => format!("{many:.0} s"),
+    }
+}
+
+/// A count with its thousands apart: `19,524`.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Numbered steps, each with what came of it.
+struct Steps {
+    number: u32,
+    colour: bool,
+}
+
+impl Steps {
+    fn begin(&mut self, what: &str) -> Result<()> {
+        self.number += 1;
+        let line = format!("{}  {what}", self.number);
+        let gap = if self.number == 1 { "" } else { "\n" };
+        print_line(&if self.colour { format!("{gap}\x1b[1m{line}\x1b[0m") } else { format!("{gap}{line}") })
+    }
+
+    fn done(&self, what: &str) -> Result<()> {
+        let mark = if self.colour { "\x1b[32m✓\x1b[0m" } else { "✓" };
+        print_line(&format!("   {mark} {what}"))
+    }
+
+    fn note(&self, what: &str) -> Result<()> {
+        print_line(&format!("     {what}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        let texts = [0, 12, 999, 1000, 123_456, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "123,456", "1,234,567"]);
+    }
+}

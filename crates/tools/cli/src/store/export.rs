@@ -1,0 +1,167 @@
+//! `export`.
+
+use crate::connect::{Connect, connect};
+use crate::exit::INCOMPLETE;
+use crate::progress::Bar;
+use crate::store::import::{FormatArg, delimiter, format_of, summary, tell_omitted};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use sprat_cli::transfer::{
+    CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile, Progress, Source,
+    TreeSink, pump,
+};
+use sprat_client::{Client, Row, Table};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat export sources /tmp/copy
+  sprat export users users.csv
+  sprat export events events.jsonl --rows
+  sprat export events - --format jsonl | head")]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Directory or file to write; must not exist. `-` is standard output.
+    pub(crate) target: PathBuf,
+    /// What to write; by default as the target's name says.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FormatArg>,
+    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header does so anyway.
+    #[arg(long)]
+    pub(crate) rows: bool,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the totals as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
+    let to_stdout = args.target.as_os_str() == "-";
+    let format = match (to_stdout, args.format) {
+        (true, None | Some(FormatArg::Tree)) => anyhow::bail!("standard output takes --format csv or jsonl"),
+        (true, Some(format)) => format,
+        (false, given) => format_of(&args.target, given)?,
+    };
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let header = client.get(table, CSV_HEADER_KEY)?.map(|object| object.value);
+    let started = Instant::now();
+    let bar = Bar::new(None, args.quiet || args.json || to_stdout);
+    let mut source = TableSource::new(&mut client, table);
+    let show = &mut |progress: Progress| bar.show(&progress);
+    let target = &args.target;
+    let (moved, omitted) = match format {
+        FormatArg::Tree => {
+            let mut sink = TreeSink::create(target)?;
+            let moved = pump(&mut source, &mut sink, show)?;
+            (moved, sink.publish()?)
+        }
+        _ if to_stdout => {
+            let out = BufWriter::new(std::io::stdout().lock());
+            let (moved, omitted, mut out) = rows(&mut source, out, format, args, header, show)?;
+            out.flush().context("cannot write to standard output")?;
+            (moved, omitted)
+        }
+        _ => {
+            let (moved, omitted, out) = rows(&mut source, OutFile::create(target)?, format, args, header, show)?;
+            out.publish()?;
+            (moved, omitted)
+        }
+    };
+    bar.done();
+    tell_omitted(&omitted);
+    let seconds = started.elapsed().as_secs_f64();
+    if args.json {
+        let totals =
+            json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
+        eprintln!("{totals}");
+    } else if !args.quiet {
+        eprintln!("{} to {}", summary(moved.items, moved.bytes, seconds), target.display());
+    }
+    Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
+}
+
+/// Writes rows or pairs to `out`, and gives it back.
+fn rows<W: Write>(
+    source: &mut dyn Source,
+    out: W,
+    format: FormatArg,
+    args: &ExportArgs,
+    header: Option<Vec<u8>>,
+    show: &mut dyn FnMut(Progress),
+) -> Result<(Progress, Omitted, W)> {
+    let name = name_of(&args.target);
+    if format == FormatArg::Csv {
+        let delimiter = delimiter(&args.target);
+        let how = match header {
+            None if !args.rows => CsvExport::Pairs { delimiter },
+            header => CsvExport::Rows { header, delimiter },
+        };
+        let mut sink = CsvSink::new(out, &name, how)?;
+        let moved = pump(source, &mut sink, show)?;
+        let (out, omitted) = sink.finish()?;
+        return Ok((moved, omitted, out));
+    }
+    let mut sink = JsonlSink::new(out, &name, if args.rows { JsonlExport::Lines } else { JsonlExport::Pairs });
+    let moved = pump(source, &mut sink, show)?;
+    let (out, omitted) = sink.finish()?;
+    Ok((moved, omitted, out))
+}
+
+fn name_of(target: &Path) -> String {
+    if target.as_os_str() == "-" { "standard output".into() } else { target.display().to_string() }
+}
+
+/// Reads a table page by page.
+struct TableSource<'a> {
+    client: &'a mut Client,
+    table: Table,
+    page: std::vec::IntoIter<Row>,
+    after: Option<u64>,
+    ended: bool,
+    consumed: u64,
+    nothing: Omitted,
+}
+
+impl<'a> TableSource<'a> {
+    fn new(client: &'a mut Client, table: Table) -> Self {
+        let page = Vec::new().into_iter();
+        Self { client, table, page, after: None, ended: false, consumed: 0, nothing: Omitted::default() }
+    }
+}
+
+impl Source for TableSource<'_> {
+    fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
+        loop {
+            if let Some(row) = self.page.next() {
+                self.consumed += (row.key.len() + row.value.len()) as u64;
+                (item.key, item.value) = (row.key, row.value);
+                return Ok(true);
+            }
+            if self.ended {
+                return Ok(false);
+            }
+            let page = self.client.scan(self.table, self.after).map_err(Error::table)?;
+            self.after = page.next;
+            self.ended = page.next.is_none();
+            self.page = page.rows.into_iter();
+        }
+    }
+
+    fn consumed_bytes(&self) -> u64 {
+        self.consumed
+    }
+
+    fn omitted(&self) -> &Omitted {
+        &self.nothing
+    }
+}

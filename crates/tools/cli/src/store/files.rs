@@ -1,0 +1,386 @@
+//! `sprat store`: checks, salvages and mends the files of a server that is stopped.
+
+use crate::exit::CORRUPT;
+use crate::output::{print_json, print_line};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sprat_cli::transfer::{Item, JsonlExport, JsonlSink, OutFile, Sink as _};
+use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
+use sprat_store::data_dir::{DataDir, Identity};
+use sprat_store::salvage::{Faults, Objects, Salvage, Totals, survey};
+use sprat_wire::frame::{FRAME_BYTES, FileHeader, REPLICA_FILE};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Check every file of a stopped server, and name what is damaged by file and offset.
+    Verify(StoreVerifyArgs),
+    /// Write every whole object of a stopped server to files, though its log or metadata may be damaged.
+    Export(StoreExportArgs),
+    /// Make a coordinator's metadata again from the copies that servers keep.
+    Rebuild(StoreRebuildArgs),
+}
+
+impl StoreCommand {
+    /// Runs it; gives what the process ends with.
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        match self {
+            Self::Verify(args) => verify(args),
+            Self::Export(args) => export(args),
+            Self::Rebuild(args) => rebuild(args),
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat store verify /srv/sprat
+  sprat store verify /srv/sprat --json
+
+Nothing is changed. Exit code 10: something is damaged.")]
+pub(crate) struct StoreVerifyArgs {
+    /// Data directory of a server or coordinator that does not run.
+    pub(crate) dir: PathBuf,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat store export /srv/sprat /tmp/saved
+  sprat import users /tmp/saved/users.jsonl              into a store that runs
+
+Each table becomes a file of JSON lines with key and value. Its name is the table's, or
+table-ID.jsonl where no file can have that, or where the name is lost with the metadata.
+Nothing is changed in DIR. Exit code 10: something is damaged, and all that is whole came out.
+A server that keeps replicas for others (-r) gives what it keeps of them.")]
+pub(crate) struct StoreExportArgs {
+    /// Data directory of a server that does not run.
+    pub(crate) dir: PathBuf,
+    /// Directory to make.
+    pub(crate) target: PathBuf,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat store rebuild /srv/coordinator --from a/catalog.sprat --from b/catalog.sprat --from c/catalog.sprat
+  sprat store rebuild /srv/sprat --from /srv/sprat/catalog.sprat       a server that brings its own
+
+Each server keeps a copy, catalog.sprat, in its data directory: give those of all servers that can
+be reached, and the newest counts. Stop the coordinator first, and put damaged metadata aside. Of
+changes of the last tenths of a second some may be missing.")]
+pub(crate) struct StoreRebuildArgs {
+    /// Data directory of the coordinator; made if there is none.
+    pub(crate) dir: PathBuf,
+    /// A server's copy; once for each.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) from: Vec<PathBuf>,
+    /// Print what was made as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tables written at once: each is an open file.
+const TABLES_AT_ONCE: usize = 256;
+
+/// What was found of one file.
+struct Finding {
+    file: PathBuf,
+    /// What is in it, or what is wrong with it as a whole.
+    what: String,
+    is_whole: bool,
+}
+
+/// What was found in a directory: of each file, and every fault in its logs.
+#[derive(Default)]
+struct Findings {
+    files: Vec<Finding>,
+    faults: Faults,
+}
+
+impl Findings {
+    fn note(&mut self, file: &Path, outcome: Result<String, String>) {
+        let is_whole = outcome.is_ok();
+        let what = outcome.unwrap_or_else(|what| what);
+        self.files.push(Finding { file: file.to_owned(), what, is_whole });
+    }
+
+    fn note_log(&mut self, file: &Path, salvage: &mut Salvage, totals: Totals) {
+        let faults = std::mem::take(&mut salvage.faults);
+        let Totals { segments, entries, bytes } = totals;
+        let text = format!("{entries} entries in {segments} segments ({bytes} bytes)");
+        self.note(file, if faults.count == 0 { Ok(text) } else { Err(format!("{text}, {} faults", faults.count)) });
+        self.faults.count += faults.count;
+        self.faults.kept.extend(faults.kept);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.files.iter().all(|finding| finding.is_whole) && self.faults.count == 0
+    }
+
+    fn print(&self, json: bool, more: Value) -> Result<ExitCode> {
+        if json {
+            let file =
+                |finding: &Finding| json!({ "file": finding.file, "whole": finding.is_whole, "what": finding.what });
+            let fault = |fault: &sprat_store::salvage::Fault| json!({ "file": fault.file, "offset": fault.offset, "what": fault.what });
+            let files: Vec<_> = self.files.iter().map(file).collect();
+            let faults: Vec<_> = self.faults.kept.iter().map(fault).collect();
+            let mut all = json!({ "whole": self.is_whole(), "files": files, "faults": faults });
+            all["faults_total"] = self.faults.count.into();
+            if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+                all.extend(more);
+            }
+            print_json(&all)?;
+        } else {
+            for Finding { file, what, is_whole } in &self.files {
+                print_line(&format!("{}: {}{what}", file.display(), if *is_whole { "whole: " } else { "DAMAGED: " }))?;
+            }
+            for fault in &self.faults.kept {
+                print_line(&fault.to_string())?;
+            }
+            let unnamed = self.faults.count - self.faults.kept.len() as u64;
+            if unnamed > 0 {
+                print_line(&format!("and {unnamed} faults more"))?;
+            }
+        }
+        Ok(if self.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(CORRUPT) })
+    }
+}
+
+pub(crate) fn verify(args: &StoreVerifyArgs) -> Result<ExitCode> {
+    let mut findings = Findings::default();
+    for path in directories(&args.dir)? {
+        let (dir, catalog) = look(&path, &mut findings)?;
+        for file in [dir.log(), dir.replicas()] {
+            if let Some(mut salvage) = open(&file, &dir, catalog.as_ref(), &mut findings) {
+                match salvage.read(true, |_| {}) {
+                    Ok(totals) => findings.note_log(&file, &mut salvage, totals),
+                    Err(error) => findings.note(&file, Err(error.to_string())),
+                }
+            }
+        }
+    }
+    findings.print(args.json, json!({}))
+}
+
+pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
+    let mut findings = Findings::default();
+    fs::create_dir(&args.target).with_context(|| format!("cannot make {}", args.target.display()))?;
+    let (mut objects, mut names, mut logs) = (Objects::default(), BTreeMap::new(), Vec::new());
+    for path in directories(&args.dir)? {
+        let (dir, catalog) = look(&path, &mut findings)?;
+        for file in [dir.log(), dir.replicas()] {
+            if let Some(mut salvage) = open(&file, &dir, catalog.as_ref(), &mut findings) {
+                let totals = salvage.read(true, |entry| objects.add(entry))?;
+                findings.note_log(&file, &mut salvage, totals);
+                logs.push(salvage);
+            }
+        }
+        names.extend(catalog.iter().flat_map(Catalog::tables).map(|table| (table.id, table.name)));
+    }
+    let counts = objects.counts();
+    let is_dropped = |id: &u32| !names.is_empty() && !names.contains_key(id);
+    let mut written = Vec::new();
+    let tables: Vec<(u32, u64)> = counts.into_iter().filter(|(id, _)| !is_dropped(id)).collect();
+    for portion in tables.chunks(TABLES_AT_ONCE) {
+        let mut sinks = BTreeMap::new();
+        for (id, count) in portion {
+            let file = args.target.join(file_name(*id, names.get(id)));
+            let out = OutFile::create(&file)?;
+            sinks.insert(*id, JsonlSink::new(out, &file.display().to_string(), JsonlExport::Pairs));
+            written.push((*id, *count, file));
+        }
+        let mut failed = None;
+        for salvage in &mut logs {
+            salvage.read(false, |entry| {
+                if let Some(sink) = sinks.get_mut(&entry.table)
+                    && objects.take(entry)
+                {
+                    let item = Item { key: entry.key.to_vec(), value: entry.value.to_vec() };
+                    failed = failed.take().or(sink.put(&item).err());
+                }
+            })?;
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        for sink in sinks.into_values() {
+            sink.finish()?.0.publish()?;
+        }
+    }
+    let table = |(id, count, file): &(u32, u64, PathBuf)| json!({ "id": id, "name": names.get(id), "objects": count, "file": file });
+    let code = findings.print(args.json, json!({ "tables": written.iter().map(table).collect::<Vec<_>>() }))?;
+    if !args.json {
+        for (id, count, file) in &written {
+            let name = names.get(id).map_or_else(|| "name unknown".to_owned(), |name| format!("{name:?}"));
+            print_line(&format!("table {id} ({name}): {count} objects, {}", file.display()))?;
+        }
+    }
+    Ok(code)
+}
+
+pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
+    let mut newest: Option<(Catalog<MetadataMemory>, &PathBuf)> = None;
+    for path in &args.from {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let copy = Catalog::<MetadataMemory>::of_copy(&bytes).map_err(anyhow::Error::msg);
+        let copy = copy.with_context(|| format!("{}: no copy of a catalog", path.display()))?;
+        if let Some((other, at)) = newest.as_ref().filter(|(other, _)| other.cluster() != copy.cluster()) {
+            let (one, two) = (other.cluster(), copy.cluster());
+            bail!(
+                "{} is of cluster {one:016x}, and {} of {two:016x}: give copies of one",
+                at.display(),
+                path.display()
+            );
+        }
+        if newest.as_ref().is_none_or(|(other, _)| other.version() < copy.version()) {
+            newest = Some((copy, path));
+        }
+    }
+    let (copy, from) = newest.expect("clap wants one at least");
+    let mut dir = DataDir::open_unchecked(&args.dir, random()?)?;
+    let path = dir.coordinator();
+    if path.exists() {
+        bail!("{}: there are metadata already: put them aside first (nothing was changed)", path.display());
+    }
+    let known = dir.identity();
+    if ![0, copy.cluster()].contains(&known.coordinator) || ![0, copy.cluster()].contains(&known.cluster) {
+        bail!("{}: the directory is of another cluster than the copies (nothing was changed)", args.dir.display());
+    }
+    let catalog = copy.rebuild(MetadataFile::open(&path)?).map_err(anyhow::Error::msg)?;
+    dir.set_identity(Identity { coordinator: catalog.cluster(), ..known })?;
+    let tables: Vec<String> = catalog.tables().map(|table| table.name).collect();
+    let servers = catalog.servers().count();
+    if args.json {
+        print_json(
+            &json!({ "file": path, "from": from, "version": catalog.version(), "tables": tables, "servers": servers }),
+        )?;
+    } else {
+        let count = tables.len();
+        print_line(&format!(
+            "{}: {count} tables and {servers} servers, as of version {} in {}",
+            path.display(),
+            copy.version(),
+            from.display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let file = fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).context("cannot read /dev/urandom")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The directories of a server's nodes: the one that is given, and those within it.
+fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    if !dir.join("identity.toml").exists() {
+        bail!("{}: no data directory: identity.toml is missing", dir.display());
+    }
+    let within = (2..).map(|number| dir.join(format!("node-{number}"))).take_while(|path| path.exists());
+    Ok([dir.to_owned()].into_iter().chain(within).collect())
+}
+
+/// Looks at all of a directory but its logs: returns what names its tables, the coordinator's metadata or the copy.
+fn look(path: &Path, findings: &mut Findings) -> Result<(DataDir, Option<Catalog<MetadataMemory>>)> {
+    let dir = DataDir::open_unchecked(path, 0)?;
+    let identity = dir.identity();
+    let text = format!("cluster {:016x}, server {}, format {}", identity.cluster, identity.server, identity.format);
+    findings.note(&path.join("identity.toml"), Ok(text));
+    if let Err(error) = dir.check_files() {
+        findings.note(path, Err(error.to_string()));
+    }
+    let describe = |tables: usize, version: u64| format!("{tables} tables, version {version}");
+    let mut catalog = None;
+    match dir.catalog() {
+        Ok(Some(copy)) => {
+            findings.note(&path.join("catalog.sprat"), Ok(describe(copy.count(), copy.version())));
+            catalog = Some(copy);
+        }
+        Ok(None) => {}
+        Err(error) => findings.note(&path.join("catalog.sprat"), Err(error.to_string())),
+    }
+    if dir.coordinator().exists() {
+        // On a copy: even to read it the library may have to write.
+        let scratch = tempfile::tempdir().context("cannot make a folder for a copy of the metadata")?;
+        let copy = scratch.path().join("coordinator.redb");
+        let opened = fs::copy(dir.coordinator(), &copy)
+            .map_err(|error| error.to_string())
+            .and_then(|_| MetadataFile::open(&copy).map_err(|error| error.to_string()))
+            .and_then(|metadata| Catalog::open_alone(metadata, 1, 1));
+        match opened {
+            Ok(metadata) => {
+                let older = catalog.as_ref().filter(|copy| copy.version() > metadata.version());
+                let text = describe(metadata.count(), metadata.version());
+                findings.note(
+                    &dir.coordinator(),
+                    match older {
+                        Some(copy) => Err(format!("{text}: older than catalog.sprat, version {}", copy.version())),
+                        None => Ok(text),
+                    },
+                );
+                if older.is_none() {
+                    catalog = Catalog::<MetadataMemory>::of_copy(&metadata.copy()).ok().or(catalog);
+                }
+            }
+            Err(error) => findings.note(&dir.coordinator(), Err(error)),
+        }
+    }
+    Ok((dir, catalog))
+}
+
+/// Begins to read a log, or a file of replicas, if it is there and not empty.
+fn open(
+    file: &Path,
+    dir: &DataDir,
+    catalog: Option<&Catalog<MetadataMemory>>,
+    findings: &mut Findings,
+) -> Option<Salvage> {
+    let len = fs::metadata(file).ok()?.len();
+    if len == 0 {
+        return None; // what is missing there, the directory's check says
+    }
+    let Identity { cluster, server, .. } = dir.identity();
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&cluster.to_le_bytes());
+    let server = if file == dir.replicas() { REPLICA_FILE } else { server.into() };
+    let whose = FileHeader {
+        cluster: id,
+        server,
+        frame_bytes: u32::try_from(FRAME_BYTES).expect("9 MB"),
+        segment_bytes: u32::try_from(sprat_wire::SEGMENT_BYTES).expect("8 MB"),
+        incarnation: 1,
+        clean: None,
+        frames: 0,
+    };
+    let next_table = catalog.map_or(UNKNOWN_TABLES, Catalog::next_table);
+    match survey(file, whose, next_table) {
+        Ok(salvage) => Some(salvage),
+        Err(error) => {
+            findings.note(file, Err(error.to_string()));
+            None
+        }
+    }
+}
+
+/// Ids that tables may have, where no catalog says: many more than one makes.
+const UNKNOWN_TABLES: u32 = 1 << 20;
+
+/// The name of a table's file: its own where that can be one.
+fn file_name(id: u32, name: Option<&String>) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    match name.filter(|name| !name.starts_with('.') && name.len() <= 200 && name.bytes().all(plain)) {
+        Some(name) if !name.starts_with("table-") => format!("{name}.jsonl"),
+        _ => format!("table-{id}.jsonl"),
+    }
+}

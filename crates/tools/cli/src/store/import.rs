@@ -1,0 +1,219 @@
+//! `import`.
+
+use crate::connect::{Connect, connect};
+use crate::exit::INCOMPLETE;
+use crate::output::{print_json, print_line};
+use crate::progress::Bar;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use sprat_cli::transfer::{
+    Column, CsvImport, CsvSource, Error, Item, JsonlImport, JsonlSource, JsonlValue, Large, Omitted, Sink, Source,
+    TreeSource, pump,
+};
+use sprat_client::{Client, Condition, Table, Ticket};
+use sprat_wire::op::Request;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// A directory tree: path -> bytes.
+    Tree,
+    /// Comma-separated values.
+    Csv,
+    /// One JSON object a line.
+    Jsonl,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat import sources ~/project              every file, by its path
+  sprat import users users.csv --key id       every row, by a column
+  sprat import users pairs.csv                columns `key` and `value`
+  sprat import events events.jsonl --key uuid every line, by a field")]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table; made if it does not exist.
+    pub(crate) table: String,
+    /// Directory or file to read.
+    pub(crate) source: PathBuf,
+    /// What the source is; by default as its name says.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FormatArg>,
+    /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
+    /// the columns or fields `key` and `value`. A column `encoding`, as `export` writes it, says
+    /// which of both are base64: `key`, `value`, `both` or nothing.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+    /// The CSV file has no header row; without --key its first two columns are key and value.
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// Leave out values over 1 MB instead of refusing the import.
+    #[arg(long)]
+    pub(crate) skip_large: bool,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the totals as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Writes under way at once.
+const WINDOW: usize = 64;
+
+/// Bytes of values under way at once.
+const WINDOW_BYTES: usize = 4 << 20;
+
+pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
+    let mut source = open(args)?;
+    let mut client = connect(&args.connect)?;
+    let table = client.create_table(&args.table)?;
+    let started = Instant::now();
+    let bar = Bar::new(source.total_bytes(), args.quiet || args.json);
+    let mut sink = TableSink::new(&mut client, table);
+    let moved = pump(&mut *source, &mut sink, &mut |progress| bar.show(&progress));
+    let finished = moved.and_then(|moved| sink.finish().map(|()| moved));
+    bar.done();
+    let moved = finished?;
+    let seconds = started.elapsed().as_secs_f64();
+    let omitted = source.omitted();
+    tell_omitted(omitted);
+    if args.json {
+        print_json(&json!({
+            "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count(),
+        }))?;
+    } else {
+        print_line(&format!("{} into table {:?}", summary(moved.items, moved.bytes, seconds), args.table))?;
+    }
+    Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
+}
+
+/// `12,345 objects, 67.8 MB in 0.9 s (75.3 MB/s)`, without the commas.
+pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let megabytes = bytes as f64 / 1e6;
+    format!("{items} objects, {megabytes:.1} MB in {seconds:.1} s ({:.1} MB/s)", megabytes / seconds.max(1e-9))
+}
+
+/// Names on standard error what was left out.
+pub(super) fn tell_omitted(omitted: &Omitted) {
+    for (name, why) in omitted.named() {
+        eprintln!("sprat: left out {name}: {why}");
+    }
+    let more = omitted.count() - omitted.named().len() as u64;
+    if more > 0 {
+        eprintln!("sprat: and {more} more");
+    }
+}
+
+/// The format that a path's name says.
+pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatArg> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    match path.extension().and_then(|extension| extension.to_str()) {
+        _ if path.is_dir() => Ok(FormatArg::Tree),
+        Some("csv" | "tsv") => Ok(FormatArg::Csv),
+        Some("jsonl" | "ndjson") => Ok(FormatArg::Jsonl),
+        None if !path.exists() => Ok(FormatArg::Tree),
+        _ => bail!("cannot tell the format of {}; say --format tree, csv or jsonl", path.display()),
+    }
+}
+
+/// The byte between the fields of a file of this name.
+pub(super) fn delimiter(path: &Path) -> u8 {
+    if path.extension().is_some_and(|extension| extension == "tsv") { b'\t' } else { b',' }
+}
+
+fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
+    let large = if args.skip_large { Large::Skip } else { Large::Refuse };
+    let path = &args.source;
+    let name = path.display().to_string();
+    let format = format_of(path, args.format)?;
+    if format == FormatArg::Tree {
+        return Ok(Box::new(TreeSource::open(path, large)?));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+    let reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, file));
+    Ok(match (format, &args.key) {
+        (FormatArg::Csv, key) => {
+            let how = match key {
+                Some(key) => CsvImport::rows(column(key, args.no_header)),
+                None if args.no_header => CsvImport::headless_pairs(),
+                None => CsvImport::pairs(),
+            };
+            let header = !args.no_header;
+            let how =
+                CsvImport { header, keep_header: header && key.is_some(), delimiter: delimiter(path), large, ..how };
+            Box::new(CsvSource::new(reader, &name, total, how))
+        }
+        (_, Some(key)) => {
+            let how = JsonlImport { key: key.clone(), value: JsonlValue::Line, large };
+            Box::new(JsonlSource::new(reader, &name, total, how))
+        }
+        (_, None) => Box::new(JsonlSource::new(reader, &name, total, JsonlImport { large, ..JsonlImport::pairs() })),
+    })
+}
+
+fn column(name: &str, no_header: bool) -> Column {
+    match name.parse() {
+        Ok(index) if no_header => Column::Index(index),
+        _ => Column::Name(name.to_owned()),
+    }
+}
+
+/// Writes items to a table, many under way at once.
+struct TableSink<'a> {
+    client: &'a mut Client,
+    table: Table,
+    under_way: VecDeque<(Ticket, usize)>,
+    bytes: usize,
+    nothing: Omitted,
+}
+
+impl<'a> TableSink<'a> {
+    fn new(client: &'a mut Client, table: Table) -> Self {
+        Self { client, table, under_way: VecDeque::new(), bytes: 0, nothing: Omitted::default() }
+    }
+
+    /// Waits for the oldest write.
+    fn wait(&mut self) -> Result<(), Error> {
+        let Some((ticket, bytes)) = self.under_way.pop_front() else { return Ok(()) };
+        self.bytes -= bytes;
+        self.client.wait(ticket, |_| ()).map_err(Error::table)
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        while !self.under_way.is_empty() {
+            self.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for TableSink<'_> {
+    fn put(&mut self, item: &Item) -> Result<(), Error> {
+        let bytes = item.value.len();
+        while self.under_way.len() >= WINDOW || (self.bytes > 0 && self.bytes + bytes > WINDOW_BYTES) {
+            self.wait()?;
+        }
+        let request =
+            Request::Write { table: self.table.0, key: &item.key, value: &item.value, condition: Condition::None };
+        let ticket = self.client.submit(&request).map_err(Error::table)?;
+        self.under_way.push_back((ticket, bytes));
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn omitted(&self) -> &Omitted {
+        &self.nothing
+    }
+}

@@ -1,0 +1,213 @@
+//! `table move` and `server drain`: tablets that move while they are served.
+
+use crate::connect::{Connect, connect};
+use crate::output::{print_json, print_line};
+use crate::store::table::TableArgs;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use sprat_client::{Client, Table, TableRecord};
+use sprat_wire::tablet::Range;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Move all tablets of a server to others, while they are served, so that it can be stopped.
+    Drain(DrainArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat server drain 3
+  sprat server drain 3 --undo          it may have tablets again
+
+Ctrl-C ends the waiting, not the moving.")]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Its id, as `sprat status` tells it.
+    pub(crate) server: u32,
+    /// Let it have tablets again; what is moving from it goes on.
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Do not wait until it has none left.
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat table move users --to 3
+  sprat table move users --tablet 4000..7fff --to 3     one of several
+  sprat table move users --tablet 6000..7fff --to 3     a part of one: it is divided
+
+Ctrl-C ends the waiting, not the moving.")]
+pub(crate) struct MoveArgs {
+    /// The table.
+    pub(crate) name: String,
+    /// Which of its tablets, or which part of one, as `sprat table list` tells them; not needed when there is but one.
+    #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
+    pub(crate) tablet: Option<Range>,
+    /// Id of the server that is to have it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) to: u32,
+    /// Do not wait until it is there.
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+/// A range as tables are listed: the first digits of both ends, in hexadecimal.
+fn parse_range(text: &str) -> Result<Range, String> {
+    let bad = || {
+        format!("`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such as 4000..7fff")
+    };
+    let (first, last) = text.split_once("..").ok_or_else(bad)?;
+    let end = |digits: &str, rest: u64| {
+        let bits = 4 * u32::try_from(digits.len()).ok().filter(|len| (1..=16).contains(len))?;
+        let number = u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
+        Some(number.checked_shl(64 - bits).unwrap_or(0) | rest.checked_shr(bits).unwrap_or(0))
+    };
+    let (first, last) = (end(first, 0).ok_or_else(bad)?, end(last, u64::MAX).ok_or_else(bad)?);
+    if first <= last { Ok(Range { first, last }) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_it_is_told() {
+        for parts in [1, 3, 4, 16] {
+            for range in Range::ALL.parts(parts) {
+                assert_eq!(parse_range(&range.to_string()), Ok(range));
+            }
+        }
+        for text in ["", "..", "4000", "5..4", "4000..g", "00000000000000000..1", "+1..2"] {
+            assert!(parse_range(text).is_err(), "{text}");
+        }
+    }
+}
+
+/// How often it is looked how far it is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Looks in a row at which nothing moves, though something is to, after which that is an error.
+const IDLE_LOOKS: u32 = 100;
+
+pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) -> Result<ExitCode> {
+    let MoveArgs { name, tablet, to, detach } = wanted;
+    let Table(id) = client.table(name)?;
+    let record = find(client, name)?;
+    let range = match (tablet, &record.tablets[..]) {
+        (Some(range), _) => *range,
+        (None, [_]) => Range::ALL,
+        (None, several) => {
+            bail!(
+                "table {name:?} has {} tablets: say which with --tablet, as `sprat table list` tells them",
+                several.len()
+            )
+        }
+    };
+    let is_there = |record: &TableRecord| {
+        let mut its = record.ranges().filter(|(other, _)| other.overlap(range).is_some());
+        its.all(|(_, tablet)| tablet.server == *to && !tablet.locator.is_empty())
+    };
+    if !is_there(&record) {
+        client.move_tablet(Table(id), range, *to)?;
+        if !detach {
+            let mut watch = Watch::new(1, &args.connect, args.json)?;
+            while !is_there(&find(client, name)?) {
+                watch.look(client, 0)?;
+            }
+        }
+    }
+    let told = if *detach { "moves" } else { "is moved" };
+    if args.json {
+        print_json(&json!({ "name": name, "range": range.to_string(), "server": to, "done": !detach }))?;
+    } else {
+        print_line(&format!("{range} of table {name:?} {told} to server {to}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode> {
+    let DrainArgs { server, undo, detach, json, .. } = args;
+    let mut client = connect(&args.connect)?;
+    client.drain(*server, !undo)?;
+    let mut left = tablets_of(&mut client, *server)?;
+    if !undo && !detach {
+        let mut watch = Watch::new(left, &args.connect, *json)?;
+        while left > 0 {
+            watch.look(&mut client, left)?;
+            left = tablets_of(&mut client, *server)?;
+        }
+    }
+    if *json {
+        print_json(&json!({ "server": server, "draining": !undo, "tablets": left }))?;
+    } else if *undo {
+        print_line(&format!("server {server} may have tablets again; {left} are with it"))?;
+    } else if left > 0 {
+        print_line(&format!("server {server} is being drained: {left} tablets are with it"))?;
+    } else {
+        print_line(&format!("server {server} has no tablets left: it can be stopped"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(client: &mut Client, name: &str) -> Result<TableRecord> {
+    let tables = client.list_tables()?;
+    tables.into_iter().find(|record| record.name == name).with_context(|| format!("table {name:?} is gone"))
+}
+
+fn tablets_of(client: &mut Client, server: u32) -> Result<u64> {
+    let tables = client.list_tables()?;
+    Ok(tables.iter().flat_map(|table| &table.tablets).filter(|tablet| tablet.server == server).count() as u64)
+}
+
+/// Looks on while something moves.
+struct Watch {
+    bar: ProgressBar,
+    total: u64,
+    /// Who leads is asked; of one coordinator alone it is known.
+    coordinator: String,
+    idle: u32,
+}
+
+impl Watch {
+    fn new(total: u64, connect: &Connect, quiet: bool) -> Result<Self> {
+        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} tablets  {elapsed}")?;
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(total).with_style(style) };
+        Ok(Self { bar, total, coordinator: connect.coordinator.clone(), idle: 0 })
+    }
+
+    /// Shows that so many are left, and waits a little.
+    #[allow(clippy::disallowed_methods, reason = "nothing else goes on in this process")]
+    fn look(&mut self, client: &mut Client, left: u64) -> Result<()> {
+        self.bar.set_position(self.total.saturating_sub(left));
+        let (_, leader) = client.leader()?;
+        let asked = if leader.is_empty() { &self.coordinator } else { &leader };
+        let counters = client.server_stats(asked)?;
+        let moves =
+            counters.iter().find(|counter| counter.name == "coordinator_moves").map_or(0, |counter| counter.value);
+        self.idle = if moves == 0 { self.idle + 1 } else { 0 };
+        if self.idle > IDLE_LOOKS {
+            bail!(
+                "nothing moves: the coordinator's log says why (a server without memory left, or no other that may have it)"
+            );
+        }
+        sleep(LOOK);
+        Ok(())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

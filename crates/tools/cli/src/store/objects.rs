@@ -1,0 +1,206 @@
+//! `get`, `put`, `del`, `incr`.
+
+use crate::connect::{Connect, connect};
+use crate::exit::NOT_FOUND;
+use crate::output::{json_bytes, json_number, print_bytes, print_json, print_line};
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use serde_json::{Map, json};
+use sprat_client::Condition;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat get users alice
+  sprat get users alice --json
+  sprat get pictures cat.jpg -o cat.jpg
+  sprat get counters visits --number")]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// Write the value to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a counter as a number instead of its 8 bytes; other objects are an error.
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    pub(crate) number: bool,
+    /// Print key, version and value as JSON; of a counter its number too.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat put users alice 'likes tea'
+  sprat put pictures cat.jpg -i cat.jpg
+  sprat put users alice 'first!' --if-absent
+  sprat put users alice 'newer' --if-version 7")]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// Value; from --input, or else standard input, when not given.
+    pub(crate) value: Option<String>,
+    /// Read the value from this file.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) condition: ConditionArgs,
+    /// Only if there is no such object.
+    #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
+    pub(crate) if_absent: bool,
+    /// Print the version as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConditionArgs {
+    /// Only if there is such an object.
+    #[arg(long)]
+    pub(crate) if_exists: bool,
+    /// Only if the object has this version.
+    #[arg(long, value_name = "N", conflicts_with = "if_exists")]
+    pub(crate) if_version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DelArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) condition: ConditionArgs,
+    /// Print the version removed as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat incr counters visits
+  sprat incr counters visits -- -5
+  sprat incr counters temperature 0.5 --double")]
+pub(crate) struct IncrArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Table.
+    pub(crate) table: String,
+    /// Key.
+    pub(crate) key: String,
+    /// What to add.
+    #[arg(default_value = "1", allow_negative_numbers = true)]
+    pub(crate) delta: String,
+    /// Add to a double, not to a 64-bit integer. A counter stays what its first increment made it.
+    #[arg(long)]
+    pub(crate) double: bool,
+    /// Print value and version as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let Some(object) = client.get(table, args.key.as_bytes())? else {
+        eprintln!("sprat: no object {:?} in table {:?}", args.key, args.table);
+        return Ok(NOT_FOUND.into());
+    };
+    if let Some(path) = &args.output {
+        std::fs::write(path, &object.value).with_context(|| format!("cannot write {}", path.display()))?;
+    } else if args.number {
+        let (key, len) = (&args.key, object.value.len());
+        let number = object.number().with_context(|| {
+            format!("object {key:?} is no counter: its {len} bytes were written by a put, not by `sprat incr`")
+        })?;
+        print_line(&number.to_string())?;
+    } else if args.json {
+        let mut line = Map::new();
+        line.insert("key".into(), args.key.clone().into());
+        line.insert("version".into(), object.version.into());
+        json_bytes(&mut line, "value", &object.value);
+        json_number(&mut line, object.number());
+        print_json(&line.into())?;
+    } else {
+        // Exactly the value's bytes, so that it can be piped on.
+        print_bytes(&object.value)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
+    let value = match (&args.value, &args.input) {
+        (Some(value), _) => value.clone().into_bytes(),
+        (None, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        (None, None) => {
+            let mut value = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut value).context("cannot read the value from standard input")?;
+            value
+        }
+    };
+    let condition = if args.if_absent { Condition::Absent } else { condition(&args.condition) };
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let version = client.put_if(table, args.key.as_bytes(), &value, condition)?;
+    report(args.json, &json!({ "version": version }), &format!("version {version}"))
+}
+
+pub(crate) fn del(args: &DelArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    match client.remove_if(table, args.key.as_bytes(), condition(&args.condition))? {
+        Some(version) => {
+            report(args.json, &json!({ "removed_version": version }), &format!("removed version {version}"))
+        }
+        None => {
+            report(args.json, &json!({ "removed_version": null }), "there was no such object")?;
+            Ok(NOT_FOUND.into())
+        }
+    }
+}
+
+pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let table = client.table(&args.table)?;
+    let (value, version, text) = if args.double {
+        let delta: f64 = args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
+        ensure!(delta.is_finite(), "{:?} cannot be added: counters are finite numbers", args.delta);
+        let (value, version) = client.increment_f64(table, args.key.as_bytes(), delta)?;
+        (json!(value), version, value.to_string())
+    } else {
+        let hint = || format!("{:?} is not a 64-bit integer; for fractions add --double", args.delta);
+        let delta: i64 = args.delta.parse().with_context(hint)?;
+        let (value, version) = client.increment_i64(table, args.key.as_bytes(), delta)?;
+        (json!(value), version, value.to_string())
+    };
+    report(args.json, &json!({ "value": value, "version": version }), &text)
+}
+
+fn condition(args: &ConditionArgs) -> Condition {
+    match (args.if_version, args.if_exists) {
+        (Some(version), _) => Condition::Version(version),
+        (None, true) => Condition::Exists,
+        (None, false) => Condition::None,
+    }
+}
+
+fn report(json: bool, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
+    if json {
+        print_json(value)?
+    } else {
+        print_line(text)?
+    }
+    Ok(ExitCode::SUCCESS)
+}

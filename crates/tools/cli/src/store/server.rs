@@ -1,0 +1,406 @@
+//! `server` and `coordinator`.
+
+use crate::connect::DEFAULT_COORDINATOR;
+use crate::meta::key::GuardArgs;
+use crate::store::moves::ServerCommand;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use sprat_client::Mode;
+use sprat_net::{Event, Locator, Locators, Transport};
+use sprat_store::agent::Gone;
+use sprat_store::coordinator::etcd::EtcdPlace;
+use sprat_store::replication::MAX_COPIES;
+use sprat_store::server::{
+    Durability, Guard, MAX_NODES, Restored, Server, ServerError, ServerOptions, Stopper, is_exposed,
+};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Where a server listens unless told.
+pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat server
+  sprat server --memory 16G --data /srv/sprat --durability sync
+  sprat server -L tcp:host=127.0.0.1,port=11101
+  sprat server --nodes 4 --core 2,3,4,5
+  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 -r 3 --identity server.id
+  sprat server drain 3                                   before it is stopped for good")]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ServerCommand>,
+
+    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
+    #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
+    pub(crate) coordinator: Option<String>,
+
+    /// Bring the coordinator too, at the locator of -C.
+    #[arg(long, requires = "coordinator")]
+    pub(crate) with_coordinator: bool,
+
+    /// Where clients reach this server; once for each node, or once for all: then the others have the ports behind it.
+    #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: Vec<String>,
+
+    /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default one for each -L.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: Option<u16>,
+
+    /// Memory for the log, such as 512M or 16G (16GiB); default half of this machine's.
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
+    pub(crate) memory: Option<u64>,
+
+    /// Directory for what must survive.
+    #[arg(long, value_name = "DIR", default_value = "sprat-data")]
+    pub(crate) data: PathBuf,
+
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r about 3.5 times for each replica.
+    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
+    pub(crate) disk: Option<u64>,
+
+    /// What a write has survived when it is acknowledged.
+    #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
+    pub(crate) durability: DurabilityArg,
+
+    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its log is on its own disk alone.
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
+    pub(crate) replicas: u8,
+
+    /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -. Replicas of its log are kept in others, as
+    /// far as there are enough.
+    #[arg(long, value_name = "LABEL", env = "SPRAT_RACK", value_parser = parse_rack)]
+    pub(crate) rack: Option<String>,
+
+    /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
+    #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
+    pub(crate) idle: IdleArg,
+
+    /// Pin the data thread to this core; of several nodes, each to one of these, or to those that follow this one.
+    #[arg(long, value_name = "CPU", value_delimiter = ',')]
+    pub(crate) core: Vec<usize>,
+
+    /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
+    pub(crate) metrics: String,
+
+    /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
+    #[arg(long)]
+    pub(crate) timed: bool,
+
+    /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
+    #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
+    pub(crate) counted: Option<Event>,
+
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat coordinator --data /srv/coordinator
+  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --identity server.id --etcd http://10.0.0.1:2379,http://10.0.0.2:2379")]
+pub(crate) struct CoordinatorArgs {
+    /// Where it listens; with --etcd also where others reach it.
+    #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
+    pub(crate) coordinator: String,
+
+    /// Directory for its metadata.
+    #[arg(long, value_name = "DIR", default_value = "sprat-coordinator", conflicts_with = "etcd")]
+    pub(crate) data: PathBuf,
+
+    /// Keep the metadata in this etcd instead; then several coordinators can run, one of which leads while the others stand by.
+    #[arg(long, value_name = "URL,..")]
+    pub(crate) etcd: Option<String>,
+
+    /// Name of the cluster in etcd: coordinators of one cluster have the same.
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// It is on disk (fdatasync).
+    Sync,
+    /// It is with the kernel: survives the process, and a power cut after at most a second.
+    Buffered,
+    /// It is in memory only.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum IdleArg {
+    /// Never sleep.
+    Spin,
+    /// Sleep at once.
+    Sleep,
+    /// Spin a little, then sleep.
+    Adaptive,
+}
+
+/// Parses the name of a rack.
+fn parse_rack(text: &str) -> Result<String, String> {
+    match sprat_wire::is_rack(text) {
+        true => Ok(text.to_owned()),
+        false => Err(sprat_wire::op::Malformed::Rack.to_string()),
+    }
+}
+
+/// Least memory a server is given without being told.
+const LEAST_MEMORY: u64 = 256 << 20;
+
+pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
+    tell_events();
+    let mut options = options(args)?;
+    warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
+    eprintln!("sprat: starting; {} MiB of memory, {} MiB of disk", options.memory >> 20, options.disk >> 20);
+    let life = Life::default();
+    life.end_on_signal()?;
+    loop {
+        match live(&options, &life) {
+            // It stood still, or was cut off, for longer than its lease: others have its tables, and it begins anew.
+            Err(ServerError::Gone(gone)) if may_begin_anew(&gone, &options) && !life.is_over() => {
+                eprintln!("sprat: {gone}; it begins anew, with what it keeps for others");
+                options.deaths += 1;
+            }
+            ended => {
+                ended?;
+                eprintln!("sprat: stopped in order");
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+}
+
+/// Whether a server that the coordinator has given up can begin anew within this process: not over a device past the kernel, which is
+/// given back only when the process ends.
+fn may_begin_anew(gone: &Gone, options: &ServerOptions) -> bool {
+    let past_the_kernel = |text: &String| {
+        text.parse::<Locator>().is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
+    };
+    matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(past_the_kernel)
+}
+
+/// Runs a server from its start to its end.
+fn live(options: &ServerOptions, life: &Life) -> Result<(), ServerError> {
+    let server = Server::start(options)?;
+    life.goes_on_in(server.stopper());
+    for (number, node) in (1..).zip(&server.nodes) {
+        let whose = if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
+        tell_restored(&whose, &node.restored);
+    }
+    if let Some(address) = server.metrics {
+        eprintln!("sprat: metrics at http://{address}/metrics");
+    }
+    let listen: Vec<_> = server.nodes.iter().map(|node| node.listen.to_string()).collect();
+    let listen = listen.join(" ");
+    eprintln!("sprat: ready at {listen}; coordinator at {}; stop with Ctrl-C", server.coordinator);
+    server.wait()
+}
+
+/// Says what was found in a node's log.
+fn tell_restored(whose: &str, restored: &Restored) {
+    let report = &restored.report;
+    if restored.access.is_empty() {
+        return; // it has none
+    }
+    eprintln!("sprat: {whose}log on disk by {}", restored.access);
+    eprintln!(
+        "sprat: {whose}{} objects restored from {} entries in {} segments ({} MiB) in {:.2} s",
+        restored.objects,
+        report.entries,
+        report.segments,
+        report.bytes >> 20,
+        restored.elapsed.as_secs_f64(),
+    );
+    if report.header_repaired {
+        eprintln!("sprat: {whose}one of the two copies of log.sprat's header was damaged; it is written again");
+    }
+    if !report.left_out.is_empty() {
+        let tables: Vec<String> =
+            report.left_out.iter().map(|(table, count)| format!("{count} of table {table}")).collect();
+        eprintln!("sprat: {whose}left out objects of tables that were dropped: {}", tables.join(", "));
+    }
+    if let Some(cut) = &report.cut {
+        let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
+        eprintln!("sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})");
+    }
+}
+
+pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
+    tell_events();
+    let guard = args.guard.guard()?;
+    warn_of_strangers(&guard, [&args.coordinator]);
+    let server = match &args.etcd {
+        Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?,
+        None => Server::start_coordinator(&args.coordinator, &args.data, &guard)?,
+    };
+    let life = Life::default();
+    life.goes_on_in(server.stopper());
+    life.end_on_signal()?;
+    let others = if args.etcd.is_some() { ", one of several" } else { "" };
+    eprintln!("sprat: coordinator ready at {}{others}; stop with Ctrl-C", server.coordinator);
+    server.wait()?;
+    eprintln!("sprat: stopped in order");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &ServerArgs) -> Result<ServerOptions> {
+    let memory = match args.memory {
+        Some(memory) => memory,
+        None => (sprat_bench::machine::Machine::describe().memory_bytes / 2).max(LEAST_MEMORY),
+    };
+    let metrics = match args.metrics.as_str() {
+        "none" => None,
+        address => Some(address.parse().with_context(|| format!("--metrics {address}: want ADDRESS:PORT or `none`"))?),
+    };
+    let listen = locators(args)?;
+    let cores = cores(args, listen.len())?;
+    let disk = args.disk.unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    Ok(ServerOptions {
+        coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
+        embedded: args.coordinator.is_none() || args.with_coordinator,
+        listen,
+        memory,
+        disk,
+        data: args.data.clone(),
+        durability: match args.durability {
+            DurabilityArg::Sync => Durability::Sync,
+            DurabilityArg::Buffered => Durability::Buffered,
+            DurabilityArg::None => Durability::None,
+        },
+        idle: match args.idle {
+            IdleArg::Spin => Mode::Spin,
+            IdleArg::Sleep => Mode::Sleep,
+            IdleArg::Adaptive => Mode::Adaptive,
+        },
+        copies: args.replicas,
+        rack: args.rack.clone().unwrap_or_default(),
+        cores,
+        metrics,
+        timed: args.timed,
+        counted: args.counted,
+        guard: args.guard.guard()?,
+        deaths: 0,
+    })
+}
+
+/// Where each node listens: as given, or, if that was given once, at the ports behind the first.
+fn locators(args: &ServerArgs) -> Result<Vec<String>> {
+    let (given, nodes) = (args.listen.len(), args.nodes.map_or(args.listen.len(), usize::from));
+    let [one] = args.listen.as_slice() else {
+        if given != nodes || given > MAX_NODES {
+            bail!(
+                "-L was given {given} times; give it once, or once for each node (--nodes {nodes}, at most {MAX_NODES})"
+            );
+        }
+        return Ok(args.listen.clone());
+    };
+    if nodes == 1 {
+        return Ok(args.listen.clone());
+    }
+    let first: Locator = one.parse()?;
+    if let Transport::FastDpdk(bypass) = &first.transport {
+        if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
+            bail!("{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each");
+        }
+        if first.port == 0 {
+            bail!("{one}: nodes that share a device have ports that follow one another; name the first");
+        }
+    }
+    let at = |number: usize| match first.port {
+        0 => Some(first.clone()),
+        port => Some(Locator { port: port.checked_add(u16::try_from(number).ok()?)?, ..first.clone() }),
+    };
+    let all: Option<Vec<_>> = (0..nodes).map(|number| Some(at(number)?.to_string())).collect();
+    all.with_context(|| format!("{one}: there are no {nodes} ports from there on; choose a lower one"))
+}
+
+/// The core of each node, if they are to have any.
+fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
+    match args.core.as_slice() {
+        &[first] => Ok((first..).take(nodes).collect()),
+        cores if cores.is_empty() || cores.len() == nodes => Ok(cores.to_vec()),
+        cores => {
+            let count = cores.len();
+            bail!(
+                "--core names {count} cores for {nodes} nodes; name one for each, or the first and they take those behind it"
+            )
+        }
+    }
+}
+
+/// Writes what the server has to say while it runs to standard error.
+fn tell_events() {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false).init();
+}
+
+/// Says aloud when anybody is let in from other machines, as was asked for.
+fn warn_of_strangers<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a String>) {
+    if !guard.insecure {
+        return; // whoever listens there without an identity does not start
+    }
+    let parsed = locators.into_iter().filter_map(|text| text.parse::<Locators>().ok());
+    for locator in parsed.flat_map(|locators| locators.to_vec()).filter(is_exposed) {
+        eprintln!("sprat: WARNING: {locator} can be reached from other machines, and anybody is let in (--insecure)");
+    }
+}
+
+/// What a signal ends: the server that runs, and those that would come after it.
+#[derive(Clone, Default)]
+struct Life(Arc<Mutex<(Option<Stopper>, bool)>>);
+
+impl Life {
+    /// This server runs now.
+    fn goes_on_in(&self, stopper: Stopper) {
+        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if life.1 {
+            stopper.stop();
+        }
+        life.0 = Some(stopper);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// Whether a server has started.
+    fn has_begun(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.is_some()
+    }
+
+    fn end(&self) {
+        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        life.1 = true;
+        if let Some(stopper) = &life.0 {
+            stopper.stop();
+        }
+    }
+
+    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first while the server is
+    /// starting, which may take long: it replays its log, or waits for its coordinator.
+    fn end_on_signal(&self) -> Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+        let life = self.clone();
+        let watch = move || {
+            for signal in signals.forever() {
+                if life.is_over() || !life.has_begun() {
+                    // The process ends by the signal itself, as without this thread.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
+                life.end();
+            }
+        };
+        thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! `sim`.
+
+use crate::output::print_line;
+use crate::quantity;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use sprat_sim::{Failure, Run};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat sim --seeds 1000
+  sprat sim --seed 4711 --verbose
+  sprat sim --cluster --operations 10000 --seeds 20 --from 1000
+  sprat sim --cluster --fresh --for 10m --keep failed.txt")]
+pub(crate) struct SimArgs {
+    /// How many histories.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) seeds: u64,
+    /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and cut off.
+    #[arg(long)]
+    pub(crate) cluster: bool,
+    /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says without.
+    #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) operations: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// Begin with a seed by chance, and tell which.
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) fresh: bool,
+    /// As many histories as can be begun in this time, such as 10m; a number alone is seconds.
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::long, conflicts_with = "seeds")]
+    pub(crate) time: Option<Duration>,
+    /// Add a line for each history that fails to this file: the command that repeats it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Only this one.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"])]
+    pub(crate) seed: Option<u64>,
+    /// Tell what happens.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Histories run at once.
+const THREADS: usize = 2;
+
+/// Seeds between those with which runs begin that were begun a second apart: more than two threads get through.
+const SEEDS_A_SECOND: u64 = 1000;
+
+pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
+    let run = |seed| match args.operations {
+        Some(operations) => sprat_sim::cluster::run_long(seed, operations),
+        None if args.cluster => sprat_sim::cluster::run(seed),
+        None => sprat_sim::run(seed),
+    };
+    match args.seed {
+        Some(seed) => one(run, seed, args.verbose),
+        None => many(run, args),
+    }
+}
+
+/// One history, told in full if asked.
+fn one(run: impl Fn(u64) -> Run, seed: u64, verbose: bool) -> Result<ExitCode> {
+    match run(seed) {
+        Ok((summary, trace)) => {
+            if verbose {
+                trace.lines().iter().try_for_each(|line| print_line(line))?;
+            }
+            print_line(&summary.to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            tell(&failure, verbose)?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
+    let started = Instant::now();
+    let from = if args.fresh { fresh()? } else { args.from };
+    if args.fresh {
+        print_line(&format!("from seed {from} on"))?;
+    }
+    let count = if args.time.is_some() { u64::MAX } else { args.seeds };
+    let template = match args.time {
+        Some(_) => "{spinner} {pos} histories in {elapsed}  {per_sec}",
+        None => "{bar:32} {pos}/{len} histories  {per_sec}  {eta} left",
+    };
+    let bar = ProgressBar::new(count).with_style(ProgressStyle::with_template(template).expect("a constant template"));
+    let kept = args.keep.as_deref().map(Kept::open).transpose()?;
+    // What fails is told, and kept, when it does: the run may go on for hours, or be ended.
+    let told = Mutex::new(Ok(()));
+    let goes_on = |done, failure: Option<&Failure>| {
+        bar.set_position(done);
+        if let Some(failure) = failure {
+            let result = bar.suspend(|| tell(failure, args.verbose)).and_then(|()| match &kept {
+                Some(kept) => kept.add(failure),
+                None => Ok(()),
+            });
+            let mut told = told.lock().expect("no holder panics");
+            if told.is_ok() {
+                *told = result;
+            }
+        }
+        args.time.is_none_or(|time| started.elapsed() < time)
+    };
+    let (summary, failures) = sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
+    bar.finish_and_clear();
+    told.into_inner().expect("no holder panicked")?;
+    print_line(&summary.to_string())?;
+    let verdict = if failures.is_empty() { "all can be" } else { "some cannot be, see above" };
+    let took = started.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a rate to look at")]
+    let rate = summary.operations as f64 / took;
+    print_line(&format!("{} histories in {took:.1} s, {rate:.0} operations a second: {verdict}", summary.histories))?;
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A seed that nobody has begun with, most likely: one for each second.
+fn fresh() -> Result<u64> {
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("this machine's clock is before 1970")?;
+    Ok(since.as_secs() * SEEDS_A_SECOND)
+}
+
+/// Where failures are kept.
+struct Kept<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Kept<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self { path, file: file.with_context(|| format!("cannot write {}", path.display()))? })
+    }
+
+    fn add(&self, failure: &Failure) -> Result<()> {
+        let line = format!("{}\n", failure.command());
+        (&self.file).write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn tell(failure: &Failure, verbose: bool) -> Result<()> {
+    if verbose {
+        failure.trace.iter().try_for_each(|line| print_line(line))?;
+    }
+    print_line(&failure.to_string())
+}

@@ -1,0 +1,136 @@
+//! `table`.
+
+use crate::connect::{Connect, connect};
+use crate::output::{print_json, print_line};
+use crate::store::moves::MoveArgs;
+use crate::store::status::GLANCE;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sprat_client::{Client, Counter, Table, TableRecord, TableStats};
+use sprat_wire::op::TabletRecord;
+use sprat_wire::tablet::Range;
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(subcommand)]
+    pub(crate) command: TableCommand,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TableCommand {
+    /// Make a table, unless it exists.
+    Create {
+        /// Its name.
+        name: String,
+        /// In how many tablets it begins, each with a server of its own as far as there are so many [default: as many as servers, up to
+        /// 16; one where servers keep their log themselves]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        tablets: Option<u32>,
+    },
+    /// Move a tablet to another server while it is served.
+    Move(MoveArgs),
+    /// Drop a table and every object in it.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+    /// List the tables.
+    List,
+    /// Count a table's objects and bytes.
+    Stats {
+        /// Its name.
+        name: String,
+    },
+}
+
+pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let (json, text) = match &args.command {
+        TableCommand::Create { name, tablets } => {
+            let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
+            client.set_timeout(GLANCE.min(args.connect.timeout));
+            warn_of_too_few(&mut client, id)?;
+            (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
+        }
+        TableCommand::Move(wanted) => return crate::store::moves::table(&mut client, args, wanted),
+        TableCommand::Drop { name } => {
+            client.drop_table(name)?;
+            (json!({ "dropped": name }), format!("table {name:?} is dropped"))
+        }
+        TableCommand::List => {
+            let tables = client.list_tables()?;
+            let list: Vec<Value> = tables.iter().map(json_of).collect();
+            let lines: Vec<String> = tables.iter().flat_map(lines_of).collect();
+            (list.into(), lines.join("\n"))
+        }
+        TableCommand::Stats { name } => {
+            let table = client.table(name)?;
+            let TableStats { objects, bytes } = client.table_stats(table)?;
+            let text = format!("{objects} objects, {bytes} bytes in memory");
+            (json!({ "name": name, "objects": objects, "bytes": bytes }), text)
+        }
+    };
+    if args.json {
+        print_json(&json)?;
+    } else if !text.is_empty() {
+        print_line(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says so when servers of a table could acknowledge no write to it.
+fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
+    let tables = client.list_tables()?;
+    let Some(record) = tables.iter().find(|record| record.id == table) else { return Ok(()) };
+    for locator in record.locators().into_iter().filter(|locator| !locator.is_empty()) {
+        // A server that does not answer now may the next moment, and the table is there.
+        let Ok(counters) = client.server_stats(locator) else { continue };
+        if let Some(shortage) = shortage(&counters) {
+            eprintln!("sprat: WARNING: the table is there, and no write to it is acknowledged for now: {shortage}");
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Why a server can acknowledge no write, if its log is kept by others and too few of them keep it.
+pub(super) fn shortage(counters: &[Counter]) -> Option<String> {
+    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let (needed, here, refusing) = (value("servers_needed"), value("servers_here"), value("servers_refusing"));
+    if here.saturating_sub(refusing) >= needed {
+        return None;
+    }
+    let servers = format!("{needed} servers needed (-r {}), {here} here", needed - 1);
+    Some(if refusing > 0 { format!("{servers}, {refusing} of them without room for replicas") } else { servers })
+}
+
+pub(super) fn json_of(table: &TableRecord) -> Value {
+    let tablet = |(range, tablet): (Range, &TabletRecord)| json!({ "range": range.to_string(), "server": tablet.server, "locator": tablet.locator });
+    json!({ "name": table.name, "id": table.id, "tablets": table.ranges().map(tablet).collect::<Vec<_>>() })
+}
+
+/// A table in a line, and if it is in parts each of them in one.
+fn lines_of(table: &TableRecord) -> Vec<String> {
+    let place = |tablet: &TabletRecord| match tablet.locator.as_str() {
+        "" => "nobody: it is being brought back".to_owned(),
+        locator => locator.to_owned(),
+    };
+    let (name, id) = (&table.name, table.id);
+    match &table.tablets[..] {
+        [whole] => vec![format!("{name:<24} id {id:<6} {}", place(whole))],
+        several => {
+            let head = format!("{name:<24} id {id:<6} {} tablets", several.len());
+            let line = |(range, tablet): (Range, &TabletRecord)| {
+                format!("  {:<22} server {:<3} {}", range.to_string(), tablet.server, place(tablet))
+            };
+            std::iter::once(head).chain(table.ranges().map(line)).collect()
+        }
+    }
+}
