@@ -16,7 +16,6 @@ use crate::store::demo::DemoArgs;
 use crate::store::export::ExportArgs;
 use crate::store::files::StoreCommand;
 use crate::store::import::ImportArgs;
-use crate::store::moves::ServerCommand;
 use crate::store::objects::{DelArgs, GetArgs, IncrArgs, PutArgs};
 use crate::store::scan::ScanArgs;
 use crate::store::server::{CoordinatorArgs, ServerArgs};
@@ -115,7 +114,6 @@ impl Command {
     /// Runs it; gives what the process ends with.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
-            Self::Server(ServerArgs { command: Some(ServerCommand::Drain(args)), .. }) => store::moves::drain(args),
             Self::Server(args) => store::server::server(args),
             Self::Coordinator(args) => store::server::coordinator(args),
             Self::Get(args) => store::objects::get(args),

@@ -19,18 +19,18 @@ pub(crate) struct Connect {
         env = "SPRAT_COORDINATOR",
         global = true
     )]
-    pub(crate) coordinator: String,
+    pub(super) coordinator: String,
 
     /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
     #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", global = true)]
-    pub(crate) local: Option<String>,
+    pub(super) local: Option<String>,
 
     /// Give up on an operation after this long, such as 500ms or 1m.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::operation_timeout, global = true)]
-    pub(crate) timeout: Duration,
+    pub(super) timeout: Duration,
 
     #[command(flatten)]
-    pub(crate) identity: IdentityArgs,
+    identity: IdentityArgs,
 }
 
 impl Connect {

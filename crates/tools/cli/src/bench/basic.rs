@@ -40,83 +40,83 @@ fn parse_depth(text: &str) -> Result<usize, String> {
   sprat bench basic --html report.html")]
 pub(crate) struct BasicArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Measure a peer too, with the same work in the same run.
     #[arg(long, value_name = "URL")]
-    pub(crate) vs: Vec<String>,
+    vs: Vec<String>,
     /// Clients at once, each with a connection of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_clients)]
-    pub(crate) clients: usize,
+    clients: usize,
     /// Operations each client keeps in flight; 1 waits for every answer.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_depth)]
-    pub(crate) depth: usize,
+    depth: usize,
     /// Clients sleep while they wait, as ordinary ones do, instead of spinning.
     #[arg(long)]
-    pub(crate) sleep: bool,
+    sleep: bool,
     /// How long each turn of each line of the table takes; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
-    pub(crate) seconds: Duration,
+    seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
-    pub(crate) rounds: usize,
+    rounds: usize,
     /// Only objects of these sizes, such as 100,10kB.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = quantity::object_size)]
-    pub(crate) sizes: Vec<u32>,
+    sizes: Vec<u32>,
     /// Keys of each size, drawn evenly; by default 10,000, or what 64 MB hold.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    pub(crate) keys: Option<u64>,
+    keys: Option<u64>,
     /// Send at this rate a second, whether answers come or not (open loop).
     #[arg(long, value_name = "OPS", value_parser = parse_rate)]
-    pub(crate) rate: Option<f64>,
+    rate: Option<f64>,
     /// Also write a report with pictures.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ClusterPerfArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Clients at once.
     #[arg(long = "numClients", value_name = "N", default_value_t = 1, value_parser = parse_clients)]
-    pub(crate) num_clients: usize,
+    num_clients: usize,
     /// Test to run.
     #[arg(default_value = "basic", value_parser = ["basic"])]
-    pub(crate) test: String,
+    test: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct EchoArgs {
     /// How long each turn of each line of the table takes; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
-    pub(crate) seconds: Duration,
+    seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
-    pub(crate) rounds: usize,
+    rounds: usize,
     /// Also write a report with pictures.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct PingArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Size of what is echoed and read.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
-    pub(crate) size: u32,
+    size: u32,
     /// How long, in all; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::turn)]
-    pub(crate) seconds: Duration,
+    seconds: Duration,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {

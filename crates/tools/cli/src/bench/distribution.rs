@@ -50,39 +50,39 @@ pub(crate) struct DistributionArgs {
     /// Paths, each with a server of its own that spins on the last core, measured in turns [default: memif,
     /// fast+udp,tcp].
     #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
-    pub(crate) over: Vec<OverArg>,
+    over: Vec<OverArg>,
     /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells most.
     #[arg(short = 'C', long, value_name = "LOCATOR", conflicts_with = "over")]
-    pub(crate) coordinator: Option<String>,
+    coordinator: Option<String>,
     /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
     #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL")]
-    pub(crate) local: Option<String>,
+    local: Option<String>,
     #[command(flatten)]
-    pub(crate) identity: IdentityArgs,
+    identity: IdentityArgs,
     /// What is measured.
     #[arg(long, value_enum, default_value = "read")]
-    pub(crate) op: OpArg,
+    op: OpArg,
     /// Size of an object.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
-    pub(crate) size: u32,
+    size: u32,
     /// Operations over each path.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
-    pub(crate) samples: u64,
+    samples: u64,
     /// Turns of each path.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_rounds)]
-    pub(crate) rounds: usize,
+    rounds: usize,
     /// What the results are called where they are compared: the host, its kind.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    pub(crate) label: String,
+    label: String,
     /// Where to write the results, all counts included [default: target/bench/distribution.json].
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Also write a report with pictures [default: beside the results].
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Print the results as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// Measure nothing: print and draw the results of earlier runs side by side.
     #[arg(
         long,
@@ -90,7 +90,7 @@ pub(crate) struct DistributionArgs {
         num_args = 1..,
         conflicts_with_all = ["over", "coordinator", "samples", "op", "size", "rounds", "label", "out"]
     )]
-    pub(crate) compare: Vec<PathBuf>,
+    compare: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -101,13 +101,13 @@ pub(crate) struct DistributionArgs {
 pub(crate) struct JitterArgs {
     /// Cores to watch, all at once [default: all that this process may use].
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
-    pub(crate) cores: Vec<usize>,
+    cores: Vec<usize>,
     /// How long to watch; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::turn)]
-    pub(crate) seconds: Duration,
+    seconds: Duration,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Where results go unless told.

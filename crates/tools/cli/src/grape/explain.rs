@@ -25,11 +25,11 @@ of a kernel of nothing but multiply-and-add, measured in turns with this one: an
 and memory lead away.")]
 pub(crate) struct GrapeExplainArgs {
     #[command(flatten)]
-    pub(crate) kernel: KernelArgs,
+    kernel: KernelArgs,
 
     /// Measure nothing: what is printed is the same each time.
     #[arg(long)]
-    pub(crate) no_measure: bool,
+    no_measure: bool,
 }
 
 /// i and j of a measurement.

@@ -25,26 +25,26 @@ On this processor a library computes (faer), three times: the middle time is tol
 pub(crate) struct GrapeMatrixArgs {
     /// Rows and columns of the matrices, whose numbers are drawn by chance.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = side)]
-    pub(crate) size: usize,
+    size: usize,
 
     /// Where chance begins.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    seed: u64,
 
     /// What computes: a simulated GRAPE-DR (slow), or this processor.
     #[arg(long, value_enum, default_value_t = MatrixArg::Grapedr)]
-    pub(crate) on: MatrixArg,
+    on: MatrixArg,
 
     #[command(flatten)]
-    pub(crate) shape: ShapeArgs,
+    shape: ShapeArgs,
 
     /// With cpu: how many threads, 16 for each processor at most; default one for each.
     #[arg(long, value_name = "COUNT")]
-    pub(crate) threads: Option<NonZeroUsize>,
+    threads: Option<NonZeroUsize>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

@@ -27,58 +27,58 @@ exit code 130. Ranks that mpirun started divide the bodies between them; the fir
 pub(crate) struct GrapeNbodyArgs {
     /// How many bodies, as Plummer's model has them.
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
-    pub(crate) bodies: usize,
+    bodies: usize,
 
     /// Where chance begins: the same number is the same cluster.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    seed: u64,
 
     /// Begin with the bodies of this snapshot, at time 0.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bodies", "seed"])]
-    pub(crate) from: Option<PathBuf>,
+    from: Option<PathBuf>,
 
     /// How positions follow from pulls.
     #[arg(long, value_enum, default_value_t = SchemeArg::Hermite)]
-    pub(crate) scheme: SchemeArg,
+    scheme: SchemeArg,
 
     /// With hermite: the accuracy, from which steps follow.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.02)]
-    pub(crate) eta: f64,
+    eta: f64,
 
     /// With leapfrog: the step.
     #[arg(long, value_name = "TIME", default_value_t = 0.001)]
-    pub(crate) step: f64,
+    step: f64,
 
     /// The softening length; 0 for none: then bodies that meet end the run.
     #[arg(long, value_name = "LENGTH", default_value_t = 0.01)]
-    pub(crate) softening: f64,
+    softening: f64,
 
     /// Until when.
     #[arg(long, value_name = "TIME", default_value_t = 1.0)]
-    pub(crate) until: f64,
+    until: f64,
 
     /// Of pulls; energies are always computed in f64.
     #[arg(long, value_enum, default_value_t = PrecisionArg::F64)]
-    pub(crate) precision: PrecisionArg,
+    precision: PrecisionArg,
 
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
+    engine: EngineArgs,
 
     /// Write snapshots into this folder: at the beginning, every --every, and at the end.
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) snapshots: Option<PathBuf>,
+    snapshots: Option<PathBuf>,
 
     /// How often energy is told and a snapshot written; default a tenth of the run.
     #[arg(long, value_name = "TIME")]
-    pub(crate) every: Option<f64>,
+    every: Option<f64>,
 
     /// Draw the bodies, as they are at the end, as SVG.
     #[arg(long, value_name = "FILE")]
-    pub(crate) picture: Option<PathBuf>,
+    picture: Option<PathBuf>,
 
     /// Print JSON, one object each time that energy is told.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

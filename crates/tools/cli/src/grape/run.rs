@@ -26,23 +26,23 @@ use std::time::Instant;
   sprat grape kernels gravity > mine.kernel     one to change")]
 pub(crate) struct GrapeKernelsArgs {
     /// The kernel to print.
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     /// Print JSON, one object a line.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// A kernel, and in which precision.
 #[derive(Args, Debug)]
 pub(crate) struct KernelArgs {
     /// A file, or a kernel that comes with the program.
-    pub(crate) kernel: String,
+    pub(super) kernel: String,
 
     /// Precision of variables and results that do not say theirs. Default: f64 if a file has
     /// float64, otherwise f32.
     #[arg(long, value_enum)]
-    pub(crate) precision: Option<PrecisionArg>,
+    pub(super) precision: Option<PrecisionArg>,
 }
 
 /// What a kernel is run on.
@@ -50,20 +50,20 @@ pub(crate) struct KernelArgs {
 pub(crate) struct InputArgs {
     /// A NumPy file of what is held: a row for each i, a column for each variable in the kernel's order.
     #[arg(long, value_name = "FILE")]
-    pub(crate) i: Option<PathBuf>,
+    i: Option<PathBuf>,
 
     /// Likewise of what is broadcast.
     #[arg(long, value_name = "FILE")]
-    pub(crate) j: Option<PathBuf>,
+    j: Option<PathBuf>,
 
     /// A constant of the kernel.
     #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant, allow_hyphen_values = true)]
-    pub(crate) constants: Vec<(String, f64)>,
+    constants: Vec<(String, f64)>,
 
     /// Write results to this NumPy file, which is none of those read: a row for each i, a column
     /// for each result.
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
 }
 
 /// What computes.
@@ -71,15 +71,15 @@ pub(crate) struct InputArgs {
 pub(crate) struct EngineArgs {
     /// What computes: this processor's vectors, a simulated GRAPE-DR (slow), or one pair after the other (slow).
     #[arg(long, value_enum, default_value_t = EngineArg::Vector)]
-    pub(crate) engine: EngineArg,
+    engine: EngineArg,
 
     /// Which vectors; default the best that this processor has.
     #[arg(long, value_enum)]
-    pub(crate) target: Option<TargetArg>,
+    target: Option<TargetArg>,
 
     /// How many threads, 16 for each processor at most; default one for each.
     #[arg(long, value_name = "COUNT")]
-    pub(crate) threads: Option<NonZeroUsize>,
+    threads: Option<NonZeroUsize>,
 }
 
 #[derive(Args, Debug)]
@@ -95,21 +95,21 @@ Without --out the first results are printed. A kernel without i variables, or wi
 Numbers that are not finite are computed with as the kernel language says; how many results are not is told.")]
 pub(crate) struct GrapeRunArgs {
     #[command(flatten)]
-    pub(crate) kernel: KernelArgs,
+    kernel: KernelArgs,
 
     #[command(flatten)]
-    pub(crate) input: InputArgs,
+    input: InputArgs,
 
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
+    engine: EngineArgs,
 
     /// What several ranks of mpirun's divide between them: i, or where these are few, j, whose results are reduced.
     #[arg(long, value_enum, default_value_t = DivideArg::I)]
-    pub(crate) divide: DivideArg,
+    divide: DivideArg,
 
     /// Print JSON: what was run, how fast, and without --out all results.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

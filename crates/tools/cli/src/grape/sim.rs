@@ -16,18 +16,18 @@ use std::process::ExitCode;
   sprat grape asm lennard-jones --precision f64")]
 pub(crate) struct GrapeAsmArgs {
     #[command(flatten)]
-    pub(crate) kernel: KernelArgs,
+    kernel: KernelArgs,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ShapeArgs {
     /// Chips of the board: 1 to 4; default 1.
     #[arg(long, value_name = "COUNT")]
-    pub(crate) chips: Option<usize>,
+    pub(super) chips: Option<usize>,
 
     /// Their clock: 500MHz in the design (default), 400MHz as the board was used.
     #[arg(long, value_name = "FREQUENCY", value_parser = frequency)]
-    pub(crate) clock: Option<f64>,
+    pub(super) clock: Option<f64>,
 }
 
 #[derive(Args, Debug)]
@@ -41,25 +41,25 @@ pub(crate) struct ShapeArgs {
 A KERNEL may be a file of what asm prints, as it is or changed; its types are those that it says.")]
 pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
-    pub(crate) kernel: KernelArgs,
+    kernel: KernelArgs,
 
     #[command(flatten)]
-    pub(crate) input: InputArgs,
+    input: InputArgs,
 
     #[command(flatten)]
-    pub(crate) shape: ShapeArgs,
+    shape: ShapeArgs,
 
     /// Print what the element that has this i computes, instruction by instruction.
     #[arg(long, value_name = "I")]
-    pub(crate) trace: Option<usize>,
+    trace: Option<usize>,
 
     /// How many instructions of it.
     #[arg(long, value_name = "COUNT", default_value_t = 64, requires = "trace")]
-    pub(crate) limit: usize,
+    limit: usize,
 
     /// Print JSON.
     #[arg(long, conflicts_with = "trace")]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 fn frequency(text: &str) -> Result<f64, String> {

@@ -27,17 +27,17 @@ another: one that is on its way arrives when it would have, and those behind it 
 pub(crate) struct LabCtlArgs {
     /// The box; none: the only one that runs.
     #[arg(value_name = "BOX")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     #[command(subcommand)]
-    pub(crate) command: LabCtlCommand,
+    command: LabCtlCommand,
 
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     /// Print JSON.
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -54,63 +54,63 @@ pub(crate) struct LabRunArgs {
     /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
     /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
     #[arg(long = "port", value_name = "PORT")]
-    pub(crate) ports: Vec<String>,
+    ports: Vec<String>,
 
     /// Read the box from this TOML file; flags change what it says.
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    config: Option<PathBuf>,
 
     /// How the ports are joined: `cross` (the default for two ports, and for pairs) or `switch`.
     #[arg(long, value_name = "HOW")]
-    pub(crate) forward: Option<String>,
+    forward: Option<String>,
 
     /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there are two ports, they are.
     #[arg(long = "pair", value_name = "NAMES")]
-    pub(crate) pairs: Vec<String>,
+    pairs: Vec<String>,
 
     /// After how long without a frame a switch forgets an address [default: 300s].
     #[arg(long, value_name = "TIME")]
-    pub(crate) ageing: Option<String>,
+    ageing: Option<String>,
 
     /// Packet memory of each direction [default: what rate, delay and buffer need].
     #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<String>,
+    memory: Option<String>,
 
     /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags below.
     #[arg(long = "to", value_name = "PORT:SETTINGS")]
-    pub(crate) to: Vec<String>,
+    to: Vec<String>,
 
     /// Take interfaces that have addresses or the default route, too.
     #[arg(long)]
-    pub(crate) force: bool,
+    force: bool,
 
     /// Stop after this time [default: at Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
-    pub(crate) duration: Option<Duration>,
+    duration: Option<Duration>,
 
     /// What `sprat lab ctl` knows the box by [default: the names of its ports].
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     #[command(flatten)]
-    pub(crate) tolerate: ToleranceArgs,
+    tolerate: ToleranceArgs,
 
     /// No live line.
     #[arg(short, long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
 
     /// Print the counters as JSON at the end.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 
     #[command(flatten)]
-    pub(crate) series: SeriesArgs,
+    series: SeriesArgs,
 
     #[command(flatten)]
-    pub(crate) line: LineArgs,
+    line: LineArgs,
 }
 
 /// How late a box may be.
@@ -119,7 +119,7 @@ pub(crate) struct ToleranceArgs {
     /// Share of a line's segments that may be late before the exit code is 7, and from when on they are: SHARE or SHARE:TIME,
     /// such as 5%:10ms; 100% never minds.
     #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
-    pub(crate) tolerate: String,
+    tolerate: String,
 }
 
 /// What every line does, each way.
@@ -128,46 +128,46 @@ pub(crate) struct ToleranceArgs {
 pub(crate) struct LineArgs {
     /// Delay one way, up to 500ms.
     #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<String>,
+    delay: Option<String>,
     /// Rate, such as 2Gb/s or 100Mbit; a number alone is bits a second [default: none, at once].
     #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<String>,
+    rate: Option<String>,
     /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default: 64MB].
     #[arg(long, value_name = "SIZE")]
-    pub(crate) buffer: Option<String>,
+    buffer: Option<String>,
     /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default: drop-tail].
     #[arg(long, value_name = "HOW")]
-    pub(crate) queue: Option<String>,
+    queue: Option<String>,
     /// Rate of each flow, with `--queue harmonize`.
     #[arg(long, value_name = "RATE")]
-    pub(crate) flow_rate: Option<String>,
+    flow_rate: Option<String>,
     /// Most segments that leave together [default: none, super-packets of up to 64 KB stay whole].
     #[arg(long, value_name = "N")]
-    pub(crate) burst: Option<String>,
+    burst: Option<String>,
     /// When a frame may leave: store-and-forward or cut-through [default: store-and-forward].
     #[arg(long, value_name = "WHEN")]
-    pub(crate) timing: Option<String>,
+    timing: Option<String>,
     /// Bytes that a frame takes on the wire besides its own [default: 24].
     #[arg(long, value_name = "BYTES")]
-    pub(crate) overhead: Option<String>,
+    overhead: Option<String>,
     /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or list:N,N,...
     #[arg(long, value_name = "LOSS")]
-    pub(crate) loss: Option<String>,
+    loss: Option<String>,
     /// Up to this much more delay, by chance; segments stay in order.
     #[arg(long, value_name = "TIME")]
-    pub(crate) jitter: Option<String>,
+    jitter: Option<String>,
     /// Segments held back so that others overtake them: SHARE:TIME, such as 1%:5ms.
     #[arg(long, value_name = "SHARE:TIME")]
-    pub(crate) reorder: Option<String>,
+    reorder: Option<String>,
     /// Segments that come twice.
     #[arg(long, value_name = "SHARE")]
-    pub(crate) duplicate: Option<String>,
+    duplicate: Option<String>,
     /// Segments of which a bit is turned.
     #[arg(long, value_name = "SHARE")]
-    pub(crate) corrupt: Option<String>,
+    corrupt: Option<String>,
     /// What all chance begins from [default: 1].
     #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
+    seed: Option<String>,
 }
 
 impl LineArgs {

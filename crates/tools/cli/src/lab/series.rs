@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 pub(crate) struct SeriesArgs {
     /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or .html.
     #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
+    report: Option<PathBuf>,
 
     /// Write them to this file as they come, a JSON value on each line.
     #[arg(long, value_name = "FILE")]
-    pub(crate) series: Option<PathBuf>,
+    series: Option<PathBuf>,
 
     /// Time between two samples of `--report` and `--series`, 10ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = quantity::sample_time)]
-    pub(crate) every: Duration,
+    every: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -39,15 +39,15 @@ them. Longer series are drawn coarser: rates are means then, queues the longest.
 pub(crate) struct LabReportArgs {
     /// What `--series` wrote.
     #[arg(value_name = "SERIES")]
-    pub(crate) series: PathBuf,
+    series: PathBuf,
 
     /// Where to draw it: .svg or .html.
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    out: PathBuf,
 
     /// Draw only lines in whose names this stands, such as `to b0`.
     #[arg(long, value_name = "TEXT")]
-    pub(crate) line: Option<String>,
+    line: Option<String>,
 }
 
 /// Draws what was written down.

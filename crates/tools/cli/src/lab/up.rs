@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct LabState {
     /// Remember labs and boxes here, apart from others [default: /run/sprat/lab].
     #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE", global = true)]
-    pub(crate) dir: Option<PathBuf>,
+    dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -59,36 +59,36 @@ at the start.")]
 pub(crate) struct LabUpArgs {
     /// A TOML file, or the name of a topology that comes with the program.
     #[arg(value_name = "TOPOLOGY")]
-    pub(crate) topology: String,
+    topology: String,
 
     /// Call the lab this, instead of what the topology says.
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     /// The host that COMMAND runs in.
     #[arg(long = "in", value_name = "HOST", requires = "command")]
-    pub(crate) host: Option<String>,
+    host: Option<String>,
 
     /// Take it down after this time.
     #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
-    pub(crate) duration: Option<Duration>,
+    duration: Option<Duration>,
 
     #[command(flatten)]
-    pub(crate) tolerate: ToleranceArgs,
+    tolerate: ToleranceArgs,
 
     #[command(flatten)]
-    pub(crate) series: SeriesArgs,
+    series: SeriesArgs,
 
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     /// Print what happens as JSON, a value on each line.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 
     /// A command to run: one word is for a shell, several are run as they are.
     #[arg(last = true, value_name = "COMMAND", requires = "host")]
-    pub(crate) command: Vec<String>,
+    command: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -100,14 +100,14 @@ A lab whose owner lives is taken down by that; of one that was killed, what is l
 namespaces that are not the lab's any more stay, and are told.")]
 pub(crate) struct LabDownArgs {
     /// The lab.
-    pub(crate) name: String,
+    name: String,
 
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -116,11 +116,11 @@ pub(crate) struct LabDownArgs {
   sprat lab ls --json")]
 pub(crate) struct LabLsArgs {
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -129,11 +129,11 @@ pub(crate) struct LabLsArgs {
   sprat lab topologies merge > lab.toml         one to change")]
 pub(crate) struct LabTopologiesArgs {
     /// Print this one.
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// How often signals and boxes are looked at.

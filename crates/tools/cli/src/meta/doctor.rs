@@ -37,19 +37,19 @@ Ends with 1 if there is something to mend. It changes nothing by itself.")]
 pub(crate) struct DoctorNetArgs {
     /// Rate of the path that is to be filled.
     #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = sprat_units::rate)]
-    pub(crate) rate: u64,
+    rate: u64,
 
     /// Its round-trip time.
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = quantity::round_trip)]
-    pub(crate) rtt: Duration,
+    rtt: Duration,
 
     /// Print only the lines for sysctl that mend it.
     #[arg(long, conflicts_with = "json")]
-    pub(crate) lines: bool,
+    lines: bool,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {

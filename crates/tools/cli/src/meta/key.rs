@@ -44,7 +44,7 @@ Whoever has this file can be anybody in the cluster. No server needs it.")]
 pub(crate) struct KeyInitArgs {
     /// File to write; there must be none.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_ROOT)]
-    pub(crate) root: PathBuf,
+    root: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -57,31 +57,31 @@ Give the file to the process with --identity or SPRAT_IDENTITY. It cannot be tak
 pub(crate) struct KeyIssueArgs {
     /// What its holder is to the cluster.
     #[arg(long, value_enum)]
-    pub(crate) role: RoleArg,
+    role: RoleArg,
     /// A table that a client may use, or a pattern with *, and r to read or rw to write too.
     #[arg(long, value_name = "NAME:r|rw", value_parser = parse_grant)]
-    pub(crate) table: Vec<Grant>,
+    table: Vec<Grant>,
     /// Days until it expires.
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub(crate) days: u32,
+    days: u32,
     /// What people call it [default: its role].
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
     /// The cluster's root.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_ROOT)]
-    pub(crate) root: PathBuf,
+    root: PathBuf,
     /// File to write; there must be none [default: the name, and .id].
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct KeyShowArgs {
     /// A root or an identity.
-    pub(crate) file: PathBuf,
+    file: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -109,7 +109,7 @@ impl From<RoleArg> for Role {
 pub(crate) struct IdentityArgs {
     /// Identity by which others know this process, made by `sprat key issue`; then nobody is spoken to without.
     #[arg(long, value_name = "FILE", env = "SPRAT_IDENTITY", global = true)]
-    pub(crate) identity: Option<PathBuf>,
+    identity: Option<PathBuf>,
 }
 
 impl IdentityArgs {
@@ -126,11 +126,11 @@ impl IdentityArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct GuardArgs {
     #[command(flatten)]
-    pub(crate) identity: IdentityArgs,
+    identity: IdentityArgs,
 
     /// Let anybody in who can reach this machine, to read and write everything; without it, that takes an identity.
     #[arg(long, conflicts_with = "identity")]
-    pub(crate) insecure: bool,
+    insecure: bool,
 }
 
 impl GuardArgs {

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 pub(crate) struct CompletionArgs {
     /// Shell.
-    pub(crate) shell: clap_complete::Shell,
+    shell: clap_complete::Shell,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
     /// Directory; made if it does not exist.
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
 }
 
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {

@@ -33,23 +33,23 @@ time. All must be well before, as for `rolling`. Ctrl-C ends it between two step
 what fetches its rows meanwhile goes on by itself.")]
 pub(crate) struct RackAddArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// Servers or instances; without any, all that were never there.
     #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
+    names: Vec<String>,
 
     /// The folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: PathBuf,
+    jars: PathBuf,
 
     /// Tell who would come, and change nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
 
     /// Print JSON: who came, and who was cleaned up.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// How long an instance is waited for before it is asked whether it still runs, seconds.

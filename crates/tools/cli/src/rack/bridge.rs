@@ -30,62 +30,62 @@ Commands: GET, SET, DEL, MGET, PING, INFO, QUIT. Ctrl-C carries home what waits 
 of it is there yet, and the next bridge finds it in the store.")]
 pub(crate) struct RackBridgeArgs {
     /// The store's table, made where it is not there. It is the bridge's alone.
-    pub(crate) table: String,
+    table: String,
 
     /// Where Cassandra is found: HOST or HOST:PORT, several with commas between.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
-    pub(crate) contact: Vec<String>,
+    contact: Vec<String>,
 
     /// Cassandra's keyspace, made where it is not there.
     #[arg(long, value_name = "NAME", default_value = "sprat")]
-    pub(crate) keyspace: String,
+    keyspace: String,
 
     /// Cassandra's table, made where it is not there; default the name of the store's.
     #[arg(long, value_name = "NAME")]
-    pub(crate) home_table: Option<String>,
+    home_table: Option<String>,
 
     /// The datacenter that a keyspace is made for.
     #[arg(long, value_name = "NAME", default_value = "dc1")]
-    pub(crate) datacenter: String,
+    datacenter: String,
 
     /// How many replicas a keyspace is made with.
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    pub(crate) replication: usize,
+    replication: usize,
 
     /// How many replicas must have answered. Reads must meet writes, so one is not enough.
     #[arg(long, value_enum, default_value_t = BridgeConsistencyArg::LocalQuorum)]
-    pub(crate) consistency: BridgeConsistencyArg,
+    consistency: BridgeConsistencyArg,
 
     /// How long Cassandra may take for an answer.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
-    pub(crate) home_timeout: Duration,
+    home_timeout: Duration,
 
     /// The store's memory that the table may take, such as 512M or 16G.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size, default_value = "1G")]
-    pub(crate) memory: u64,
+    memory: u64,
 
     /// How often all of the table is looked through, for what others left behind and for what may leave.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
-    pub(crate) sweep: Duration,
+    sweep: Duration,
 
     /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay on a network you trust.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
-    pub(crate) listen: SocketAddr,
+    listen: SocketAddr,
 
     /// How long the end may take, to carry home what waits.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
-    pub(crate) drain: Duration,
+    drain: Duration,
 
     /// How often figures are told.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
-    pub(crate) every: Duration,
+    every: Duration,
 
     /// Tell figures as JSON, one object a line.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -38,51 +38,51 @@ A plan's own servers, at `server.power`, come first unless options are told. All
 What is not told is not counted: prices of 0, repairs, room, people, the network.")]
 pub(crate) struct RackCostArgs {
     /// A file, or a rack that comes with the program.
-    pub(crate) rack: Option<String>,
+    rack: Option<String>,
 
     /// A server to hold beside others, in place of the plan's. Once for each.
     #[arg(long = "option", value_name = "SERVER")]
-    pub(crate) options: Vec<String>,
+    options: Vec<String>,
 
     /// What `sprat rack power --json` told: the plan's servers at the power that was measured.
     #[arg(long, value_name = "FILE")]
-    pub(crate) measured: Option<PathBuf>,
+    measured: Option<PathBuf>,
 
     /// With --measured: what one of these servers costs to buy.
     #[arg(long, value_name = "PRICE", requires = "measured", default_value_t = 0.0)]
-    pub(crate) price: f64,
+    price: f64,
 
     /// Instances that there are to be.
     #[arg(long, value_name = "COUNT")]
-    pub(crate) instances: Option<u32>,
+    instances: Option<u32>,
 
     /// Price of a kilowatt hour.
     #[arg(long, value_name = "PRICE")]
-    pub(crate) kwh: Option<f64>,
+    kwh: Option<f64>,
 
     /// What the building takes for each watt that servers take.
     #[arg(long, value_name = "RATIO")]
-    pub(crate) pue: Option<f64>,
+    pue: Option<f64>,
 
     /// For how long servers are used, years.
     #[arg(long, value_name = "YEARS")]
-    pub(crate) years: Option<f64>,
+    years: Option<f64>,
 
     /// Grams of CO2 for each kilowatt hour.
     #[arg(long, value_name = "GRAMS")]
-    pub(crate) carbon: Option<f64>,
+    carbon: Option<f64>,
 
     /// What prices are in.
     #[arg(long, value_name = "NAME")]
-    pub(crate) currency: Option<String>,
+    currency: Option<String>,
 
     /// Draw it into this file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Where the servers of the example are from.

@@ -36,38 +36,38 @@ The keyspace sprat_load is made where it is not there. Keys that were never writ
 read: writes alone (--reads 0) fill them.")]
 pub(crate) struct RackLoadArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// Where the cluster is found, instead of at all instances of the plan: HOST:PORT. Once for each.
     #[arg(long = "contact", value_name = "ADDRESS")]
-    pub(crate) contacts: Vec<String>,
+    contacts: Vec<String>,
 
     /// Operations a second: a number, or FROM..TO for a rate that rises.
     #[arg(long, value_name = "RATE", default_value = "1000")]
-    pub(crate) rate: String,
+    rate: String,
 
     /// In how many steps the rate rises.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
-    pub(crate) steps: usize,
+    steps: usize,
 
     /// How long in all, such as 90s, 10m or 1h.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
-    pub(crate) duration: Duration,
+    duration: Duration,
 
     #[command(flatten)]
-    pub(crate) work: WorkArgs,
+    work: WorkArgs,
 
     /// Remember which writes were acknowledged, and look for them afterwards.
     #[arg(long)]
-    pub(crate) verify: bool,
+    verify: bool,
 
     /// Draw latency and rate over time into this file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
 
     /// Print JSON, all seconds with it.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// What operations are.
@@ -75,35 +75,35 @@ pub(crate) struct RackLoadArgs {
 pub(crate) struct WorkArgs {
     /// What is written and read.
     #[arg(long, value_enum, default_value_t = WorkloadArg::Kv)]
-    pub(crate) workload: WorkloadArg,
+    workload: WorkloadArg,
 
     /// How many keys, sensors or partitions [default: 100000 keys, 1000 sensors, 100 partitions].
     #[arg(long, value_name = "COUNT")]
-    pub(crate) keys: Option<u64>,
+    keys: Option<u64>,
 
     /// Share of reads; the others are writes.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::share)]
-    pub(crate) reads: f64,
+    reads: f64,
 
     /// Size of each value.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
-    pub(crate) value: u64,
+    value: u64,
 
     /// How many replicas must have answered.
     #[arg(long, value_enum, default_value_t = ConsistencyArg::LocalQuorum)]
-    pub(crate) consistency: ConsistencyArg,
+    consistency: ConsistencyArg,
 
     /// How long an answer may take.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
-    pub(crate) timeout: Duration,
+    timeout: Duration,
 
     /// Start operations at random times, as many who know nothing of each other do.
     #[arg(long)]
-    pub(crate) poisson: bool,
+    poisson: bool,
 
     /// Where chance begins: the same number is the same operations at the same times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -32,15 +32,15 @@ A plan that cannot be is an error that names what to change: too few ports, too 
 replicas that a server takes with it. Claims that do not follow are told, and are no error.")]
 pub(crate) struct RackPlanArgs {
     /// A file, or a rack that comes with the program.
-    pub(crate) rack: String,
+    rack: String,
 
     /// Write lists and a picture into this folder.
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) write: Option<PathBuf>,
+    write: Option<PathBuf>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -56,43 +56,43 @@ servers. What servers take for sending and receiving is not in it. What does not
 buffer is lost, and is not sent again.")]
 pub(crate) struct RackSimulateArgs {
     /// A file, or a rack that comes with the program.
-    pub(crate) rack: String,
+    rack: String,
 
     /// Who asks whom, and when.
     #[arg(long, value_enum, default_value_t = PatternArg::One)]
-    pub(crate) pattern: PatternArg,
+    pattern: PatternArg,
 
     /// With `--pattern load`: what part of a server's ports answers take.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::ratio)]
-    pub(crate) load: f64,
+    load: f64,
 
     /// How many requests.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
-    pub(crate) requests: usize,
+    requests: usize,
 
     /// Size of a request.
     #[arg(long, value_name = "SIZE", default_value = "50B", value_parser = sprat_units::size)]
-    pub(crate) request: u64,
+    request: u64,
 
     /// Size of an answer.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
-    pub(crate) answer: u64,
+    answer: u64,
 
     /// What a server takes for a request.
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = sprat_units::duration)]
-    pub(crate) service: Duration,
+    service: Duration,
 
     /// How switches pass frames on, whatever the file says.
     #[arg(long, value_enum)]
-    pub(crate) forwarding: Option<ForwardingArg>,
+    forwarding: Option<ForwardingArg>,
 
     /// Where chance begins: the same number is the same run.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    seed: u64,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -119,11 +119,11 @@ pub(crate) enum ForwardingArg {
   sprat rack examples cassandra-6 > rack.toml   one to change")]
 pub(crate) struct RackExamplesArgs {
     /// Print this one.
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn plan(args: &RackPlanArgs) -> Result<ExitCode> {

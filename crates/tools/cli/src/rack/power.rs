@@ -42,47 +42,47 @@ Exit code 3: no sensor told anything; 6: some did not, or not all of the time.")
 pub(crate) struct RackPowerArgs {
     /// A file, or a rack that comes with the program.
     #[arg(required_unless_present = "here", conflicts_with = "here")]
-    pub(crate) rack: Option<String>,
+    rack: Option<String>,
 
     /// This machine's own sensors: RAPL, hwmon, and its controller over IPMI.
     #[arg(long)]
-    pub(crate) here: bool,
+    here: bool,
 
     /// With --here: of the board's sensors those that count. Once for each.
     #[arg(long = "channel", value_name = "NAME", requires = "here")]
-    pub(crate) channels: Vec<String>,
+    channels: Vec<String>,
 
     /// With --here: how many instances share this machine.
     #[arg(long, value_name = "COUNT", requires = "here", default_value_t = 0)]
-    pub(crate) instances: usize,
+    instances: usize,
 
     /// With --here: where sysfs is.
     #[arg(long, value_name = "FOLDER", requires = "here", default_value = "/sys")]
-    pub(crate) sysfs: PathBuf,
+    sysfs: PathBuf,
 
     /// Time from reading to reading, 50 ms at least.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sprat_units::duration)]
-    pub(crate) every: Duration,
+    every: Duration,
 
     /// How long in all, such as 90s, 10m or 1h.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
-    pub(crate) duration: Duration,
+    duration: Duration,
 
     /// How many operations were done meanwhile.
     #[arg(long, value_name = "COUNT")]
-    pub(crate) operations: Option<u64>,
+    operations: Option<u64>,
 
     /// What `sprat rack load --json` told of a load meanwhile.
     #[arg(long, value_name = "FILE", conflicts_with = "operations")]
-    pub(crate) load: Option<PathBuf>,
+    load: Option<PathBuf>,
 
     /// Draw power over time into this file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
 
     /// Print JSON, all readings with it.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// How often it is looked whether a time is over.

@@ -29,26 +29,26 @@ Who stays must be well, and enough for all replicas. What it had is kept on its 
 it come back. Safe to run again after an interruption: the same command goes on.")]
 pub(crate) struct RackRemoveArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// The instance, or the server.
-    pub(crate) name: String,
+    name: String,
 
     /// It does not run and never will again: nothing is asked of it.
     #[arg(long)]
-    pub(crate) gone: bool,
+    gone: bool,
 
     /// Remove its data, once its rows are with others.
     #[arg(long)]
-    pub(crate) purge: bool,
+    purge: bool,
 
     /// Tell whether it may leave, and change nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
 
     /// Print JSON: who left.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// How often others are asked whether somebody has left.

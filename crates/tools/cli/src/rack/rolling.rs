@@ -27,22 +27,22 @@ run again: `config` and `upgrade` pass over who has its files already. Jars of s
 other on servers: the way back is `upgrade` with the old ones, as long as Cassandra reads what the new one wrote.")]
 pub(crate) struct RackRollingArgs {
     /// What to do.
-    pub(crate) what: RollingArg,
+    what: RollingArg,
 
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// The folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: PathBuf,
+    jars: PathBuf,
 
     /// Only these: names of servers or instances, with commas between.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub(crate) limit: Vec<String>,
+    limit: Vec<String>,
 
     /// Tell what would change, and change nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

@@ -25,24 +25,24 @@ use std::time::{Duration, Instant};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RackPlace {
     /// A file, or a rack that comes with the program.
-    pub(crate) rack: String,
+    pub(super) rack: String,
 
     /// Hosts are made on this machine, as namespaces with an ssh server each. Needs root.
     #[arg(long, group = "here")]
-    pub(crate) local: bool,
+    local: bool,
 
     /// Hosts are made on this machine, as guests with a kernel, disks and a clock each (User-Mode Linux). Needs root.
     #[arg(long, group = "here")]
-    pub(crate) guests: bool,
+    guests: bool,
 
     /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine [default: below
     /// $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's name].
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) state: Option<PathBuf>,
+    state: Option<PathBuf>,
 
     /// The folder into which pip put Ansible with --target; else ansible-playbook is looked for on the path.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_ANSIBLE")]
-    pub(crate) ansible: Option<PathBuf>,
+    ansible: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -58,23 +58,23 @@ Servers need ssh, Python 3 and, unless Java 17 is there, Debian's packages; this
 (ansible-core). Jars of Cassandra 5: deploy/cassandra/pom.xml names them, Maven fetches them.")]
 pub(crate) struct RackUpArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// The folder with Cassandra's jars on this machine, where the description has Cassandra.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: Option<PathBuf>,
+    jars: Option<PathBuf>,
 
     /// Tell what would change, and change nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
 
     /// Only these servers: names, with commas between.
     #[arg(long, value_name = "NAMES")]
-    pub(crate) limit: Option<String>,
+    limit: Option<String>,
 
     /// Print JSON: what was changed, by server.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -87,14 +87,14 @@ kept beside it (HOME/kept-TIME), and it fetches from the others what it should h
 which takes them some seconds; it is waited for that.")]
 pub(crate) struct RackReplaceArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// The instance, by its name in `sprat rack status`.
-    pub(crate) instance: String,
+    instance: String,
 
     /// The folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: PathBuf,
+    jars: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -103,11 +103,11 @@ pub(crate) struct RackReplaceArgs {
   sprat rack status three.toml --local --json")]
 pub(crate) struct RackStatusArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -117,11 +117,11 @@ pub(crate) struct RackStatusArgs {
   sprat rack down three.toml --local --purge")]
 pub(crate) struct RackDownArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// With --local or --guests: remove the rack's folder too, data and all.
     #[arg(long, requires = "here")]
-    pub(crate) purge: bool,
+    purge: bool,
 }
 
 /// How long the others may take to see that an instance is down, and how often they are asked.

@@ -27,28 +27,28 @@ removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 20
 A wrong answer ends the run with exit code 1, and the table stays.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// How many operations.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) operations: u64,
+    operations: u64,
     /// What the operations are drawn from [default: by chance, and told].
     #[arg(long, value_name = "SEED")]
-    pub(crate) seed: Option<u64>,
+    seed: Option<u64>,
     /// Operations kept in flight, each on another object but for the shared number; 1 waits for every answer.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
-    pub(crate) depth: usize,
+    depth: usize,
     /// Table to make; there must be none of that name [default: check- and the seed].
     #[arg(long, value_name = "NAME")]
-    pub(crate) table: Option<String>,
+    table: Option<String>,
     /// Leave the table when all is well.
     #[arg(long)]
-    pub(crate) keep: bool,
+    keep: bool,
     /// No progress bar.
     #[arg(short, long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print the summary as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Far fewer than there are objects, of which each has one operation under way at most.

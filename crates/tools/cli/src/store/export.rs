@@ -25,23 +25,23 @@ use std::time::Instant;
   sprat export events - --format jsonl | head")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Directory or file to write; must not exist. `-` is standard output.
-    pub(crate) target: PathBuf,
+    target: PathBuf,
     /// What to write; by default as the target's name says.
     #[arg(long, value_enum)]
-    pub(crate) format: Option<FormatArg>,
+    format: Option<FormatArg>,
     /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header does so anyway.
     #[arg(long)]
-    pub(crate) rows: bool,
+    rows: bool,
     /// No progress bar.
     #[arg(short, long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print the totals as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {

@@ -44,10 +44,10 @@ impl StoreCommand {
 Nothing is changed. Exit code 10: something is damaged.")]
 pub(crate) struct StoreVerifyArgs {
     /// Data directory of a server or coordinator that does not run.
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
     /// Print the findings as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -61,12 +61,12 @@ Nothing is changed in DIR. Exit code 10: something is damaged, and all that is w
 A server that keeps replicas for others (-r) gives what it keeps of them.")]
 pub(crate) struct StoreExportArgs {
     /// Data directory of a server that does not run.
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
     /// Directory to make.
-    pub(crate) target: PathBuf,
+    target: PathBuf,
     /// Print the findings as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -79,13 +79,13 @@ be reached, and the newest counts. Stop the coordinator first, and put damaged m
 changes of the last tenths of a second some may be missing.")]
 pub(crate) struct StoreRebuildArgs {
     /// Data directory of the coordinator; made if there is none.
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
     /// A server's copy; once for each.
     #[arg(long, value_name = "FILE", required = true)]
-    pub(crate) from: Vec<PathBuf>,
+    from: Vec<PathBuf>,
     /// Print what was made as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Tables written at once: each is an open file.

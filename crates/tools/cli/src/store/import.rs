@@ -38,31 +38,31 @@ pub(crate) enum FormatArg {
   sprat import events events.jsonl --key uuid every line, by a field")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table; made if it does not exist.
-    pub(crate) table: String,
+    table: String,
     /// Directory or file to read.
-    pub(crate) source: PathBuf,
+    source: PathBuf,
     /// What the source is; by default as its name says.
     #[arg(long, value_enum)]
-    pub(crate) format: Option<FormatArg>,
+    format: Option<FormatArg>,
     /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
     /// the columns or fields `key` and `value`. A column `encoding`, as `export` writes it, says
     /// which of both are base64: `key`, `value`, `both` or nothing.
     #[arg(long, value_name = "NAME")]
-    pub(crate) key: Option<String>,
+    key: Option<String>,
     /// The CSV file has no header row; without --key its first two columns are key and value.
     #[arg(long)]
-    pub(crate) no_header: bool,
+    no_header: bool,
     /// Leave out values over 1 MB instead of refusing the import.
     #[arg(long)]
-    pub(crate) skip_large: bool,
+    skip_large: bool,
     /// No progress bar.
     #[arg(short, long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print the totals as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Writes under way at once.

@@ -27,18 +27,18 @@ pub(crate) enum ServerCommand {
 Ctrl-C ends the waiting, not the moving.")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Its id, as `sprat status` tells it.
-    pub(crate) server: u32,
+    server: u32,
     /// Let it have tablets again; what is moving from it goes on.
     #[arg(long)]
-    pub(crate) undo: bool,
+    undo: bool,
     /// Do not wait until it has none left.
     #[arg(long)]
-    pub(crate) detach: bool,
+    detach: bool,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -50,16 +50,16 @@ pub(crate) struct DrainArgs {
 Ctrl-C ends the waiting, not the moving.")]
 pub(crate) struct MoveArgs {
     /// The table.
-    pub(crate) name: String,
+    name: String,
     /// Which of its tablets, or which part of one, as `sprat table list` tells them; not needed when there is but one.
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
-    pub(crate) tablet: Option<Range>,
+    tablet: Option<Range>,
     /// Id of the server that is to have it.
     #[arg(long, value_name = "ID")]
-    pub(crate) to: u32,
+    to: u32,
     /// Do not wait until it is there.
     #[arg(long)]
-    pub(crate) detach: bool,
+    detach: bool,
 }
 
 /// A range as tables are listed: the first digits of both ends, in hexadecimal.

@@ -19,20 +19,20 @@ use std::process::ExitCode;
   sprat get counters visits --number")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Key.
-    pub(crate) key: String,
+    key: String,
     /// Write the value to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Print a counter as a number instead of its 8 bytes; other objects are an error.
     #[arg(long, conflicts_with_all = ["json", "output"])]
-    pub(crate) number: bool,
+    number: bool,
     /// Print key, version and value as JSON; of a counter its number too.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -43,49 +43,49 @@ pub(crate) struct GetArgs {
   sprat put users alice 'newer' --if-version 7")]
 pub(crate) struct PutArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Key.
-    pub(crate) key: String,
+    key: String,
     /// Value; from --input, or else standard input, when not given.
-    pub(crate) value: Option<String>,
+    value: Option<String>,
     /// Read the value from this file.
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
-    pub(crate) input: Option<PathBuf>,
+    input: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) condition: ConditionArgs,
+    condition: ConditionArgs,
     /// Only if there is no such object.
     #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
-    pub(crate) if_absent: bool,
+    if_absent: bool,
     /// Print the version as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ConditionArgs {
     /// Only if there is such an object.
     #[arg(long)]
-    pub(crate) if_exists: bool,
+    if_exists: bool,
     /// Only if the object has this version.
     #[arg(long, value_name = "N", conflicts_with = "if_exists")]
-    pub(crate) if_version: Option<u64>,
+    if_version: Option<u64>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct DelArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Key.
-    pub(crate) key: String,
+    key: String,
     #[command(flatten)]
-    pub(crate) condition: ConditionArgs,
+    condition: ConditionArgs,
     /// Print the version removed as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -95,20 +95,20 @@ pub(crate) struct DelArgs {
   sprat incr counters temperature 0.5 --double")]
 pub(crate) struct IncrArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Key.
-    pub(crate) key: String,
+    key: String,
     /// What to add.
     #[arg(default_value = "1", allow_negative_numbers = true)]
-    pub(crate) delta: String,
+    delta: String,
     /// Add to a double, not to a 64-bit integer. A counter stays what its first increment made it.
     #[arg(long)]
-    pub(crate) double: bool,
+    double: bool,
     /// Print value and version as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {

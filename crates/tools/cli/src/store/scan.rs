@@ -17,21 +17,21 @@ use std::process::ExitCode;
   sprat scan users --limit 1000 --after 81985529216486895")]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Table.
-    pub(crate) table: String,
+    table: String,
     /// Keys only.
     #[arg(long)]
-    pub(crate) keys: bool,
+    keys: bool,
     /// Stop after about this many objects, and tell the cursor to go on from.
     #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
+    limit: Option<u64>,
     /// Go on from a cursor that an earlier scan told.
     #[arg(long, value_name = "CURSOR")]
-    pub(crate) after: Option<u64>,
+    after: Option<u64>,
     /// One JSON object a line.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {

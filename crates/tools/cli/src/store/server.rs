@@ -34,71 +34,71 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
-    pub(crate) command: Option<ServerCommand>,
+    command: Option<ServerCommand>,
 
     /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
-    pub(crate) coordinator: Option<String>,
+    coordinator: Option<String>,
 
     /// Bring the coordinator too, at the locator of -C.
     #[arg(long, requires = "coordinator")]
-    pub(crate) with_coordinator: bool,
+    with_coordinator: bool,
 
     /// Where clients reach this server; once for each node, or once for all: then the others have the ports behind it.
     #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
-    pub(crate) listen: Vec<String>,
+    listen: Vec<String>,
 
     /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default one for each -L.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
-    pub(crate) nodes: Option<u16>,
+    nodes: Option<u16>,
 
     /// Memory for the log, such as 512M or 16G (16GiB); default half of this machine's.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
-    pub(crate) memory: Option<u64>,
+    memory: Option<u64>,
 
     /// Directory for what must survive.
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
-    pub(crate) data: PathBuf,
+    data: PathBuf,
 
     /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r about 3.5 times for each replica.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
-    pub(crate) disk: Option<u64>,
+    disk: Option<u64>,
 
     /// What a write has survived when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
-    pub(crate) durability: DurabilityArg,
+    durability: DurabilityArg,
 
     /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its log is on its own disk alone.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
-    pub(crate) replicas: u8,
+    replicas: u8,
 
     /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -. Replicas of its log are kept in others, as
     /// far as there are enough.
     #[arg(long, value_name = "LABEL", env = "SPRAT_RACK", value_parser = parse_rack)]
-    pub(crate) rack: Option<String>,
+    rack: Option<String>,
 
     /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
     #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
-    pub(crate) idle: IdleArg,
+    idle: IdleArg,
 
     /// Pin the data thread to this core; of several nodes, each to one of these, or to those that follow this one.
     #[arg(long, value_name = "CPU", value_delimiter = ',')]
-    pub(crate) core: Vec<usize>,
+    core: Vec<usize>,
 
     /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
-    pub(crate) metrics: String,
+    metrics: String,
 
     /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
     #[arg(long)]
-    pub(crate) timed: bool,
+    timed: bool,
 
     /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
     #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
-    pub(crate) counted: Option<Event>,
+    counted: Option<Event>,
 
     #[command(flatten)]
-    pub(crate) guard: GuardArgs,
+    guard: GuardArgs,
 }
 
 #[derive(Args, Debug)]
@@ -108,22 +108,22 @@ pub(crate) struct ServerArgs {
 pub(crate) struct CoordinatorArgs {
     /// Where it listens; with --etcd also where others reach it.
     #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
-    pub(crate) coordinator: String,
+    coordinator: String,
 
     /// Directory for its metadata.
     #[arg(long, value_name = "DIR", default_value = "sprat-coordinator", conflicts_with = "etcd")]
-    pub(crate) data: PathBuf,
+    data: PathBuf,
 
     /// Keep the metadata in this etcd instead; then several coordinators can run, one of which leads while the others stand by.
     #[arg(long, value_name = "URL,..")]
-    pub(crate) etcd: Option<String>,
+    etcd: Option<String>,
 
     /// Name of the cluster in etcd: coordinators of one cluster have the same.
     #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
-    pub(crate) name: String,
+    name: String,
 
     #[command(flatten)]
-    pub(crate) guard: GuardArgs,
+    guard: GuardArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -158,6 +158,9 @@ fn parse_rack(text: &str) -> Result<String, String> {
 const LEAST_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
+    if let Some(ServerCommand::Drain(args)) = &args.command {
+        return super::moves::drain(args);
+    }
     tell_events();
     let mut options = options(args)?;
     warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));

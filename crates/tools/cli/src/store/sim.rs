@@ -22,31 +22,31 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) seeds: u64,
+    seeds: u64,
     /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and cut off.
     #[arg(long)]
-    pub(crate) cluster: bool,
+    cluster: bool,
     /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says without.
     #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) operations: Option<u64>,
+    operations: Option<u64>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub(crate) from: u64,
+    from: u64,
     /// Begin with a seed by chance, and tell which.
     #[arg(long, conflicts_with = "from")]
-    pub(crate) fresh: bool,
+    fresh: bool,
     /// As many histories as can be begun in this time, such as 10m; a number alone is seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::long, conflicts_with = "seeds")]
-    pub(crate) time: Option<Duration>,
+    time: Option<Duration>,
     /// Add a line for each history that fails to this file: the command that repeats it.
     #[arg(long, value_name = "FILE")]
-    pub(crate) keep: Option<PathBuf>,
+    keep: Option<PathBuf>,
     /// Only this one.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"])]
-    pub(crate) seed: Option<u64>,
+    seed: Option<u64>,
     /// Tell what happens.
     #[arg(short, long)]
-    pub(crate) verbose: bool,
+    verbose: bool,
 }
 
 /// Histories run at once.

@@ -14,10 +14,10 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Milliseconds of silence after which a server is asked with less patience.

@@ -15,12 +15,12 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 pub(crate) struct TableArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    pub(super) connect: Connect,
     #[command(subcommand)]
-    pub(crate) command: TableCommand,
+    command: TableCommand,
     /// Print JSON.
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

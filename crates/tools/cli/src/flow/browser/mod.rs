@@ -70,40 +70,40 @@ Run it again after an update of sprat.")]
 pub(crate) struct BrowserInstallArgs {
     /// Which browser [default: those that are here].
     #[arg(long = "for", value_name = "BROWSER", value_enum, value_delimiter = ',')]
-    pub(crate) browsers: Vec<ForArg>,
+    browsers: Vec<ForArg>,
 
     /// Where files go [default: the user's download folder].
     #[arg(long, value_name = "DIR")]
-    pub(crate) downloads: Option<PathBuf>,
+    downloads: Option<PathBuf>,
 
     /// Write nothing, only say what would be written.
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
 
     #[command(flatten)]
-    pub(crate) place: BrowserPlaceArgs,
+    place: BrowserPlaceArgs,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BrowserPlaceArgs {
     /// For all users of this machine (needs root).
     #[arg(long)]
-    pub(crate) system: bool,
+    system: bool,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct BrowserHostArgs {
     /// Where files go [default: the user's download folder].
     #[arg(long, value_name = "DIR")]
-    pub(crate) downloads: Option<PathBuf>,
+    downloads: Option<PathBuf>,
 
     /// What the browser says of who is calling.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub(crate) caller: Vec<String>,
+    caller: Vec<String>,
 }
 
 pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {

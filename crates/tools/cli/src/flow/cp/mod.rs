@@ -52,107 +52,107 @@ right; 11 the destination cannot be written; 130 interrupted: run the same comma
 pub(crate) struct CpArgs {
     /// Where from: addresses or local files; * and ? stand for what matches in the last part.
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
-    pub(crate) sources: Vec<String>,
+    sources: Vec<String>,
 
     /// Where to: a file, or a directory, in which names stay what they are. For local files also an address, or s3://BUCKET/KEY.
     #[arg(value_name = "DST", required = true)]
-    pub(crate) target: PathBuf,
+    target: PathBuf,
 
     /// Copy folders, with all that is in them.
     #[arg(short, long)]
-    pub(crate) recursive: bool,
+    recursive: bool,
 
     /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub(crate) streams: u8,
+    streams: u8,
 
     /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several may be named. What comes from them is
     /// held against what the first says.
     #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
-    pub(crate) also: Vec<String>,
+    also: Vec<String>,
 
     /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path there. Several may be named.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["also", "gather"])]
-    pub(crate) spread: Vec<String>,
+    spread: Vec<String>,
 
     /// Fetch what was sent with --spread, as one: SRC is what it would be called at one of its servers, and --also names others that may have the list.
     #[arg(long, conflicts_with = "recursive")]
-    pub(crate) gather: bool,
+    gather: bool,
 
     /// Replace files that are there.
     #[arg(short, long)]
-    pub(crate) force: bool,
+    force: bool,
 
     /// Keep permissions too, as far as the source tells them.
     #[arg(short, long)]
-    pub(crate) preserve: bool,
+    preserve: bool,
 
     /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells them (`sprat share --xattrs`).
     #[arg(long)]
-    pub(crate) xattrs: bool,
+    xattrs: bool,
 
     /// Throw away what an interrupted copy left, and begin anew.
     #[arg(long)]
-    pub(crate) restart: bool,
+    restart: bool,
 
     /// Accepted for scripts that were written when it had a meaning: what an interrupted copy left
     /// is always read and verified.
     #[arg(long, hide = true)]
-    pub(crate) check: bool,
+    check: bool,
 
     /// Do without verification on the way.
     #[arg(long)]
-    pub(crate) no_verify: bool,
+    no_verify: bool,
 
     /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a second.
     #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
-    pub(crate) limit: Option<u64>,
+    limit: Option<u64>,
 
     /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the
     /// kernel sees fit), or a rate such as 2Gb/s.
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = crate::flow::share::pace)]
-    pub(crate) pace: Pace,
+    pace: Pace,
 
     /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is
     /// there already.
     #[arg(long, value_name = "HEX", value_parser = sum)]
-    pub(crate) blake3: Option<[u8; 32]>,
+    blake3: Option<[u8; 32]>,
 
     /// The SHA-256 hash that it must have, as `sha256sum` prints it.
     #[arg(long, value_name = "HEX", value_parser = sum)]
-    pub(crate) sha256: Option<[u8; 32]>,
+    sha256: Option<[u8; 32]>,
 
     /// A file whose first line is the token that says who we are.
     #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
 
     /// Trust the certificates in this file (PEM), in place of this machine's authorities.
     #[arg(long, value_name = "FILE")]
-    pub(crate) cacert: Option<PathBuf>,
+    cacert: Option<PathBuf>,
 
     /// Trust any certificate: anybody may pretend to be the source.
     #[arg(long, conflicts_with = "cacert")]
-    pub(crate) insecure: bool,
+    insecure: bool,
 
     /// Give up after this many failures one after the other.
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) retries: u32,
+    retries: u32,
 
     /// Give a connection up when nothing comes for this long, such as 10s or 5m; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::patience)]
-    pub(crate) timeout: Duration,
+    timeout: Duration,
 
     /// Bytes of the receive buffers; 0: as the kernel would; default: what the fattest pipe needs.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
-    pub(crate) receive_buffer: Option<u64>,
+    receive_buffer: Option<u64>,
 
     /// Print what happens as JSON, a value on each line.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 
     /// No progress bar, and no word if all is well.
     #[arg(short, long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
 }
 
 /// Sixty-four hexadecimal digits.

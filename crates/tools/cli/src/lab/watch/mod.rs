@@ -33,22 +33,22 @@ and how late packets leave. Of the chosen line's flows: rate, what waits, drops,
 pub(crate) struct LabWatchArgs {
     /// The box: BOX or LAB.BOX [default: the only one that runs].
     #[arg(value_name = "BOX")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
 
     /// Time between two looks, 100ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::look_time)]
-    pub(crate) every: Duration,
+    every: Duration,
 
     /// Print one screen as text.
     #[arg(long, conflicts_with = "json")]
-    pub(crate) once: bool,
+    once: bool,
 
     #[command(flatten)]
-    pub(crate) state: LabState,
+    state: LabState,
 
     /// Print each sample as JSON, on a line, until the box ends.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// How soon a key, or a signal, is heard.

@@ -37,54 +37,54 @@ too (tuned.json). Files of a kernel are set anew when a host with systemd starts
 are this machine's.")]
 pub(crate) struct RackTuneArgs {
     #[command(flatten)]
-    pub(crate) place: RackPlace,
+    place: RackPlace,
 
     /// Tell what is otherwise than advised, and change nothing. Exit code 6 if there is something.
     #[arg(long, group = "what")]
-    pub(crate) check: bool,
+    check: bool,
 
     /// Try it, and keep what helps.
     #[arg(long, group = "what")]
-    pub(crate) apply: bool,
+    apply: bool,
 
     /// Bring back what was before.
     #[arg(long, group = "what")]
-    pub(crate) undo: bool,
+    undo: bool,
 
     /// Only these classes.
     #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
-    pub(crate) only: Vec<String>,
+    only: Vec<String>,
 
     /// Tune this table too: KEYSPACE.TABLE. Its files are written anew, which takes time and room. Once for each.
     #[arg(long = "table", value_name = "TABLE")]
-    pub(crate) tables: Vec<String>,
+    tables: Vec<String>,
 
     /// The folder with Cassandra's jars on this machine; --apply and --undo want it.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
-    pub(crate) jars: Option<PathBuf>,
+    jars: Option<PathBuf>,
 
     /// Operations a second of the load.
     #[arg(long, value_name = "RATE", default_value_t = 1000.0)]
-    pub(crate) rate: f64,
+    rate: f64,
 
     /// How long each measurement is.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
-    pub(crate) duration: Duration,
+    duration: Duration,
 
     /// How long the same load runs before each measurement, without being counted.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
-    pub(crate) warm: Duration,
+    warm: Duration,
 
     #[command(flatten)]
-    pub(crate) work: WorkArgs,
+    work: WorkArgs,
 
     /// Write a page: what was changed, why, and latency before and after.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
 
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct DemoArgs {
     /// Directory tree to import: by default the sources that building Sprat left in the cargo registry.
     #[arg(long, value_name = "DIR")]
-    pub(crate) tree: Option<PathBuf>,
+    tree: Option<PathBuf>,
 }
 
 /// How long an operation may take.
