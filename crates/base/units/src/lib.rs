@@ -12,7 +12,10 @@
 //! they take a lone letter for, and Sprat does as most of them: `16G` of memory is 16 GiB, as to dd, curl, rclone and
 //! the JVM; `1G` as a rate is 10^9 bits a second, as to tc and iperf3. What two of them read in two ways, and no
 //! convention decides, is refused with both readings named.
+//!
+//! [`figure`] is the way back: figures as people read them.
 
+pub mod figure;
 mod time;
 
 pub use time::{duration, seconds};

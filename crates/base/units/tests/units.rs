@@ -1,6 +1,7 @@
 //! What people type, and what the tools that they come from take it for.
 
 use proptest::prelude::*;
+use sprat_units::figure;
 use sprat_units::{duration, percent, rate, seconds, share, size};
 use std::time::Duration;
 
@@ -109,6 +110,29 @@ fn shares() {
         let complaint = share(text).expect_err(text).to_string();
         assert!(complaint.contains(readings), "{complaint}");
     }
+}
+
+#[test]
+fn figures_have_three_digits() {
+    let times = [
+        (0.0, "0 ns"),
+        (13.8e3, "13.8 us"),
+        (999.4, "999 ns"),
+        (999.7, "1.00 us"),
+        (4.7e6, "4.70 ms"),
+        (7.2e10, "72.0 s"),
+    ];
+    for (ns, text) in times {
+        assert_eq!(figure::time(ns), text);
+    }
+    for (long, short) in [("10.0 us", "10 us"), ("0.200 s", "0.2 s"), ("100 us", "100 us"), ("0 %", "0 %"), ("0", "0")]
+    {
+        assert_eq!(figure::short(long), short);
+    }
+    assert_eq!(figure::rate(142_000.0), "142 k/s");
+    assert_eq!(figure::bandwidth(6.9 * figure::MIB), "6.90 MiB/s");
+    assert_eq!(figure::object_size(1_000_000), "1 MB");
+    assert_eq!(figure::object_size(1_234), "1234 B");
 }
 
 proptest! {

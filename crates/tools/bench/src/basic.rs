@@ -11,7 +11,7 @@ use crate::hist::Summary;
 use crate::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range};
 use crate::table::Table;
 use crate::target::{Target, Wait};
-use crate::units;
+use sprat_units::figure;
 
 /// Object sizes, bytes: decimal, as \[MMS\] has them.
 pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
@@ -190,7 +190,7 @@ pub fn measure(
     let mut held = 0;
     for kind in [Kind::Read, Kind::Write] {
         for &bytes in &settings.sizes {
-            progress(&format!("{} {}", units::object_size(bytes), kind.word()));
+            progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys = settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
             // Or what earlier sizes left, under keys that this one has not, would take memory
             // beside it.
@@ -291,19 +291,19 @@ impl Basic {
             "Xeon+IB avg",
             "bandwidth",
         ]);
-        let us = |value: f64| units::time(value * 1000.0);
-        let mib = |value: f64| units::bandwidth(value * units::MIB);
+        let us = |value: f64| figure::time(value * 1000.0);
+        let mib = |value: f64| figure::bandwidth(value * figure::MIB);
         for cell in &self.rows {
             let mut cells = vec![
-                format!("{} {}", units::object_size(cell.bytes), cell.kind.word()),
-                units::time(cell.periods.avg),
-                units::time(cell.periods.min),
-                units::time(cell.periods.max),
-                units::time(cell.latency.p50 as f64),
-                units::time(cell.latency.p99 as f64),
-                units::time(cell.latency.p999 as f64),
-                units::bandwidth(cell.bytes_per_second),
-                units::rate(cell.ops_per_second),
+                format!("{} {}", figure::object_size(cell.bytes), cell.kind.word()),
+                figure::time(cell.periods.avg),
+                figure::time(cell.periods.min),
+                figure::time(cell.periods.max),
+                figure::time(cell.latency.p50 as f64),
+                figure::time(cell.latency.p99 as f64),
+                figure::time(cell.latency.p999 as f64),
+                figure::bandwidth(cell.bytes_per_second),
+                figure::rate(cell.ops_per_second),
                 cell.failures.to_string(),
             ];
             match &cell.published {
@@ -333,7 +333,7 @@ impl Basic {
         let pace = match self.pace {
             Pace::Closed if self.depth > 1 => format!(", {} in flight", self.depth),
             Pace::Closed => String::new(),
-            Pace::Open { rate, .. } => format!(", {} offered", units::rate(rate)),
+            Pace::Open { rate, .. } => format!(", {} offered", figure::rate(rate)),
         };
         let written = write!(
             text,

@@ -26,7 +26,7 @@ use crate::promises::{Chapter, Findings, Settings};
 use crate::report::bars::{Bar, stacked};
 use crate::single::{Lap, Objects, Single};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// The chapters, in order.
 pub const CHAPTERS: &[Chapter] = &[("memif", memif), ("virtio", virtio), ("fast+udp", udp), ("tcp", tcp)];
@@ -119,8 +119,8 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
             reads.push(bench.stages(&objects, false)?);
             writes.push(bench.stages(&objects, true)?);
         }
-        rows.push((format!("{} read", units::object_size(size)), middle(reads)));
-        rows.push((format!("{} write", units::object_size(size)), middle(writes)));
+        rows.push((format!("{} read", figure::object_size(size)), middle(reads)));
+        rows.push((format!("{} write", figure::object_size(size)), middle(writes)));
     }
     let ping = bench.ping()?;
     drop(fifo);
@@ -162,15 +162,15 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     let mut table = Table::new(&["", "Co", "Ci", "client", "driver + network", "server", "total", "total / ping"]);
     for (name, stages) in rows {
         let Stages { out, server, back, total, .. } = *stages;
-        let times = [out, back, out + back, stages.path(), server, total].map(units::time);
+        let times = [out, back, out + back, stages.path(), server, total].map(figure::time);
         let ratio = ping.map_or_else(String::new, |ping| format!("{:.2}x", total / ping));
         table.row([vec![name.clone()], times.to_vec(), vec![ratio]].concat());
     }
     if let Some(ping) = ping {
-        let (none, time) = (String::new, units::time(ping));
+        let (none, time) = (String::new, figure::time(ping));
         table.row(vec!["ping".to_owned(), none(), none(), none(), time.clone(), none(), time, "1.00x".to_owned()]);
     }
-    let [client, path, server, total, ping] = PUBLISHED.map(|us| units::time(us * 1000.0));
+    let [client, path, server, total, ping] = PUBLISHED.map(|us| figure::time(us * 1000.0));
     let ratio = format!("{:.2}x", PUBLISHED[3] / PUBLISHED[4]);
     let none = String::new;
     table.row(vec!["100 B read [MMS]".to_owned(), none(), none(), client, path, server, total, ratio]);
@@ -183,7 +183,7 @@ fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
     let names = INSIDE.map(|stage| stage.name);
     let mut table = Table::new(&[&[""], &names[..], &["S without their stamps"]].concat());
     for (name, stages) in rows {
-        let times = stages.inside.iter().chain([&stages.server]).map(|&ns| units::time(ns));
+        let times = stages.inside.iter().chain([&stages.server]).map(|&ns| figure::time(ns));
         table.row(std::iter::once(name.clone()).chain(times).collect());
     }
     findings.table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
@@ -214,8 +214,8 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
         };
         let mut bars: Vec<Bar> = pair.iter().map(bar).collect();
         bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(2, ping)] }));
-        let svg = stacked("median of its time", &KINDS, &bars, |ns| units::short(&units::time(ns)));
-        findings.figure(&format!("{} over {word}", units::object_size(size)), svg);
+        let svg = stacked("median of its time", &KINDS, &bars, |ns| figure::short(&figure::time(ns)));
+        findings.figure(&format!("{} over {word}", figure::object_size(size)), svg);
     }
 }
 

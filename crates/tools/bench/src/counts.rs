@@ -15,7 +15,7 @@ use crate::promises::{Findings, Settings};
 use crate::scenarios::Lab;
 use crate::single::Single;
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Operations of a kind and size that are counted, and as many before them that are not.
 const OPERATIONS: usize = 1_000;
@@ -72,7 +72,7 @@ fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> R
         single.fill(&objects)?;
         for (write, kind) in [(false, "read"), (true, "write")] {
             let count = Count::start(event)?;
-            let name = format!("{} {kind}", units::object_size(size));
+            let name = format!("{} {kind}", figure::object_size(size));
             let (mut out, mut back) = (0.0, 0.0);
             for number in 0..2 * OPERATIONS {
                 if number == OPERATIONS {
@@ -106,7 +106,7 @@ fn table(rows: &[Counted]) -> Table {
     let mut table = Table::new(&[&["", "Co", "Ci", "client", "server (S)"], &names[..]].concat());
     for Counted { name, out, back, server, inside } in rows {
         let events = [&[*out, *back, out + back, *server], &inside[..]].concat();
-        table.row(std::iter::once(name.clone()).chain(events.into_iter().map(units::digits)).collect());
+        table.row(std::iter::once(name.clone()).chain(events.into_iter().map(figure::digits)).collect());
     }
     table
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// A bound on a figure, or on its ratio to the peer's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +91,7 @@ impl Row {
 #[must_use]
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&["what", "ratio", "ours", "peer", "unit", "goal", ""]);
-    let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::digits);
+    let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure::digits);
     for row in rows {
         let verdict = match (row.goal, row.met) {
             (Goal::Shown, _) => "",
@@ -100,7 +100,7 @@ pub fn table(rows: &[Row]) -> Table {
         };
         table.row(vec![
             row.name.clone(),
-            row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{}x", units::digits(ratio))),
+            row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{}x", figure::digits(ratio))),
             figure(row.ours),
             figure(row.peer),
             row.unit.clone(),

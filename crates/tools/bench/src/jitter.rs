@@ -13,7 +13,7 @@ use sprat_net::{Scale, ThreadAccount, ticks};
 use crate::cpu::{Fifo, pause, pin_current_thread};
 use crate::hist::{Latencies, nanos};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// A turn of the meter that takes this long, ns, is a gap: the loop itself takes some tens.
 pub const GAP_NS: u64 = 1_000;
@@ -166,16 +166,16 @@ pub fn table(meters: &[Jitter]) -> Table {
         table.row(std::iter::once(name).chain(meters.iter().map(cell)).collect());
     };
     for line in LINES {
-        row(format!("beyond {}", units::short(&units::time(line as f64))), &|one| {
-            units::short(&units::digits(one.rate_beyond(line)))
+        row(format!("beyond {}", figure::short(&figure::time(line as f64))), &|one| {
+            figure::short(&figure::digits(one.rate_beyond(line)))
         });
     }
-    row("longest".to_owned(), &|one| units::time(one.gaps.summary().max as f64));
-    let share = |one: &Jitter, ns: f64| format!("{} %", units::digits(ns / one.seconds.max(1e-9) / 1e7));
+    row("longest".to_owned(), &|one| figure::time(one.gaps.summary().max as f64));
+    let share = |one: &Jitter, ns: f64| format!("{} %", figure::digits(ns / one.seconds.max(1e-9) / 1e7));
     row("time in gaps".to_owned(), &|one| share(one, one.gaps.summary().mean * one.gaps.count() as f64));
     row("time the hypervisor tells it took".to_owned(), &|one| share(one, one.stolen_ns as f64));
     row("preemptions".to_owned(), &|one| one.preempted.to_string());
-    row("measured for".to_owned(), &|one| units::time(one.seconds * 1e9));
+    row("measured for".to_owned(), &|one| figure::time(one.seconds * 1e9));
     table
 }
 

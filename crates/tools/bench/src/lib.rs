@@ -11,7 +11,7 @@
 //! - [`lab`]: what the network box promises; [`flow`]: the mover; [`rack`]: a real Cassandra, tuned; [`grape`]: the calculator.
 //! - [`browser`]: real browsers, for the mover's figures and the extension's tests.
 //! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
-//! - [`basic`], [`goals`], [`table`], [`report`], [`units`]: how figures are printed.
+//! - [`basic`], [`goals`], [`table`], [`report`]: how figures are printed.
 //! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
 //!
 //! Nothing here prints: results render to strings and files, and the caller decides where they go.
@@ -46,5 +46,4 @@ pub mod store;
 pub mod system;
 pub mod table;
 pub mod target;
-pub mod units;
 pub mod usage;

@@ -10,7 +10,7 @@ use sprat_net::Scale;
 use crate::hist::{Latencies, Summary};
 use crate::single::{Objects, Single};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Objects that are read: few, so that what is measured is the way to them.
 const KEYS: usize = 1000;
@@ -107,7 +107,7 @@ impl Ladder {
     pub fn table(&self) -> Table {
         let mut table = Table::new(&["over", "round trip", "min", "p50", "p99", "p99.9", "samples"]);
         for rung in &self.rungs {
-            let times = [rung.min, rung.p50, rung.p99, rung.p999].map(|ns| units::time(ns as f64));
+            let times = [rung.min, rung.p50, rung.p99, rung.p999].map(|ns| figure::time(ns as f64));
             table.row(
                 [vec![self.transport.clone(), rung.what.to_owned()], times.to_vec(), vec![rung.samples.to_string()]]
                     .concat(),

@@ -5,37 +5,15 @@ use sprat_bench::goals::{Goal, Row, table, verdict};
 use sprat_bench::hist::Latencies;
 use sprat_bench::report::svg::{Axis, Line, chart, escape};
 use sprat_bench::report::{Report, write_json};
-use sprat_bench::{machine::Machine, table::Table, units};
-
-#[test]
-fn units_have_three_digits() {
-    let times = [
-        (0.0, "0 ns"),
-        (13.8e3, "13.8 us"),
-        (999.4, "999 ns"),
-        (999.7, "1.00 us"),
-        (4.7e6, "4.70 ms"),
-        (7.2e10, "72.0 s"),
-    ];
-    for (ns, text) in times {
-        assert_eq!(units::time(ns), text);
-    }
-    for (long, short) in [("10.0 us", "10 us"), ("0.200 s", "0.2 s"), ("100 us", "100 us"), ("0 %", "0 %"), ("0", "0")]
-    {
-        assert_eq!(units::short(long), short);
-    }
-    assert_eq!(units::rate(142_000.0), "142 k/s");
-    assert_eq!(units::bandwidth(6.9 * units::MIB), "6.90 MiB/s");
-    assert_eq!(units::object_size(1_000_000), "1 MB");
-    assert_eq!(units::object_size(1_234), "1234 B");
-}
+use sprat_bench::{machine::Machine, table::Table};
+use sprat_units::figure;
 
 /// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what our columns assume.
 #[test]
 fn published_bandwidths_follow_from_published_averages() {
     for line in PUBLISHED {
         for (us, bandwidth) in [(line.atom_avg, line.atom_bandwidth), (line.xeon_avg, line.xeon_bandwidth)] {
-            let computed = line.bytes as f64 / (us / 1e6) / units::MIB;
+            let computed = line.bytes as f64 / (us / 1e6) / figure::MIB;
             assert!((computed / bandwidth - 1.0).abs() < 0.03, "{line:?}: {computed}");
         }
         assert!(line.atom_min <= line.atom_avg && line.atom_avg <= line.atom_max);
@@ -95,7 +73,7 @@ fn latencies_know_their_quantiles_and_merge() {
 #[test]
 fn axes_cover_what_they_are_given() {
     for (least, most) in [(1.0, 1.0), (3.0, 7.0), (90.0, 1e9), (1.0, 10.0), (f64::INFINITY, 0.0)] {
-        let axis = Axis::decades("x", least, most, units::time);
+        let axis = Axis::decades("x", least, most, figure::time);
         assert!(axis.to > axis.from && axis.ticks.len() >= 2, "{axis:?}");
         assert!(axis.ticks.iter().all(|tick| tick.at >= axis.from - 1e-3 && tick.at <= axis.to + 1e-3));
         if least.is_finite() {
@@ -103,7 +81,7 @@ fn axes_cover_what_they_are_given() {
         }
     }
     for most in [0.0, 0.003, 1.0, 99.0, 12_345.0, f64::NAN] {
-        let axis = Axis::linear("y", most, units::digits);
+        let axis = Axis::linear("y", most, figure::digits);
         assert!(
             axis.to > 0.0 && (most.is_nan() || axis.to >= most) && (2..=12).contains(&axis.ticks.len()),
             "{axis:?}"

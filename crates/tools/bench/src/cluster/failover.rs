@@ -14,7 +14,7 @@ use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::system::{Durability, Setup};
 use crate::table;
-use crate::units::digits;
+use sprat_units::figure::digits;
 
 /// Replicas of each log.
 const COPIES: usize = 2;

@@ -19,7 +19,7 @@ use crate::promises::{Findings, Settings};
 use crate::scenarios::VALUE_BYTES;
 use crate::system::{Durability, Server, Setup};
 use crate::table;
-use crate::units::{self, digits};
+use sprat_units::figure::{self, digits};
 
 /// Replicas of each log.
 const COPIES: usize = 2;
@@ -92,7 +92,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     for (number, seconds) in (1..).zip(&seconds) {
         list.row(vec![format!("{number}"), format!("{} s", digits(*seconds))]);
     }
-    findings.table(&format!("{} that move", units::bytes(bytes as f64)), list);
+    findings.table(&format!("{} that move", figure::bytes(bytes as f64)), list);
     Ok(())
 }
 

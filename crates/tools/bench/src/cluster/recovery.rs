@@ -13,7 +13,7 @@ use crate::promises::{Findings, Settings};
 use crate::scenarios::VALUE_BYTES;
 use crate::system::{Durability, Server, Setup};
 use crate::table::Table;
-use crate::units::{self, digits};
+use sprat_units::figure::{self, digits};
 
 /// Replicas of each log.
 const COPIES: usize = 3;
@@ -70,7 +70,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         figures.sort_by(f64::total_cmp);
         figures.get(figures.len() / 2).copied()
     };
-    let size = units::bytes(bytes as f64);
+    let size = figure::bytes(bytes as f64);
     let objects = median(&|brought| brought.objects as f64 / brought.replay);
     findings.row("objects of 30 B + 100 B replayed a second of a core", objects, None, "1/s", Goal::AtLeast(1e6));
     let mbytes = median(&|brought| brought.bytes as f64 / 1e6 / brought.replay);
@@ -91,7 +91,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let mut table = Table::new(&columns);
     for Brought { objects, bytes, seconds, replay, cpu, readable, lost } in &rounds {
         let time = |seconds: f64| format!("{} s", digits(seconds));
-        let read = units::bytes(*bytes as f64);
+        let read = figure::bytes(*bytes as f64);
         let objects = objects.to_string();
         table.row(vec![objects, read, time(*seconds), time(*replay), time(*cpu), time(*readable), lost.to_string()]);
     }

@@ -3,7 +3,7 @@
 use super::Distributions;
 use crate::hist::Latencies;
 use crate::report::svg::{Axis, Line, Tick, chart};
-use crate::units;
+use sprat_units::figure;
 
 /// Points of a line at most: a drawing is 600 pixels wide.
 const POINTS: usize = 1_500;
@@ -56,7 +56,7 @@ pub fn cdf(all: &[&Distributions]) -> String {
 }
 
 fn short_time(ns: f64) -> String {
-    units::short(&units::time(ns))
+    figure::short(&figure::time(ns))
 }
 
 fn name(one: &Distributions, path: &str, results: usize) -> String {

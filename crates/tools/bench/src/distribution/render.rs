@@ -5,7 +5,7 @@ use super::{Distributions, Measured};
 use crate::jitter;
 use crate::report::Report;
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Quantiles told: up to the last that a million samples have ten beyond.
 pub const QUANTILES: [(&str, f64); 8] = [
@@ -32,7 +32,7 @@ impl Distributions {
         let samples = self.paths.first().map_or(0, |path| path.samples.latencies.count());
         let ends = if self.paths.iter().all(|path| path.samples.server_tells) { "both ends" } else { "the client" };
         let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
-        let size = units::object_size(self.bytes);
+        let size = figure::object_size(self.bytes);
         format!("{label}{size} {}s, {samples} over each path, one at a time, {ends} spinning", self.op)
     }
 
@@ -50,7 +50,7 @@ impl Distributions {
                 let latencies = path.samples.without(apart);
                 let ratio = latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
                 let share = apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
-                let last = vec![format!("{}x", units::digits(ratio)), share];
+                let last = vec![format!("{}x", figure::digits(ratio)), share];
                 table.row([quantile_cells(name, &latencies), last].concat());
             }
         }
@@ -65,7 +65,7 @@ impl Distributions {
             for found in &path.cliffs {
                 table.row(vec![
                     path.name.clone(),
-                    units::time(found.cliff.at_ns as f64),
+                    figure::time(found.cliff.at_ns as f64),
                     percent(found.cliff.share),
                     percent(found.beyond),
                     percent(found.machine_alone),
@@ -85,7 +85,7 @@ impl Distributions {
         for path in &self.paths {
             let Measured { name, samples, cliffs } = path;
             for found in cliffs {
-                let at = units::time(found.cliff.at_ns as f64);
+                let at = figure::time(found.cliff.at_ns as f64);
                 notes.push(format!("{name} at {at}: {}", causes(&found.causes, path)));
             }
             let all = samples.causes_beyond(0);
@@ -144,12 +144,12 @@ pub fn compared(all: &[Distributions]) -> Table {
     for one in all {
         for path in &one.paths {
             let cliffs = path.cliffs.iter().map(|found| {
-                let at = units::time(found.cliff.at_ns as f64);
+                let at = figure::time(found.cliff.at_ns as f64);
                 format!("{at} {} {}", percent(found.cliff.share), found.verdict.word())
             });
             let cliffs: Vec<String> = cliffs.collect();
             let apart = told(&path.samples.without(Apart::Core), 0.999);
-            let operation = format!("{} {}", units::object_size(one.bytes), one.op);
+            let operation = format!("{} {}", figure::object_size(one.bytes), one.op);
             let label = if one.label.is_empty() { "-" } else { &one.label };
             let cells = quantile_cells(format!("{label}, {}", path.name), &path.samples.latencies);
             table.row([cells, vec![operation, apart, cliffs.join("; ")]].concat());
@@ -165,7 +165,7 @@ fn quantile_table(first: &str, last: &[&str]) -> Table {
 
 fn quantile_cells(name: String, latencies: &crate::hist::Latencies) -> Vec<String> {
     let quantiles = QUANTILES.iter().map(|&(_, share)| told(latencies, share));
-    let max = units::time(latencies.summary().max as f64);
+    let max = figure::time(latencies.summary().max as f64);
     std::iter::once(name).chain(quantiles).chain([max]).collect()
 }
 
@@ -174,7 +174,7 @@ fn told(latencies: &crate::hist::Latencies, share: f64) -> String {
     if (1.0 - share) * (latencies.count() as f64) < BEYOND {
         return "-".to_owned();
     }
-    units::time(latencies.quantile(share) as f64)
+    figure::time(latencies.quantile(share) as f64)
 }
 
 fn percent(share: f64) -> String {
@@ -182,7 +182,7 @@ fn percent(share: f64) -> String {
     if share > 0.0 && share < 1e-4 {
         return format!("{:.5} %", share * 100.0);
     }
-    format!("{} %", units::digits(share * 100.0))
+    format!("{} %", figure::digits(share * 100.0))
 }
 
 fn causes(causes: &[(Cause, f64)], path: &Measured) -> String {

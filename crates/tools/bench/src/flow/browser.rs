@@ -17,7 +17,7 @@ use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Bytes of the files; and without `--full`.
 const BYTES_FULL: &[u64] = &[100_000_000, 1_000_000_000];
@@ -213,15 +213,15 @@ fn same(one: &Path, other: &Path) -> Result<bool> {
 }
 
 fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Findings) {
-    let size = units::decimal_bytes(bytes as f64);
+    let size = figure::decimal_bytes(bytes as f64);
     let mut table = Table::new(&["browser", "system", "fetched by", "seconds, median", "all rounds"]);
     for (turn, results) in turns.iter().zip(results) {
         table.row(vec![
             turn.kind.to_string(),
             if turn.plain { "as it comes" } else { "windows of 1 GB" }.to_owned(),
             turn.way.title().to_owned(),
-            median(results.clone()).map_or("-".to_owned(), units::digits),
-            results.iter().map(|seconds| units::digits(*seconds)).collect::<Vec<_>>().join(" "),
+            median(results.clone()).map_or("-".to_owned(), figure::digits),
+            results.iter().map(|seconds| figure::digits(*seconds)).collect::<Vec<_>>().join(" "),
         ]);
     }
     findings.table(&format!("{size} by a click, 200 ms away"), table);

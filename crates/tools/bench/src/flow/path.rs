@@ -12,7 +12,7 @@ use crate::lab::net::{Net, delayed, gigabits};
 use crate::lab::stream::{Congestion, Streams, Way, jain, payload_share};
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Rate of the path, Gb/s, and its round trip.
 const RATE: f64 = 1.0;
@@ -74,7 +74,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             table.row(vec![
                 name.clone(),
                 congestion.to_string(),
-                units::digits(share),
+                figure::digits(share),
                 drops.buffer.to_string(),
                 drops.loss.to_string(),
             ]);
@@ -146,11 +146,11 @@ pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> 
             table.row(vec![
                 format!("{} MB", buffer / 1_000_000),
                 congestion.to_string(),
-                units::digits(alone),
-                units::digits(shares[0]),
-                units::digits(shares[1]),
+                figure::digits(alone),
+                figure::digits(shares[0]),
+                figure::digits(shares[1]),
                 format!("{:.3}", jain(&shares)),
-                units::digits(back),
+                figure::digits(back),
             ]);
         }
     }

@@ -12,7 +12,7 @@ use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Bytes of the file; and without `--full`.
 const BYTES_FULL: u64 = 1_000_000_000;
@@ -113,7 +113,7 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
     let mut table =
         Table::new(&["fetched by", "from", "system", "seconds", "Gb/s", "sender CPU s/GB", "receiver CPU s/GB"]);
     for &turn in turns {
-        let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), units::digits);
+        let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), figure::digits);
         table.row(vec![
             turn.client.name(),
             format!("{}{}", turn.server.name(), if turn.again { ", again" } else { "" }),

@@ -16,7 +16,7 @@ use crate::lab::net::{Net, delayed, gigabits};
 use crate::lab::stream::payload_share;
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Bytes of the file; and without `--full`.
 const BYTES_FULL: u64 = 4_000_000_000;
@@ -85,7 +85,7 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
         }
     }
     findings.table(
-        &format!("{}, memory to memory, 200 ms, one stream", units::decimal_bytes(bytes as f64)),
+        &format!("{}, memory to memory, 200 ms, one stream", figure::decimal_bytes(bytes as f64)),
         table(&results, bytes),
     );
     for (way, moved) in results.iter().filter(|(way, _)| way.client == Client::Sprat) {
@@ -124,7 +124,7 @@ pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
         }
     }
     findings.table(
-        &format!("{}, disk to disk, 200 ms, one stream", units::decimal_bytes(bytes as f64)),
+        &format!("{}, disk to disk, 200 ms, one stream", figure::decimal_bytes(bytes as f64)),
         table(&results, bytes),
     );
     let disks = median(disks);
@@ -156,9 +156,9 @@ fn table(results: &[Rounds], bytes: u64) -> Table {
     ]);
     for (way, moved) in results {
         let of =
-            |what: fn(&Moved) -> f64| median(moved.iter().map(what).collect()).map_or("-".to_owned(), units::digits);
+            |what: fn(&Moved) -> f64| median(moved.iter().map(what).collect()).map_or("-".to_owned(), figure::digits);
         let per_gigabyte = |what: fn(&Moved) -> f64| {
-            median(moved.iter().map(|moved| what(moved) / gigabytes).collect()).map_or("-".to_owned(), units::digits)
+            median(moved.iter().map(|moved| what(moved) / gigabytes).collect()).map_or("-".to_owned(), figure::digits)
         };
         table.row(vec![
             way.client.name(),

@@ -10,7 +10,7 @@ use super::stream::{Congestion, Streams, Way, payload_share};
 use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Round trips that are set, ms.
 const ROUND_TRIPS: [u64; 5] = [0, 1, 50, 200, 500];
@@ -84,7 +84,7 @@ pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
         let found = streams.measure(GROWTH, settings.lab.duration.max(Duration::from_secs(1)))?;
         let due = set * payload_share(false);
         let off = (found.total_gbits() / due - 1.0).abs() * 100.0;
-        let name = format!("{} Gb/s set: what arrives of a TCP stream off by", units::short(&units::digits(set)));
+        let name = format!("{} Gb/s set: what arrives of a TCP stream off by", figure::short(&figure::digits(set)));
         findings.row(&name, Some(off), None, "%", Goal::AtMost(RATE_BOUND));
     }
     let share = payload_share(false) * 100.0;

@@ -9,7 +9,7 @@ use super::stream::{Congestion, Streams, Way, payload_share};
 use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// What one stream is to carry where nothing but the machine limits it, Gb/s.
 const FAST: f64 = 7.0;
@@ -39,7 +39,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     table.row(vec![
         "cubic, IPv4, a cable and no box".into(),
         "0.5".into(),
-        units::digits(bare),
+        figure::digits(bare),
         "-".into(),
         "-".into(),
     ]);
@@ -74,10 +74,10 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             );
             table.row(vec![
                 name,
-                units::digits(growth.as_secs_f64()),
-                units::digits(gbits),
+                figure::digits(growth.as_secs_f64()),
+                figure::digits(gbits),
                 line.counters.drops.total().to_string(),
-                units::digits(line.lateness.mean().as_secs_f64() * 1e6),
+                figure::digits(line.lateness.mean().as_secs_f64() * 1e6),
             ]);
         }
     }

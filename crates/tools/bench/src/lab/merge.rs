@@ -11,7 +11,7 @@ use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::report::svg::{self, Axis};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Streams that merge, each a connection of its own.
 const STREAMS: usize = 4;
@@ -77,14 +77,14 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         row(findings, "lost", lost as f64, "segments", Goal::AtMost(0.0));
         row(findings, "Jain index", fairness, "", Goal::AtLeast(FAIR));
         row(findings, "share of the bottleneck", share, "%", Goal::AtLeast(SHARE));
-        let each: Vec<String> = gbits.iter().map(|gbits| units::digits(gbits * 1e3)).collect();
+        let each: Vec<String> = gbits.iter().map(|gbits| figure::digits(gbits * 1e3)).collect();
         table.row(vec![
             name.clone(),
             each.join(" / "),
-            units::digits(flowed.total_gbits() * 1e3),
+            figure::digits(flowed.total_gbits() * 1e3),
             format!("{fairness:.4}"),
             lost.to_string(),
-            units::digits(line.queue_max as f64 / 1e6),
+            figure::digits(line.queue_max as f64 / 1e6),
         ]);
         findings.figure(&name, picture(&flowed));
     }
@@ -115,6 +115,6 @@ fn picture(flowed: &Flowed) -> String {
         .collect();
     let most = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).fold(0.0, f64::max);
     let until = flowed.samples.last().map_or(1.0, |(at, _)| *at);
-    let label = |at: f64| units::short(&units::digits(at));
+    let label = |at: f64| figure::short(&figure::digits(at));
     svg::chart(&Axis::linear("seconds", until, label), &Axis::linear("Mb/s", most, label), &lines)
 }

@@ -15,7 +15,7 @@ use super::stream::{Streams, Way, payload_share};
 use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 /// Sizes of frames, with their check sequence, bytes.
 const SIZES: [usize; 6] = [64, 128, 512, 1024, 1518, 9018];
@@ -68,7 +68,7 @@ fn model(findings: &mut Findings) -> Result<()> {
         for (off, (timing, due)) in off.iter_mut().zip([(Timing::StoreAndForward, stored), (Timing::CutThrough, cut)]) {
             let found = latency(size, timing)?;
             *off = off.max((found - due).abs());
-            row.extend([units::digits(found), units::digits(due)]);
+            row.extend([figure::digits(found), figure::digits(due)]);
         }
         table.row(row);
     }

@@ -12,7 +12,7 @@ use super::probe::ping;
 use super::stream::{Congestion, Streams, Way, payload_share};
 use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::units;
+use sprat_units::figure;
 
 /// A pipe, and a window for it.
 struct Case {
@@ -72,7 +72,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let drops = net.line(1)?.counters.drops.total() as f64;
         let name = format!(
             "{} MB window, {rate} Gb/s, {} ms, {} MB buffer",
-            units::digits(case.window as f64 / 1e6),
+            figure::digits(case.window as f64 / 1e6),
             case.round_trip.as_millis(),
             case.buffer / 1_000_000
         );

@@ -11,7 +11,7 @@ use crate::load::{Measured, PERIOD_NS};
 use crate::machine::Machine;
 use crate::scenarios::Results;
 use crate::table::Table;
-use crate::units;
+use sprat_units::figure;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -111,7 +111,7 @@ impl Report {
 }
 
 fn short_time(ns: f64) -> String {
-    units::short(&units::time(ns))
+    figure::short(&figure::time(ns))
 }
 
 fn percentiles(results: &Results) -> String {
@@ -160,7 +160,7 @@ fn histogram(results: &Results) -> String {
         points.retain(|point| point.0.is_finite());
         lines.push(Line { name: series.label.clone(), points, filled: true });
     }
-    let y = Axis::linear("share of operations", tallest, |share| units::short(&format!("{} %", units::digits(share))));
+    let y = Axis::linear("share of operations", tallest, |share| figure::short(&format!("{} %", figure::digits(share))));
     chart(&Axis::decades("latency", least, most, short_time), &y, &lines)
 }
 
@@ -178,7 +178,7 @@ fn throughput(results: &Results) -> String {
         lines.push(Line { name: series.label.clone(), points, filled: false });
     }
     let x = Axis::linear("time of the system's own turns", end, |seconds| {
-        units::short(&format!("{} s", units::digits(seconds)))
+        figure::short(&format!("{} s", figure::digits(seconds)))
     });
-    chart(&x, &Axis::linear("operations a second", most, |rate| units::short(&units::rate(rate))), &lines)
+    chart(&x, &Axis::linear("operations a second", most, |rate| figure::short(&figure::rate(rate))), &lines)
 }

@@ -6,7 +6,7 @@ use std::fmt::{Result, Write};
 use sprat_lab::series::{About, FlowSample, LineAbout, LineSample, Sample};
 
 use super::svg::{Area, Axis, COLOURS, Line, escape, panel};
-use crate::units;
+use sprat_units::figure;
 
 const STYLE: &str = include_str!("over_time.css");
 
@@ -119,7 +119,7 @@ fn one(svg: &mut String, top: f64, line: &Curves<'_>, samples: &[&Sample], (from
     let (name, settings) = (escape(&line.about.line), escape(&line.about.settings));
     writeln!(svg, r#"<text class="name" x="24" y="{}">{name}: {settings}</text>"#, top + 14.0)?;
     let below = legend(svg, top + NAME, line)?;
-    let label = |seconds: f64| units::short(&units::digits(seconds));
+    let label = |seconds: f64| figure::short(&figure::digits(seconds));
     let mut across = Axis::linear("", to - from, label);
     across.from += from;
     across.to = to.max(from + 1e-9);
@@ -213,7 +213,7 @@ fn most(curves: &[Line]) -> f64 {
 fn rate(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.map_or(0.0, |flow| flow.figures.bits_per_second);
     let curves = by_flow(line, samples, of, |here, told| (here.all.bits_per_second - told).max(0.0));
-    let axis = Axis::linear("rate", most(&curves), |bits| units::short(&units::bit_rate(bits)));
+    let axis = Axis::linear("rate", most(&curves), |bits| figure::short(&figure::bit_rate(bits)));
     (axis, curves)
 }
 
@@ -223,7 +223,7 @@ fn queue(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let all = |sample: &&Sample| Some((middle(sample), of_line(sample, &line.about.line)?.all.queue as f64));
     // All of it is an area in the colour of the others, behind the flows.
     curves[SHOWN] = Line { name: "all".to_owned(), points: closed(samples.iter().filter_map(all)), filled: true };
-    let label = |bytes| units::short(&units::decimal_bytes(bytes));
+    let label = |bytes| figure::short(&figure::decimal_bytes(bytes));
     let of = line.about.buffer.map_or(String::new(), |buffer| format!(" of {}", label(buffer as f64)));
     (Axis::linear(&format!("queue{of}"), most(&curves), label), curves)
 }
@@ -234,7 +234,7 @@ fn drops(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     };
     let mut curves: Vec<_> = (0..COLOURS).map(|_| empty("")).collect();
     curves[4] = Line { name: "drops".to_owned(), points: closed(samples.iter().filter_map(all)), filled: true };
-    let axis = Axis::linear("drops", most(&curves), |rate| units::short(&units::rate(rate)));
+    let axis = Axis::linear("drops", most(&curves), |rate| figure::short(&figure::rate(rate)));
     (Axis { ticks: few(axis.ticks.clone()), ..axis }, curves)
 }
 
@@ -242,7 +242,7 @@ fn round_trips(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.and_then(|flow| flow.rtt_ms).unwrap_or(f64::NAN);
     let mut curves = by_flow(line, samples, of, |_, _| f64::NAN);
     curves.truncate(SHOWN);
-    let axis = Axis::linear("round trip", most(&curves), |ms| units::short(&units::time(ms * 1e6)));
+    let axis = Axis::linear("round trip", most(&curves), |ms| figure::short(&figure::time(ms * 1e6)));
     (axis, curves)
 }
 

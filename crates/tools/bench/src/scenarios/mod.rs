@@ -39,7 +39,7 @@ use crate::load::{Measured, Plan, Series};
 use crate::system::{Durability, Server, Setup, System};
 use crate::table::Table;
 use crate::target::Target;
-use crate::units;
+use sprat_units::figure;
 
 /// Length of the values most scenarios use, bytes.
 pub const VALUE_BYTES: usize = 100;
@@ -126,7 +126,7 @@ impl Results {
     pub fn table(&self) -> Table {
         let mut table = Table::new(&["system", "transport", "p50", "p90", "p99", "p99.9", "max", "ops", "errors"]);
         for series in &self.series {
-            let quantile = |share| units::time(series.quantile(share));
+            let quantile = |share| figure::time(series.quantile(share));
             table.row(vec![
                 series.label.clone(),
                 series.rounds.first().map(|round| round.transport.clone()).unwrap_or_default(),
@@ -134,8 +134,8 @@ impl Results {
                 quantile(0.9),
                 quantile(0.99),
                 quantile(0.999),
-                units::time(series.latencies().summary().max as f64),
-                units::rate(series.median(Measured::ops_per_second)),
+                figure::time(series.latencies().summary().max as f64),
+                figure::rate(series.median(Measured::ops_per_second)),
                 series.failures().to_string(),
             ]);
         }

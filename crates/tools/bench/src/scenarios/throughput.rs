@@ -6,7 +6,7 @@ use super::{Lab, Results, VALUE_BYTES, load, measure};
 use crate::load::{Arrivals, Choice, Pace, Plan, Workload};
 use crate::system::System;
 use crate::target::Wait;
-use crate::units;
+use sprat_units::figure;
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +64,7 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
 pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
     let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
-    let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, units::rate(rate));
+    let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, figure::rate(rate));
     let title = format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {rate} offered over {connections} connections");
     measure(lab, &title, loaded)
 }

@@ -14,7 +14,7 @@ use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Idle, Memory, Restart};
 use crate::system::{Durability, Memcached, Redis, Setup, System};
 use crate::table::Table;
-use crate::units::{self, digits};
+use sprat_units::figure::{self, digits};
 use crate::{cpu, usage};
 
 const UDP: &str = "sprat fast+udp";
@@ -76,9 +76,9 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
             memory.system.clone(),
             memory.objects.to_string(),
             format!("{} B", digits(memory.per_object())),
-            units::bytes(memory.empty_bytes as f64),
-            units::bytes(memory.full_bytes as f64),
-            units::rate(memory.fill_per_second),
+            figure::bytes(memory.empty_bytes as f64),
+            figure::bytes(memory.full_bytes as f64),
+            figure::rate(memory.fill_per_second),
         ]);
     }
     findings.table("Resident memory", table);
@@ -115,7 +115,7 @@ pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()
             restart.objects.to_string(),
             format!("{} s", digits(restart.seconds)),
             format!("{} s", digits(restart.cpu_seconds)),
-            units::rate(restart.per_cpu_second()),
+            figure::rate(restart.per_cpu_second()),
             restart.lost.to_string(),
         ]);
     }
@@ -139,8 +139,8 @@ pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Resul
     findings.row("read p99.9 while cleaning vs without", with, without, "us", Goal::RatioAtMost(3.0));
     findings.note(format!(
         "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, and {} during those with.",
-        units::bytes(found.moved[0] as f64),
-        units::bytes(found.moved[1] as f64)
+        figure::bytes(found.moved[0] as f64),
+        figure::bytes(found.moved[1] as f64)
     ));
     findings.results(found.overwrites);
     findings.results(found.reads);

@@ -5,7 +5,7 @@ use crate::quantity;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sprat_bench::units;
+use sprat_units::figure;
 use sprat_pace::doctor::{self, End, Finding, Goal, SETTINGS};
 use sprat_pace::window::Window;
 use std::path::Path;
@@ -110,7 +110,7 @@ fn lines(findings: &[Finding]) -> Result<()> {
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
 fn rate(bits: u64) -> String {
-    units::bit_rate(bits as f64)
+    figure::bit_rate(bits as f64)
 }
 
 fn json_of(finding: &Finding) -> Value {

@@ -4,7 +4,7 @@ use crate::output::print_json;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_bench::units;
+use sprat_units::figure;
 use sprat_cli::recent::Recent;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
 use sprat_flow::plain;
@@ -269,7 +269,7 @@ fn size(bytes: u64) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
 fn rate(bytes: u64, seconds: f64) -> String {
-    units::bit_rate(bytes as f64 * 8.0 / seconds.max(1e-6))
+    figure::bit_rate(bytes as f64 * 8.0 / seconds.max(1e-6))
 }
 
 fn hex(bytes: [u8; 32]) -> String {

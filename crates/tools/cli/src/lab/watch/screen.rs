@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::{Frame, Terminal};
-use sprat_bench::units::{bit_rate, decimal_bytes, digits, time};
+use sprat_units::figure::{bit_rate, decimal_bytes, digits, time};
 use sprat_lab::engine::LineReport;
 
 /// Rows of the curve.

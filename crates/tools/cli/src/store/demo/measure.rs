@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use sprat_bench::basic::{self, Cell, Settings, measure};
 use sprat_bench::ours::{self, Sockets};
 use sprat_bench::table::Table;
-use sprat_bench::units;
+use sprat_units::figure;
 use sprat_client::{Mode, Options};
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ pub(super) fn latencies(coordinator: &str) -> Result<String> {
 
 fn row(cell: &Cell) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds")]
-    let time = |nanos: u64| units::time(nanos as f64);
+    let time = |nanos: u64| figure::time(nanos as f64);
     let published = basic::PUBLISHED.iter().find(|line| line.kind == cell.kind && line.bytes == cell.bytes);
     vec![
-        format!("{} {}", units::object_size(cell.bytes), cell.kind.word()),
+        format!("{} {}", figure::object_size(cell.bytes), cell.kind.word()),
         time(cell.latency.p50),
-        units::time(cell.latency.mean),
+        figure::time(cell.latency.mean),
         time(cell.latency.p99),
-        units::bandwidth(cell.bytes_per_second),
-        published.map_or_else(|| "-".to_owned(), |line| units::time(line.atom_avg * 1000.0)),
+        figure::bandwidth(cell.bytes_per_second),
+        published.map_or_else(|| "-".to_owned(), |line| figure::time(line.atom_avg * 1000.0)),
     ]
 }
