@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sprat_bench::basic;
-use sprat_bench::machine::Machine;
-use sprat_bench::report::Report;
 use sprat_bench::scenarios::{self, Lab, Mix, Results};
 use sprat_bench::system::{Durability, Memcached, Redis, Server, Setup, System};
-use sprat_bench::target::Wait;
+use sprat_measure::machine::Machine;
+use sprat_measure::report::Report;
+use sprat_measure::target::Wait;
 
 fn main() -> Result<()> {
     let output = std::env::args_os().nth(1).map(PathBuf::from);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::hist::Summary;
-use crate::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range};
-use crate::table::Table;
-use crate::target::{Target, Wait};
+use sprat_measure::hist::Summary;
+use sprat_measure::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range};
+use sprat_measure::table::Table;
+use sprat_measure::target::{Target, Wait};
 use sprat_units::figure;
 
 /// Object sizes, bytes: decimal, as \[MMS\] has them.

@@ -18,14 +18,14 @@ use sprat_client::{Client, Mode};
 use sprat_net::{Scale, stamp};
 
 use crate::counts;
-use crate::cpu::{Fifo, Pinned};
-use crate::goals::Goal;
-use crate::hist::Latencies;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings};
-use crate::report::bars::{Bar, stacked};
 use crate::single::{Lap, Objects, Single};
-use crate::table::Table;
+use sprat_measure::cpu::{Fifo, Pinned};
+use sprat_measure::goals::Goal;
+use sprat_measure::hist::Latencies;
+use sprat_measure::report::bars::{Bar, stacked};
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// The chapters, in order.

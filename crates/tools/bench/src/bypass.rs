@@ -3,15 +3,16 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
+use crate::breakdown;
 use crate::distribution::causes::Apart;
 use crate::distribution::{self, Over, picture};
-use crate::goals::Goal;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings, rate, us};
 use crate::scenarios::{self, DEPTH, LARGE_BYTES, Path, VALUE_BYTES};
 use crate::system::System;
-use crate::target::Wait;
-use crate::{breakdown, jitter};
+use sprat_measure::goals::Goal;
+use sprat_measure::jitter;
+use sprat_measure::target::Wait;
 
 /// The chapters, in order.
 pub const CHAPTERS: &[Chapter] =

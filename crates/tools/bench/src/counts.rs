@@ -8,13 +8,13 @@ use sprat_client::{Client, Mode};
 use sprat_net::{Count, Event};
 
 use crate::breakdown::{INSIDE, SIZES, objects};
-use crate::cpu::{Fifo, Pinned};
-use crate::goals::Goal;
 use crate::ours::Transport;
 use crate::promises::{Findings, Settings};
 use crate::scenarios::Lab;
 use crate::single::Single;
-use crate::table::Table;
+use sprat_measure::cpu::{Fifo, Pinned};
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Operations of a kind and size that are counted, and as many before them that are not.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::cpu::Pinned;
 use crate::peers::Endpoint;
 use crate::peers::stream::{Asked, Codec, Decoded, Malformed, Pipelined};
-use crate::target::{Completion, Op, Outcome, Target, Wait};
+use sprat_measure::cpu::Pinned;
+use sprat_measure::target::{Completion, Op, Outcome, Target, Wait};
 
 /// Longest frame echoed, bytes.
 pub const MAX_FRAME: usize = 60_000;
@@ -133,7 +133,7 @@ fn echo_streams(listener: &TcpListener, wait: Wait, shared: &Shared) {
         match listener.accept() {
             // The stream's end, orderly or not, makes room for the next.
             Ok((stream, _)) => drop(echo_stream(stream, wait, shared)),
-            Err(_) => crate::cpu::pause(Duration::from_millis(1)),
+            Err(_) => sprat_measure::cpu::pause(Duration::from_millis(1)),
         }
     }
 }

@@ -7,9 +7,9 @@ use serde::Serialize;
 use sprat_client::{Client, Options};
 use sprat_net::Scale;
 
-use crate::hist::{Latencies, Summary};
 use crate::single::{Objects, Single};
-use crate::table::Table;
+use sprat_measure::hist::{Latencies, Summary};
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Objects that are read: few, so that what is measured is the way to them.

@@ -10,13 +10,14 @@ use sprat_client::Mode;
 use sprat_net::Event;
 
 use crate::cables::Cables;
-use crate::goals::{Goal, Row};
-use crate::load::Series;
-use crate::machine::load_average;
 use crate::ours::{Sprat, Transport};
-use crate::report::Report;
-use crate::scenarios::{Lab, Results};
-use crate::table::Table;
+use crate::scenarios::Lab;
+use sprat_measure::goals::{Goal, Row};
+use sprat_measure::load::Results;
+use sprat_measure::load::Series;
+use sprat_measure::machine::load_average;
+use sprat_measure::report::Report;
+use sprat_measure::table::Table;
 
 /// What is measured, and where.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
         for row in &mut findings.rows[first..] {
             row.load = Some(load);
         }
-        progress(&crate::goals::table(&findings.rows[first..]).to_string());
+        progress(&sprat_measure::goals::table(&findings.rows[first..]).to_string());
         for page in &findings.pages[first_page..] {
             match page {
                 Page::Table(title, table) => progress(&format!("{title}\n{table}")),

@@ -7,8 +7,8 @@ use sprat_client::{Client, Condition};
 use sprat_net::{counts, stamp, ticks};
 use sprat_wire::op::{Request, Status};
 
-use crate::load::keys::write_key;
 use crate::ours::{PING_BYTES, TABLE};
+use sprat_measure::load::keys::write_key;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 30;

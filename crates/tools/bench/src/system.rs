@@ -13,7 +13,7 @@ use crate::peers::process::{answers, free_loopback_addr};
 use crate::peers::redis::RespWait;
 use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
-use crate::target::Target;
+use sprat_measure::target::Target;
 
 /// Longest a server may take to become ready, replay of its log included.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sprat_bench::peers::memcached::Meta;
 use sprat_bench::peers::redis::Resp;
 use sprat_bench::peers::stream::{Asked, Codec, Decoded};
-use sprat_bench::target::{Op, Outcome};
+use sprat_measure::target::{Op, Outcome};
 
 const ASKED: Asked = Asked { tag: 0, read: true, request_bytes: 10 };
 

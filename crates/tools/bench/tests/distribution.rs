@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sprat_bench::distribution::causes::{Apart, Cause, End, Evidence, Seen, Tally, Verdict, judge};
 use sprat_bench::distribution::cliffs::{Cliff, find};
 use sprat_bench::distribution::sample::Samples;
-use sprat_bench::hist::Latencies;
+use sprat_measure::hist::Latencies;
 
 const SAMPLES: u32 = 100_000;
 

@@ -5,9 +5,6 @@
 mod codecs;
 mod distribution;
 mod grape;
-mod keys;
-mod load;
 mod ours;
-mod over_time;
 mod peers;
 mod printing;

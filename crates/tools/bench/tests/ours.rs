@@ -1,9 +1,9 @@
 //! Sprat under the generator's load, against a real server in this process.
 
-use sprat_bench::load::{Plan, Workload, preload, run};
 use sprat_bench::ours::{Connection, Sockets, connect, forget};
-use sprat_bench::target::{Target, Wait};
 use sprat_client::{Client, Condition, Mode, Options};
+use sprat_measure::load::{Plan, Workload, preload, run};
+use sprat_measure::target::{Target, Wait};
 use sprat_net::ticks;
 use sprat_store::server::{Durability, Server, ServerOptions};
 use sprat_wire::op::{Answer, Request, Status};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use sprat_bench::echo::{self, Carrier};
-use sprat_bench::load::{Measured, Plan, Workload, preload, run};
-use sprat_bench::machine::Machine;
 use sprat_bench::peers::{Endpoint, Peer};
 use sprat_bench::scenarios::{self, Lab, Mix};
 use sprat_bench::system::{Durability, Memcached, Redis, Setup, System};
-use sprat_bench::target::Wait;
+use sprat_measure::load::{Measured, Plan, Workload, preload, run};
+use sprat_measure::machine::Machine;
+use sprat_measure::target::Wait;
 
 const SYSTEMS: [(&dyn System, &str); 3] =
     [(&Redis { unix: false }, "redis-server"), (&Redis { unix: true }, "redis-server"), (&Memcached, "memcached")];

@@ -1,11 +1,11 @@
 //! How figures are printed.
 
 use sprat_bench::basic::PUBLISHED;
-use sprat_bench::goals::{Goal, Row, table, verdict};
-use sprat_bench::hist::Latencies;
-use sprat_bench::report::svg::{Axis, Line, chart, escape};
-use sprat_bench::report::{Report, write_json};
-use sprat_bench::{machine::Machine, table::Table};
+use sprat_measure::goals::{Goal, Row, table, verdict};
+use sprat_measure::hist::Latencies;
+use sprat_measure::report::svg::{Axis, Line, chart, escape};
+use sprat_measure::report::{Report, write_json};
+use sprat_measure::{machine::Machine, table::Table};
 use sprat_units::figure;
 
 /// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what our columns assume.

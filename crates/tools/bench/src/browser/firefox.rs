@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::marionette::Marionette;
 use super::{Browser, Control, Kind, LOOK, PATIENCE, Start, User, waits};
-use crate::cpu::pause;
+use sprat_measure::cpu::pause;
 
 /// The extension's name, and where Firefox is told to have its pages.
 const EXTENSION: &str = "browser@sprat";

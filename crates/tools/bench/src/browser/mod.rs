@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use user::User;
 
-use crate::cpu::pause;
+use sprat_measure::cpu::pause;
 
 /// How long a browser may take for anything that it is asked: far more than it needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

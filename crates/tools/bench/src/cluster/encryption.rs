@@ -3,12 +3,12 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
-use crate::goals::Goal;
 use crate::ours::{Members, Transport};
 use crate::promises::{Findings, Settings, us};
 use crate::scenarios::{self, Lab};
 use crate::system::{System, own_folder};
-use crate::target::Wait;
+use sprat_measure::goals::Goal;
+use sprat_measure::target::Wait;
 
 /// Turns at least: the difference is less than what two turns of the same may differ by.
 const ROUNDS: usize = 5;

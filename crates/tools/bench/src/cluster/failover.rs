@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use sprat_client::{Client, Error, Table};
 
 use super::servers::{Cluster, Replicated};
-use crate::cpu;
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
 use crate::system::{Durability, Setup};
-use crate::table;
+use sprat_measure::cpu;
+use sprat_measure::goals::Goal;
+use sprat_measure::table;
 use sprat_units::figure::digits;
 
 /// Replicas of each log.

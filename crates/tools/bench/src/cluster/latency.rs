@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::servers::Replicated;
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Lab};
 use crate::system::{Durability, RedisReplicas, Setup, System};
+use sprat_measure::goals::Goal;
 
 /// Replicas of each log.
 const COPIES: usize = 3;

@@ -9,16 +9,16 @@ use sprat_client::{Client, Table};
 use sprat_wire::tablet::Range;
 
 use super::servers::{Cluster, Replicated};
-use crate::cpu;
-use crate::goals::Goal;
-use crate::hist::Latencies;
-use crate::load::keys::{Values, write_key};
-use crate::load::{Workload, preload};
 use crate::ours::TABLE;
 use crate::promises::{Findings, Settings};
 use crate::scenarios::VALUE_BYTES;
 use crate::system::{Durability, Server, Setup};
-use crate::table;
+use sprat_measure::cpu;
+use sprat_measure::goals::Goal;
+use sprat_measure::hist::Latencies;
+use sprat_measure::load::keys::{Values, write_key};
+use sprat_measure::load::{Workload, preload};
+use sprat_measure::table;
 use sprat_units::figure::{self, digits};
 
 /// Replicas of each log.

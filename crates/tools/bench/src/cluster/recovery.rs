@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::servers::{Cluster, Replicated};
-use crate::goals::Goal;
-use crate::load::keys::{Values, write_key};
-use crate::load::{Workload, preload};
 use crate::ours::TABLE;
 use crate::promises::{Findings, Settings};
 use crate::scenarios::VALUE_BYTES;
 use crate::system::{Durability, Server, Setup};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::load::keys::{Values, write_key};
+use sprat_measure::load::{Workload, preload};
+use sprat_measure::table::Table;
 use sprat_units::figure::{self, digits};
 
 /// Replicas of each log.

@@ -11,8 +11,8 @@ use crate::ours::{Sockets, TABLE, connect};
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use crate::target::Target;
-use crate::usage;
+use sprat_measure::target::Target;
+use sprat_measure::usage;
 
 /// How long an operation may take, a death and the recovery from it included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hist::Latencies;
+use sprat_measure::hist::Latencies;
 
 /// Width of a bar, in logarithms: sixteen a decade are each 15 % wide, as wide as a step is sharp.
 const BARS_PER_DECADE: f64 = 16.0;

@@ -9,8 +9,8 @@ use anyhow::Result;
 use sprat_net::{Scale, ThreadAccount};
 
 use super::causes::{Evidence, Seen};
-use crate::hist::nanos;
 use crate::single::{Counters, Lap, Single};
+use sprat_measure::hist::nanos;
 
 /// Reading the interrupts of all cores may take this long. On a machine of many cores it takes longer: there they are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);

@@ -2,7 +2,7 @@
 //!
 //! - [`cliffs`] finds the steps; [`causes`] says what a single operation suffered from, and whose fault a step is.
 //! - `sample` makes the operations, `look` reads what the threads, the server and the cores tell of those that took long.
-//! - The [jitter meter](crate::jitter) runs before and after, on the same cores, while the servers are stopped, and beside on a core of its
+//! - The [jitter meter](sprat_measure::jitter) runs before and after, on the same cores, while the servers are stopped, and beside on a core of its
 //!   own where there is one.
 //! - Results carry a label and everything that was counted, so that those of several hosts can be [set side by side](render::compared).
 
@@ -24,12 +24,12 @@ use self::causes::{Cause, Tally, Verdict, judge};
 use self::cliffs::Cliff;
 use self::look::Cores;
 use self::sample::{Sampler, Samples};
-use crate::cpu::{Fifo, Pinned};
-use crate::jitter::{Jitter, Meter, Place, meter};
-use crate::machine::Machine;
 use crate::ours::{Sprat, SpratServer, Transport, forget};
 use crate::scenarios::Lab;
 use crate::single::{Objects, Single};
+use sprat_measure::cpu::{Fifo, Pinned};
+use sprat_measure::jitter::{Jitter, Meter, Place, meter};
+use sprat_measure::machine::Machine;
 
 /// Most bytes of an object.
 pub const MAX_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! Distributions as drawings.
 
 use super::Distributions;
-use crate::hist::Latencies;
-use crate::report::svg::{Axis, Line, Tick, chart};
+use sprat_measure::hist::Latencies;
+use sprat_measure::report::svg::{Axis, Line, Tick, chart};
 use sprat_units::figure;
 
 /// Points of a line at most: a drawing is 600 pixels wide.

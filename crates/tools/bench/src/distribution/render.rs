@@ -2,9 +2,9 @@
 
 use super::causes::{Apart, Cause};
 use super::{Distributions, Measured};
-use crate::jitter;
-use crate::report::Report;
-use crate::table::Table;
+use sprat_measure::jitter;
+use sprat_measure::report::Report;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Quantiles told: up to the last that a million samples have ten beyond.
@@ -163,14 +163,14 @@ fn quantile_table(first: &str, last: &[&str]) -> Table {
     Table::new(&[&[first], &names[..], &["max"], last].concat())
 }
 
-fn quantile_cells(name: String, latencies: &crate::hist::Latencies) -> Vec<String> {
+fn quantile_cells(name: String, latencies: &sprat_measure::hist::Latencies) -> Vec<String> {
     let quantiles = QUANTILES.iter().map(|&(_, share)| told(latencies, share));
     let max = figure::time(latencies.summary().max as f64);
     std::iter::once(name).chain(quantiles).chain([max]).collect()
 }
 
 /// A quantile, if there are samples enough beyond it.
-fn told(latencies: &crate::hist::Latencies, share: f64) -> String {
+fn told(latencies: &sprat_measure::hist::Latencies, share: f64) -> String {
     if (1.0 - share) * (latencies.count() as f64) < BEYOND {
         return "-".to_owned();
     }

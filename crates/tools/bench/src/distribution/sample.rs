@@ -10,8 +10,8 @@ use sprat_net::Scale;
 use super::causes::{Apart, Cause, Tally};
 use super::cliffs::{Cliff, TAIL_FROM_MEDIANS};
 use super::look::{Cores, Looker};
-use crate::hist::{Latencies, nanos};
 use crate::single::{Objects, Single};
+use sprat_measure::hist::{Latencies, nanos};
 
 /// Operations before each turn that do not count, and tell what is usual.
 const WARM_UP: usize = 2_000;
@@ -39,7 +39,7 @@ const STRIDE: usize = 7_919;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// All operations, ns.
-    #[serde(with = "crate::hist::counted")]
+    #[serde(with = "sprat_measure::hist::counted")]
     pub latencies: Latencies,
     /// Operations that took long and were examined: how long, ns, and why.
     pub examined: Vec<(u64, Cause)>,

@@ -12,11 +12,11 @@ use sprat_lab::line::Settings as Line;
 
 use super::transfer::{Server, Serving, folder, make, median, plain};
 use crate::browser::{Kind, Start, User};
-use crate::cpu::pause;
-use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::cpu::pause;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Bytes of the files; and without `--full`.

@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 use sprat_lab::chance::Probability;
 use sprat_lab::line::{Loss, Settings as Line};
 
-use crate::cpu::pause;
-use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::lab::stream::{Congestion, Streams, Way, jain, payload_share};
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::cpu::pause;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Rate of the path, Gb/s, and its round trip.

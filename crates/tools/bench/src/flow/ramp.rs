@@ -8,10 +8,10 @@ use anyhow::Result;
 use sprat_lab::line::Settings as Line;
 
 use super::transfer::{Client, Fetched, Server, Serving, folder, make, median, plain};
-use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Bytes of the file; and without `--full`.

@@ -11,11 +11,11 @@ use serde_json::Value;
 use sprat_lab::line::Settings as Line;
 
 use super::transfer::{Client, Fetched, Server, Serving, folder, make, median};
-use crate::goals::Goal;
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::lab::stream::payload_share;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Bytes of the file; and without `--full`.

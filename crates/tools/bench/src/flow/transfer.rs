@@ -13,7 +13,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::lab::host::{Host, Running};
 use crate::peers::Process;
-use crate::usage;
+use sprat_measure::usage;
 
 /// Longest that a server may take to begin, and that one connection to it may.
 const BEGINNING: Duration = Duration::from_secs(20);

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 
 /// See the module.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {

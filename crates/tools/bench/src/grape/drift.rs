@@ -4,8 +4,8 @@ use anyhow::Result;
 use sprat_grape::nbody::{Gravity, Run, Scheme, plummer};
 use sprat_grape::{ALONE, Engine, Precision};
 
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
+use sprat_measure::goals::Goal;
 
 const BODIES: usize = 1024;
 const ETA: f64 = 0.01;

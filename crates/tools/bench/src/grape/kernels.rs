@@ -4,9 +4,9 @@ use anyhow::Result;
 use sprat_grape::{Precision, READY, Target};
 
 use super::rate::{PARTICLES, ROUNDS, Timed, numbers, pinned, targets, word};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 
 /// The kernel that is promised.
 const GRAVITY: &str = "gravity";

@@ -12,9 +12,9 @@ use sprat_grape::{Engine, Kernel, Output, Precision, ready};
 
 use super::question::{Answer, Question};
 use super::rate::{PARTICLES, ROUNDS, Timed, inputs, numbers, pinned, rate, targets, word};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 
 /// Where the peers' packages are, unless the variable says where else.
 const PLACE: &str = "SPRAT_GRAPE_PEERS";

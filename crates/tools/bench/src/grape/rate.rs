@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use sprat_grape::{Column, Inputs, Options, Output, Precision, Program, Target, ready};
 use sprat_vector::{Compiled, PEAK_FLOPS, peak};
 
-use crate::cpu;
+use sprat_measure::cpu;
 
 /// Particles, each with all.
 pub(super) const PARTICLES: usize = 8192;

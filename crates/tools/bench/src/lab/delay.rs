@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::net::{Net, delayed, gigabits};
 use super::probe::ping;
 use super::stream::{Congestion, Streams, Way, payload_share};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Round trips that are set, ms.

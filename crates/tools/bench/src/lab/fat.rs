@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{Congestion, Streams, Way, payload_share};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// What one stream is to carry where nothing but the machine limits it, Gb/s.

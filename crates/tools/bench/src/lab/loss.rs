@@ -13,8 +13,8 @@ use sprat_lab::chance::Probability;
 use sprat_lab::line::{GilbertElliott, Loss, Settings as Line};
 
 use super::net::{Net, delayed};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
+use sprat_measure::goals::Goal;
 
 /// Datagrams of a pass.
 const DATAGRAMS: u32 = 50_000;

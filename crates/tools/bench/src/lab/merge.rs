@@ -7,10 +7,10 @@ use sprat_lab::line::{Discipline, Settings as Line};
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{Congestion, Flowed, Streams, Way, jain, payload_share};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::report::svg::{self, Axis};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::report::svg::{self, Axis};
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Streams that merge, each a connection of its own.

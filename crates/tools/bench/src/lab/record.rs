@@ -9,8 +9,8 @@ use sprat_lab::line::Settings as Line;
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{Streams, Way};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
+use sprat_measure::goals::Goal;
 
 /// Rate of the stream, Gb/s.
 const RATE: f64 = 1.0;

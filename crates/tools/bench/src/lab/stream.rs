@@ -15,7 +15,7 @@ use sprat_pace::{Pace, Pacer, path};
 
 use super::host::Running;
 use super::net::Net;
-use crate::cpu::pause;
+use sprat_measure::cpu::pause;
 
 /// Bytes handed to and taken from the kernel at once: they stay in the processor's cache.
 const BUFFER_BYTES: usize = 256 << 10;

@@ -12,9 +12,9 @@ use sprat_lab::switch::AGEING;
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{Streams, Way, payload_share};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// Sizes of frames, with their check sequence, bytes.

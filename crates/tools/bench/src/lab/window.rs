@@ -10,8 +10,8 @@ use super::host::on_host;
 use super::net::{Net, delayed, gigabits};
 use super::probe::ping;
 use super::stream::{Congestion, Streams, Way, payload_share};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
+use sprat_measure::goals::Goal;
 use sprat_units::figure;
 
 /// A pipe, and a window for it.

@@ -12,7 +12,7 @@ use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
 use super::{Sockets, TABLE, set_stopped};
-use crate::target::{Completion, Op, Outcome, Target};
+use sprat_measure::target::{Completion, Op, Outcome, Target};
 
 /// Longest an operation may take.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use crate::target::Target;
+use sprat_measure::target::Target;
 
 pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, bail};
 
 use super::{memcached, redis};
-use crate::target::Target;
+use sprat_measure::target::Target;
 
 /// Longest wait for a connection to a peer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

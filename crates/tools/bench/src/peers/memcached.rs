@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Endpoint;
 use super::redis::decimal;
 use super::stream::{Asked, Codec, Decoded, Malformed, Pipelined};
-use crate::target::{Op, Outcome};
+use sprat_measure::target::{Op, Outcome};
 
 /// `mg key v` and `ms key length`.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::Endpoint;
-use crate::cpu;
-use crate::usage;
+use sprat_measure::cpu;
+use sprat_measure::usage;
 
 /// How often a starting server is asked whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(2);

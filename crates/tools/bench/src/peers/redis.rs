@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Endpoint;
 use super::stream::{Asked, Codec, Decoded, MAX_REPLY, Malformed, Pipelined};
-use crate::target::{Op, Outcome};
+use sprat_measure::target::{Op, Outcome};
 
 /// The redis serialisation protocol, version 2.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use super::Endpoint;
-use crate::target::{Completion, Op, Outcome, Target};
+use sprat_measure::target::{Completion, Op, Outcome, Target};
 
 /// Operations in flight on one connection.
 pub const MAX_PENDING: usize = 4096;

@@ -10,8 +10,8 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::bed::{Bed, report, run};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
+use sprat_measure::goals::Goal;
 
 /// Operations a second.
 const RATE: &str = "200";

@@ -4,9 +4,9 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::bed::{Bed, Limits, run};
-use crate::goals::Goal;
 use crate::promises::{Findings, Settings};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
 
 /// A server whose disk holds more than its memory does.
 const LIMITS: Limits = Limits { disk: 8 << 30, memory: 2_500 << 20 };

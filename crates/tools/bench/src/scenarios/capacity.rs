@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{Lab, VALUE_BYTES};
-use crate::cpu;
-use crate::load::{Plan, Workload, preload, run};
 use crate::system::{Durability, Setup, System};
-use crate::target::Wait;
-use crate::usage;
+use sprat_measure::cpu;
+use sprat_measure::load::{Plan, Workload, preload, run};
+use sprat_measure::target::Wait;
+use sprat_measure::usage;
 
 /// Memory asked for, a byte of object: enough for any system compared.
 const MEMORY_PER_BYTE: u64 = 4;

@@ -1,5 +1,6 @@
 //! The same small operations over every path there is, from the bare path up to the store.
 
+use sprat_measure::load::Results;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -7,12 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::latency::echoes;
-use super::{Lab, Loaded, Results, VALUE_BYTES, load};
-use crate::cpu::{Fifo, Pinned};
-use crate::hist::Latencies;
-use crate::load::{Plan, Series, Workload, preload, run};
+use super::{Lab, Loaded, VALUE_BYTES, load};
 use crate::system::System;
-use crate::target::Wait;
+use sprat_measure::cpu::{Fifo, Pinned};
+use sprat_measure::hist::Latencies;
+use sprat_measure::load::{Plan, Series, Workload, preload, run};
+use sprat_measure::target::Wait;
 
 /// Bytes of the large objects, and how many there are.
 pub const LARGE_BYTES: usize = 1 << 20;

@@ -1,14 +1,15 @@
 //! One client that waits for each answer.
 
 use anyhow::Result;
+use sprat_measure::load::Results;
 
 use super::ladder::climb;
-use super::{Lab, Loaded, Results, VALUE_BYTES, load, measure};
-use crate::cpu::Hog;
+use super::{Lab, Loaded, VALUE_BYTES, load, measure};
 use crate::echo::{self, Carrier};
-use crate::load::{Plan, Workload};
 use crate::system::{Durability, Setup, System};
-use crate::target::Wait;
+use sprat_measure::cpu::Hog;
+use sprat_measure::load::{Plan, Workload};
+use sprat_measure::target::Wait;
 
 /// Bytes an echo carries, to stand for a 100 B read: 30 B key, 100 B value, some headers.
 const ECHO_FRAME: usize = 160;

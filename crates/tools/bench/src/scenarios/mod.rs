@@ -23,7 +23,6 @@ mod latency;
 mod throughput;
 mod utilisation;
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -34,12 +33,10 @@ pub use latency::{contention, durable_write, read_latency, reads_and_writes, wri
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
-use crate::cpu::Fifo;
-use crate::load::{Measured, Plan, Series};
 use crate::system::{Durability, Server, Setup, System};
-use crate::table::Table;
-use crate::target::Target;
-use sprat_units::figure;
+use sprat_measure::cpu::Fifo;
+use sprat_measure::load::{Plan, Results};
+use sprat_measure::target::Target;
 
 /// Length of the values most scenarios use, bytes.
 pub const VALUE_BYTES: usize = 100;
@@ -105,50 +102,6 @@ impl Default for Lab {
     }
 }
 
-/// What a scenario found, one series for each system and way of loading it.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Results {
-    /// What was asked.
-    pub title: String,
-    /// The answers, in the order the systems were given.
-    pub series: Vec<Series>,
-}
-
-impl Results {
-    /// The series so labelled.
-    #[must_use]
-    pub fn get(&self, label: &str) -> Option<&Series> {
-        self.series.iter().find(|series| series.label == label)
-    }
-
-    /// The series as a table: medians of rounds.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table = Table::new(&["system", "transport", "p50", "p90", "p99", "p99.9", "max", "ops", "errors"]);
-        for series in &self.series {
-            let quantile = |share| figure::time(series.quantile(share));
-            table.row(vec![
-                series.label.clone(),
-                series.rounds.first().map(|round| round.transport.clone()).unwrap_or_default(),
-                quantile(0.5),
-                quantile(0.9),
-                quantile(0.99),
-                quantile(0.999),
-                figure::time(series.latencies().summary().max as f64),
-                figure::rate(series.median(Measured::ops_per_second)),
-                series.failures().to_string(),
-            ]);
-        }
-        table
-    }
-}
-
-impl fmt::Display for Results {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n\n{}", self.title, self.table())
-    }
-}
-
 /// A target with what it needs to stay alive.
 struct Loaded {
     target: Box<dyn Target>,
@@ -163,7 +116,7 @@ fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan)
     let loaded = offering.map(|system| {
         let server = system.start(setup).with_context(|| format!("starting {}", system.name()))?;
         let mut target = server.connect(connections)?;
-        crate::load::preload(target.as_mut(), &plan.workload)?;
+        sprat_measure::load::preload(target.as_mut(), &plan.workload)?;
         target.set_active(false);
         Ok(Loaded { target, label: system.name().to_owned(), plan: plan.clone(), server: Some(server) })
     });

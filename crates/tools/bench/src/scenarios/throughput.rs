@@ -1,11 +1,12 @@
 //! Many operations at once.
 
 use anyhow::Result;
+use sprat_measure::load::Results;
 
-use super::{Lab, Results, VALUE_BYTES, load, measure};
-use crate::load::{Arrivals, Choice, Pace, Plan, Workload};
+use super::{Lab, VALUE_BYTES, load, measure};
 use crate::system::System;
-use crate::target::Wait;
+use sprat_measure::load::{Arrivals, Choice, Pace, Plan, Workload};
+use sprat_measure::target::Wait;
 use sprat_units::figure;
 
 /// What the clients do.

@@ -1,15 +1,16 @@
 //! What a nearly full memory costs: cleaning pays for every overwrite.
 
+use sprat_measure::load::Results;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::{Lab, Loaded, Results, VALUE_BYTES, measure};
-use crate::load::{Plan, Workload, preload_range, run};
+use super::{Lab, Loaded, VALUE_BYTES, measure};
 use crate::ours::{Sprat, SpratServer};
 use crate::system::{Durability, Server, Setup};
-use crate::target::{Completion, Op, Target, Wait};
+use sprat_measure::load::{Plan, Workload, preload_range, run};
+use sprat_measure::target::{Completion, Op, Target, Wait};
 
 /// Memory of the servers filled, bytes: many segments even in the tenth that stays free.
 const MEMORY: u64 = 768 << 20;
@@ -147,7 +148,7 @@ struct Beside {
     reads: Box<dyn Target>,
     writes: Box<dyn Target>,
     keys: u64,
-    random: crate::load::keys::Random,
+    random: sprat_measure::load::keys::Random,
     value: Vec<u8>,
     /// Writes as fast as they go before each turn.
     burst: u64,
@@ -167,7 +168,7 @@ impl Beside {
             keys,
             burst,
             trouble: None,
-            random: crate::load::keys::Random::new(7),
+            random: sprat_measure::load::keys::Random::new(7),
             value: vec![0x5A; VALUE_BYTES],
             started: std::time::Instant::now(),
             sent: 0,
@@ -197,7 +198,7 @@ impl Beside {
             self.take()?;
         }
         let mut key = [0; 30];
-        crate::load::keys::write_key(self.random.below(self.keys), &mut key);
+        sprat_measure::load::keys::write_key(self.random.below(self.keys), &mut key);
         self.sent += u64::from(self.writes.submit(0, &Op::Put { key: &key, value: &self.value }, self.sent)?);
         Ok(())
     }

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use sprat_client::{AsyncClient, Mode, Options};
 
-use crate::goals::Goal;
 use crate::ours::{TABLE, Transport};
 use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Idle, Memory, Restart};
 use crate::system::{Durability, Memcached, Redis, Setup, System};
-use crate::table::Table;
+use sprat_measure::goals::Goal;
+use sprat_measure::table::Table;
+use sprat_measure::{cpu, usage};
 use sprat_units::figure::{self, digits};
-use crate::{cpu, usage};
 
 const UDP: &str = "sprat fast+udp";
 const REDIS: Redis = Redis { unix: false };

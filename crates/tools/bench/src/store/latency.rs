@@ -3,12 +3,12 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
-use crate::goals::Goal;
 use crate::ours::Transport;
 use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Lab};
 use crate::system::{Durability, Memcached, Redis, System};
-use crate::target::Wait;
+use sprat_measure::goals::Goal;
+use sprat_measure::target::Wait;
 
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";

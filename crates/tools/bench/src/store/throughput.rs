@@ -3,11 +3,11 @@
 use anyhow::Result;
 use sprat_client::Mode;
 
-use crate::goals::Goal;
 use crate::ours::{Sockets, Transport};
 use crate::promises::{Findings, Settings, rate};
 use crate::scenarios::{self, Mix};
 use crate::system::{Memcached, Redis, System};
+use sprat_measure::goals::Goal;
 
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";

@@ -6,12 +6,12 @@ use crate::output::{print_json, print_line, print_ready};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use sprat_bench::table::Table;
 use sprat_grape::{
     Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks, Shape, Target, ready,
     write_outputs,
 };
 use sprat_grapedr::is_listing;
+use sprat_measure::table::Table;
 use sprat_plan::quantity::digits;
 use std::fs::Metadata;
 use std::num::NonZeroUsize;

@@ -5,9 +5,9 @@ use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use sprat_bench::table::Table;
 use sprat_grape::{ALONE, Precision, Shape};
 use sprat_grapedr::{Kernel, READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch, compile};
+use sprat_measure::table::Table;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]

@@ -3,9 +3,9 @@
 use crate::quantity;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use sprat_bench::report::over_time::{page, picture};
 use sprat_lab::engine::{Engine, Report};
 use sprat_lab::series::{About, History, LineAbout, MAX_LINE_BYTES, Recorder, Sample};
+use sprat_measure::report::over_time::{page, picture};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};

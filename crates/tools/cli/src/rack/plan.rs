@@ -3,7 +3,7 @@
 use crate::output::{print_json, print_line, print_ready};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use sprat_bench::table::Table;
+use sprat_measure::table::Table;
 use sprat_plan::layout::Place;
 use sprat_plan::picture::picture;
 use sprat_plan::quantity::{Seconds, digits};

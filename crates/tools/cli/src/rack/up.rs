@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 use signal_hook::consts::SIGINT;
-use sprat_bench::table::Table;
+use sprat_measure::table::Table;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, playbook};
 use sprat_provision::{Alive, Folder, Local, Members, Node, Seen, State, nodes, survey, survey_services};

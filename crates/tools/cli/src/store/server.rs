@@ -259,7 +259,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
 fn options(args: &ServerArgs) -> Result<ServerOptions> {
     let memory = match args.memory {
         Some(memory) => memory,
-        None => (sprat_bench::machine::Machine::describe().memory_bytes / 2).max(LEAST_MEMORY),
+        None => (sprat_measure::machine::Machine::describe().memory_bytes / 2).max(LEAST_MEMORY),
     };
     let metrics = match args.metrics.as_str() {
         "none" => None,

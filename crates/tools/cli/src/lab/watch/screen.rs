@@ -6,8 +6,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::{Frame, Terminal};
-use sprat_units::figure::{bit_rate, decimal_bytes, digits, time};
 use sprat_lab::engine::LineReport;
+use sprat_units::figure::{bit_rate, decimal_bytes, digits, time};
 
 /// Rows of the curve.
 const CURVE: u16 = 5;

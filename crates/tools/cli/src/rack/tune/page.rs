@@ -1,9 +1,9 @@
 //! What tuning did, for people.
 
-use sprat_bench::machine::Machine;
-use sprat_bench::report::Report as Page;
-use sprat_bench::report::svg::{Axis, Line, chart};
-use sprat_bench::table::Table;
+use sprat_measure::machine::Machine;
+use sprat_measure::report::Report as Page;
+use sprat_measure::report::svg::{Axis, Line, chart};
+use sprat_measure::table::Table;
 use sprat_tune::{Journal, Measured, Overlay, State};
 
 /// All that was tried, and what became of it.

@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use sprat_bench::basic::{self, Cell, Settings, measure};
 use sprat_bench::ours::{self, Sockets};
-use sprat_bench::table::Table;
-use sprat_units::figure;
 use sprat_client::{Mode, Options};
+use sprat_measure::table::Table;
+use sprat_units::figure;
 use std::time::Duration;
 
 /// Time that each line counts, and before it counts.

@@ -11,5 +11,5 @@ pub use keys::Choice;
 pub use measured::{Measured, PERIOD_NS, Period, PeriodAverages};
 pub use pace::{Arrivals, Pace};
 pub use preload::{preload, preload_range};
-pub use rounds::{Entry, Series, interleave};
+pub use rounds::{Entry, Results, Series, interleave};
 pub use run::{Clock, DRAIN, MAX_IN_FLIGHT, Plan, RealClock, Workload, run, run_by};

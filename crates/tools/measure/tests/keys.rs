@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use sprat_bench::load::Choice;
-use sprat_bench::load::keys::{Chooser, Random, Values, Zipf, write_key};
+use sprat_measure::load::Choice;
+use sprat_measure::load::keys::{Chooser, Random, Values, Zipf, write_key};
 
 #[test]
 fn zipf_follows_its_law() {

@@ -196,16 +196,18 @@ impl Serialize for Latencies {
 }
 
 /// In JSON: everything, as [`Latencies::counts`] has it. For `#[serde(with = "..")]` where it is to be read again.
-pub(crate) mod counted {
+pub mod counted {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::Latencies;
 
-    pub(crate) fn serialize<S: Serializer>(all: &Latencies, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes them as pairs of a latency in nanoseconds and how often it was.
+    pub fn serialize<S: Serializer>(all: &Latencies, serializer: S) -> Result<S::Ok, S::Error> {
         all.counts().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
+    /// Reads what [`serialize`] has written.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
         Vec::deserialize(deserializer).map(|counts: Vec<(u64, u64)>| Latencies::from_counts(&counts))
     }
 }

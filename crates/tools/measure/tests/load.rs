@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use proptest::prelude::*;
-use sprat_bench::load::{Arrivals, Clock, Measured, PERIOD_NS, Pace, Plan, Workload, preload, run_by};
-use sprat_bench::target::{Completion, Op, Outcome, Target, Wait};
+use sprat_measure::load::{Arrivals, Clock, Measured, PERIOD_NS, Pace, Plan, Workload, preload, run_by};
+use sprat_measure::target::{Completion, Op, Outcome, Target, Wait};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

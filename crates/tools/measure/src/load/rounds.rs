@@ -1,7 +1,10 @@
 //! Several targets under the same load in one run, turn by turn, so that what drifts on the machine meets all alike.
 
+use crate::table::Table;
 use anyhow::{Context, Result};
 use serde::Serialize;
+use sprat_units::figure;
+use std::fmt;
 
 use super::measured::Measured;
 use super::run::{Plan, run};
@@ -82,4 +85,48 @@ pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series
         }
     }
     Ok(series)
+}
+
+/// What a scenario found, one series for each system and way of loading it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Results {
+    /// What was asked.
+    pub title: String,
+    /// The answers, in the order the systems were given.
+    pub series: Vec<Series>,
+}
+
+impl Results {
+    /// The series so labelled.
+    #[must_use]
+    pub fn get(&self, label: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.label == label)
+    }
+
+    /// The series as a table: medians of rounds.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&["system", "transport", "p50", "p90", "p99", "p99.9", "max", "ops", "errors"]);
+        for series in &self.series {
+            let quantile = |share| figure::time(series.quantile(share));
+            table.row(vec![
+                series.label.clone(),
+                series.rounds.first().map(|round| round.transport.clone()).unwrap_or_default(),
+                quantile(0.5),
+                quantile(0.9),
+                quantile(0.99),
+                quantile(0.999),
+                figure::time(series.latencies().summary().max as f64),
+                figure::rate(series.median(Measured::ops_per_second)),
+                series.failures().to_string(),
+            ]);
+        }
+        table
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}", self.title, self.table())
+    }
 }

@@ -7,9 +7,8 @@ use anyhow::Result;
 
 use super::svg::{Axis, Line, Tick, chart, escape};
 use crate::goals::{self, Goal, Row};
-use crate::load::{Measured, PERIOD_NS};
+use crate::load::{Measured, PERIOD_NS, Results};
 use crate::machine::Machine;
-use crate::scenarios::Results;
 use crate::table::Table;
 use sprat_units::figure;
 
@@ -160,7 +159,8 @@ fn histogram(results: &Results) -> String {
         points.retain(|point| point.0.is_finite());
         lines.push(Line { name: series.label.clone(), points, filled: true });
     }
-    let y = Axis::linear("share of operations", tallest, |share| figure::short(&format!("{} %", figure::digits(share))));
+    let y =
+        Axis::linear("share of operations", tallest, |share| figure::short(&format!("{} %", figure::digits(share))));
     chart(&Axis::decades("latency", least, most, short_time), &y, &lines)
 }
 

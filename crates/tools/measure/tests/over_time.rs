@@ -2,8 +2,8 @@
 #![allow(clippy::cast_precision_loss, reason = "small numbers")]
 
 use proptest::prelude::*;
-use sprat_bench::report::over_time::{page, picture};
 use sprat_lab::series::{About, Figures, FlowSample, History, LineAbout, LineSample, Sample};
+use sprat_measure::report::over_time::{page, picture};
 
 /// A series as four streams make it that begin one after the other.
 fn series() -> (About, Vec<Sample>) {
