@@ -10,7 +10,7 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
-    &["sim", "objects", "provision", "tune", "power"],
+    &["sim", "objects", "provision", "tune", "power", "measure"],
     &["bench"],
     &["cli"],
 ];
@@ -40,7 +40,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "tools",
         uses: &["base", "store", "flow", "lab", "rack", "grape"],
-        crates: &["bench", "cli", "style"],
+        crates: &["measure", "bench", "cli", "style"],
     },
 ];
 
