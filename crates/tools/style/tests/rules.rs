@@ -130,8 +130,8 @@ fn arrows_upwards_and_across_are_found() {
     assert_eq!(check("base/rpc", "dependencies", "sprat-net").len(), 1, "it is of another group");
     assert_eq!(check("lab/lab", "dependencies", "sprat-pace"), [4], "a group uses one beside it");
     assert_eq!(layers::check("store/wire", "[dependencies]\n").len(), 1, "no lints");
-    assert_eq!(layers::check("wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n").len(), 1);
-    assert_eq!(layers::check("wire", "[").len(), 1, "no TOML");
+    assert_eq!(layers::check("store/wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n").len(), 1);
+    assert_eq!(layers::check("store/wire", "[").len(), 1, "no TOML");
 }
 
 #[test]
