@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_fuzz::browser::{FileName, Request, frame, safe};
+use sprat_browser::protocol::{FileName, Request, frame, safe};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;

@@ -1,12 +1,6 @@
 //! What several fuzz targets share.
 
-#[path = "../../crates/tools/cli/src/transfer/mod.rs"]
-pub mod transfer;
-
-#[path = "../../crates/tools/cli/src/browser/protocol/mod.rs"]
-pub mod browser;
-
-use transfer::{Error, Item, Source};
+use sprat_transfer::{Error, Item, Source};
 
 /// Reads a source to its end, and checks that what it yields is within limits.
 pub fn drain(source: &mut dyn Source) -> Result<Vec<Item>, Error> {

@@ -12,6 +12,8 @@ pub mod http;
 pub mod journal;
 mod partial;
 mod plain;
+mod recent;
 pub mod share;
 
 pub use plain::{is_tricky, plain};
+pub use recent::Recent;

@@ -1,7 +1,7 @@
 //! The progress bar of imports and exports.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sprat_cli::transfer::Progress;
+use sprat_transfer::Progress;
 
 /// Items between two updates: drawing costs more than an item.
 const EVERY: u64 = 64;

@@ -2,8 +2,8 @@
 
 use crate::support;
 use serde_json::{Value, json};
-use sprat_cli::browser::protocol::frame;
-use sprat_cli::browser::{MAX_RUNNING, MAX_WAITING};
+use sprat_browser::protocol::frame;
+use sprat_browser::{MAX_RUNNING, MAX_WAITING};
 use sprat_flow::share::{Options, Pace, Share};
 use std::fs;
 use std::io::{Read as _, Write as _};

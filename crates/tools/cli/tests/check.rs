@@ -6,9 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use sprat_cli::check::{
-    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name,
-};
+use sprat_check::{Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name};
 use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, sprat};

@@ -33,8 +33,5 @@ mod secured;
 mod share;
 mod spread;
 mod support;
-mod table;
-mod transfer_rows;
-mod transfer_tree;
 mod trouble;
 mod upload;

@@ -7,11 +7,11 @@ use toml::{Table, Value};
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance", "units"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
-    &["rpc", "log", "vector", "grapedr"],
+    &["rpc", "log", "transfer", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
-    &["sim", "objects", "provision", "tune", "power", "measure"],
-    &["bench"],
+    &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
+    &["check", "bench"],
     &["cli"],
 ];
 
@@ -28,8 +28,12 @@ pub struct Group {
 /// The groups, lowest first.
 pub const GROUPS: &[Group] = &[
     Group { name: "base", uses: &[], crates: &["chance", "units", "disk", "net"] },
-    Group { name: "store", uses: &["base"], crates: &["wire", "key", "rpc", "log", "client", "store", "sim"] },
-    Group { name: "flow", uses: &["base"], crates: &["pace", "flow", "objects"] },
+    Group {
+        name: "store",
+        uses: &["base"],
+        crates: &["wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "check"],
+    },
+    Group { name: "flow", uses: &["base"], crates: &["pace", "flow", "objects", "browser"] },
     Group { name: "lab", uses: &["base"], crates: &["lab"] },
     Group {
         name: "rack",

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_cli::check::{Broken, Counts, Disagreement, Run, Work};
+use sprat_check::{Broken, Counts, Disagreement, Run, Work};
 use sprat_client::{Client, Error, Table};
 use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;

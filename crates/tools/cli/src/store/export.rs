@@ -7,11 +7,11 @@ use crate::store::import::{FormatArg, delimiter, format_of, summary, tell_omitte
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
-use sprat_cli::transfer::{
+use sprat_client::{Client, Row, Table};
+use sprat_transfer::{
     CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile, Progress, Source,
     TreeSink, pump,
 };
-use sprat_client::{Client, Row, Table};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

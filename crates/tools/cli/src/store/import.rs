@@ -7,11 +7,11 @@ use crate::progress::Bar;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sprat_cli::transfer::{
+use sprat_client::{Client, Condition, Table, Ticket};
+use sprat_transfer::{
     Column, CsvImport, CsvSource, Error, Item, JsonlImport, JsonlSource, JsonlValue, Large, Omitted, Sink, Source,
     TreeSource, pump,
 };
-use sprat_client::{Client, Condition, Table, Ticket};
 use sprat_wire::op::Request;
 use std::collections::VecDeque;
 use std::fs::File;

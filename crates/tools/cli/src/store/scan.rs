@@ -5,7 +5,7 @@ use crate::output::{json_bytes, json_number};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::Map;
-use sprat_cli::transfer::display_key;
+use sprat_transfer::display_key;
 use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 

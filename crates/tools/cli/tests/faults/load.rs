@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sprat_cli::check::{Run, SHARED_EVERY, Work};
+use sprat_check::{Run, SHARED_EVERY, Work};
 use sprat_client::{Client, Options, Table};
 
 /// Operations under way.

@@ -183,7 +183,7 @@ pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
         Some(folder) => folder.clone(),
         None => folder::downloads()?,
     };
-    sprat_cli::browser::serve(std::io::stdin(), std::io::stdout(), &folder, signals()?)
+    sprat_browser::serve(std::io::stdin(), std::io::stdout(), &folder, signals()?)
         .with_context(|| format!("cannot serve the browser, with files into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }

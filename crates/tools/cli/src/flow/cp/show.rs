@@ -4,7 +4,7 @@ use crate::output::print_json;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_cli::recent::Recent;
+use sprat_flow::Recent;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
 use sprat_flow::plain;
 use sprat_objects::Sent;

@@ -3,8 +3,8 @@
 use crate::progress::Bar;
 use crate::store::demo::{grouped, seconds};
 use anyhow::{Result, bail, ensure};
-use sprat_cli::transfer::{Item, Large, Progress, Source as _, TreeSource, display_key};
 use sprat_client::{Client, Condition, Table, Ticket};
+use sprat_transfer::{Item, Large, Progress, Source as _, TreeSource, display_key};
 use sprat_wire::op::{Request, Status};
 use std::collections::VecDeque;
 use std::fmt;

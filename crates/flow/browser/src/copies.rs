@@ -1,7 +1,7 @@
 //! One download, in a thread of its own.
 
 use super::protocol::{Code, FileName, Id, Report};
-use crate::recent::Recent;
+use sprat_flow::Recent;
 use sprat_flow::copy::{Copy, Error, Event, Outcome};
 use sprat_flow::file::PlaceError;
 use std::sync::mpsc::SyncSender;

@@ -1,6 +1,6 @@
 //! A table in memory, for tests of what goes into one and comes out.
 
-use sprat_cli::transfer::{Error, Item, Omitted, Sink, Source, pump};
+use sprat_transfer::{Error, Item, Omitted, Sink, Source, pump};
 
 /// Items in the order they came.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use crate::table;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
-use sprat_cli::transfer::{
+use sprat_transfer::{
     CSV_HEADER_KEY, Column, CsvExport, CsvImport, CsvSink, CsvSource, CsvValue, Error, Fault, JsonlExport, JsonlImport,
     JsonlSink, JsonlSource, JsonlValue, Large, Omitted, Source as _, Why,
 };

@@ -3,7 +3,7 @@
 use crate::table;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use sprat_cli::transfer::{Error, Large, OutFile, Source as _, TreeSink, TreeSource, Why, pump};
+use sprat_transfer::{Error, Large, OutFile, Source as _, TreeSink, TreeSource, Why, pump};
 use sprat_wire::MAX_VALUE;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
