@@ -67,10 +67,8 @@ impl Guests {
 
     /// What each guest of so many can have of this machine's memory, MiB.
     pub(crate) fn memory(plan: &Plan, guests: usize) -> Result<u64, Error> {
-        let list = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let available = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) >> 10;
-        share(plan.spec.server.memory.0, available, guests)
+        let available = sprat_host::memory("MemAvailable").unwrap_or(0);
+        share(plan.spec.server.memory.0, available >> 20, guests)
     }
 
     /// Starts a guest in its namespace. `folder` is its own; keys are in the rack's.

@@ -75,15 +75,9 @@ impl Members {
     /// # Errors
     /// Whatever the filesystem says.
     pub fn write(&self, folder: &Folder) -> Result<(), Error> {
-        let (path, next) = (folder.file(FILE), folder.file("members.next"));
+        let path = folder.file(FILE);
         let text = serde_json::to_vec_pretty(self).expect("names and numbers have a form in JSON");
-        let write = || {
-            let mut file = File::create(&next)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&next, &path)
-        };
-        write().map_err(Error::file(&path))
+        sprat_host::replace(&path, &text).map_err(Error::file(&path))
     }
 
     /// All instances of a plan, which begin together.

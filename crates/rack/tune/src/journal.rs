@@ -104,16 +104,5 @@ impl Journal {
 
 /// Writes a file as JSON, all of it or nothing.
 pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let fresh = path.with_extension("new");
-    let write = || {
-        fs::create_dir_all(folder)?;
-        let mut file = File::create(&fresh)?;
-        file.write_all(&serde_json::to_vec_pretty(value)?)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(told)
+    sprat_host::replace(path, &serde_json::to_vec_pretty(value)?)
 }

@@ -1,5 +1,6 @@
 //! The async client: futures over a thread that does the waiting.
 
+use sprat_host::random;
 use crate::blocking::Options;
 use crate::core::{Core, check};
 use crate::error::Error;
@@ -8,7 +9,6 @@ use sprat_net::{Idle, Nanos, Policy, Waker as Bell};
 use sprat_wire::op::{Answer, Condition, Records, Request, Status};
 use std::collections::HashMap;
 use std::future::Future;
-use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,7 +107,7 @@ impl AsyncClient {
         let (report, opened) = sync_channel(1);
         let options = options.clone();
         let run = move || {
-            let seed = RandomState::new().hash_one(std::process::id());
+            let seed = random();
             let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(|mut core| {
                 if options.patient {
                     core.wait_for_coordinators();

@@ -1,5 +1,6 @@
 //! The blocking client.
 
+use sprat_host::random;
 use crate::core::{Core, Target};
 use crate::error::Error;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
@@ -8,7 +9,6 @@ use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};
 use sprat_wire::tablet::Range;
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ impl Client {
     /// [`Error::Endpoint`] when the locator is of no use.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
-        let seed = RandomState::new().hash_one(std::process::id());
+        let seed = random();
         let mut core = Core::new(&coordinator, local, options.identity.as_ref(), seed)?;
         if options.patient {
             core.wait_for_coordinators();

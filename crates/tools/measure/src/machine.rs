@@ -61,13 +61,11 @@ impl Machine {
             let line = cpuinfo.lines().find(|line| line.starts_with(name));
             line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
         };
-        let memory = read("/proc/meminfo");
-        let memory_kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
         Self {
             cpu: field("model name").unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease"),
-            memory_bytes: memory_kib << 10,
+            memory_bytes: sprat_host::memory("MemTotal").unwrap_or(0),
             clocksource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_average: load_average(),

@@ -1,6 +1,6 @@
 //! Opening the driver: from a locator's words to a host on its ports.
 
-use std::hash::{BuildHasher as _, RandomState};
+use sprat_host::random;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -165,7 +165,7 @@ fn with_port(address: Address) -> Address {
 }
 
 fn ephemeral() -> u16 {
-    let random = RandomState::new().hash_one(std::process::id());
+    let random = random();
     let port = EPHEMERAL.start + random % (EPHEMERAL.end - EPHEMERAL.start);
     u16::try_from(port).expect("below 65,536")
 }

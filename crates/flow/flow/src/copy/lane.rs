@@ -1,5 +1,6 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
+use sprat_host::random;
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
@@ -12,7 +13,6 @@ use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_pace::path::Path;
-use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -431,6 +431,6 @@ fn value_of(
 /// do not all come back at once.
 pub(crate) fn backoff(failures: u32) -> Duration {
     let full = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
-    let chance = RandomState::new().hash_one(failures) % 1000;
+    let chance = random() % 1000;
     full / 2 + full.mul_f64(f64::from(u32::try_from(chance).expect("less than 1000")) / 2000.0)
 }

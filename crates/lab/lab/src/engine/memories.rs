@@ -1,5 +1,6 @@
 //! The packet memory of a box, made and touched before its ports are there.
 
+use sprat_host::memory;
 use super::{EngineError, Forwarding, Ways, ways};
 use crate::line::{Rate, Settings};
 use crate::memory::Memory;
@@ -62,12 +63,9 @@ impl Memories {
 
 /// Refuses what the machine does not have: memory is touched when it is made, and the kernel would end a process for it.
 fn enough_memory(needed: u64) -> Result<(), EngineError> {
-    let list = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = list.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    match kilobytes {
-        Some(kilobytes) if needed >> 10 > kilobytes => {
-            Err(EngineError::Memory { needed: needed >> 20, available: kilobytes >> 10 })
+    match memory("MemAvailable") {
+        Some(available) if needed > available => {
+            Err(EngineError::Memory { needed: needed >> 20, available: available >> 20 })
         }
         _ => Ok(()),
     }

@@ -5,6 +5,7 @@
 //! the name later can be told from what another put there. `NAME.lock` is held while the owner lives:
 //! the kernel lets go of it whichever way the owner ends.
 
+use sprat_host::replace;
 use super::plan::{MAX_HOSTS, NAME_RULE};
 use super::{Error, is_name};
 use rustix::fs::{FlockOperation, flock};
@@ -158,13 +159,7 @@ impl StateDir {
     pub(super) fn write(&self, state: &State) -> Result<(), Error> {
         let path = self.file(&state.lab);
         let text = toml::to_string(state).expect("names and numbers have a form in TOML");
-        let next = self.0.join(format!("{}.next", state.lab));
-        let write = || {
-            let mut file = File::create(&next)?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&next, &path)
-        };
-        write().map_err(Error::refused(format!("write {}", path.display())))
+        replace(&path, text.as_bytes()).map_err(Error::refused(format!("write {}", path.display())))
     }
 
     pub(super) fn remove(&self, lab: &str) -> Result<(), Error> {

@@ -29,7 +29,6 @@ use sprat_client::Error as ClientError;
 use sprat_net::bypass::Share;
 use sprat_net::{AnyDriver, Host, Locator, LocatorError, Locators, OpenError, Policy, Role};
 use sprat_rpc::Config;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -132,9 +131,9 @@ fn is_unreachable(locator: &Locator) -> bool {
     locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
 }
 
-/// A number that others cannot guess.
+/// A number that others cannot guess, and that is not 0.
 fn random() -> u64 {
-    RandomState::new().hash_one(std::process::id()) | 1
+    sprat_host::random() | 1
 }
 
 /// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they are: from then on a

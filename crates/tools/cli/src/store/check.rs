@@ -1,5 +1,6 @@
 //! `check`.
 
+use sprat_host::random;
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
 use crate::quantity::counted;
@@ -9,7 +10,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_check::{Broken, Counts, Disagreement, Run, Work};
 use sprat_client::{Client, Error, Table};
-use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -63,7 +63,7 @@ const EVERY: u64 = 64;
 const SEEDS: u64 = 1_000_000_000;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()) % SEEDS);
+    let seed = args.seed.unwrap_or_else(|| random() % SEEDS);
     let name = args.table.clone().unwrap_or_else(|| format!("check-{seed}"));
     let mut client = connect(&args.connect)?;
     let table = fresh_table(&mut client, &name)?;

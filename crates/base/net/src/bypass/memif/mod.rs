@@ -12,8 +12,8 @@ mod region;
 mod ring;
 mod socket;
 
+use sprat_host::random;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -380,6 +380,6 @@ impl From<Broken> for io::Error {
 
 /// An address that nobody else is likely to have: locally administered, of one host.
 fn random_mac() -> Mac {
-    let [_, a, b, c, d, e, ..] = RandomState::new().hash_one(std::process::id()).to_ne_bytes();
+    let [_, a, b, c, d, e, ..] = random().to_ne_bytes();
     Mac([2, a, b, c, d, e])
 }

@@ -11,6 +11,7 @@ pub(super) mod talk;
 mod tree;
 pub(super) mod walk;
 
+use sprat_host::random;
 use super::client::Client;
 use super::error::Trouble;
 use super::http::Trust;
@@ -30,7 +31,6 @@ use plan::Plan;
 use sprat_pace::Pacer;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -168,7 +168,7 @@ impl Upload {
         let tag = version.tag().trim_matches('"').to_owned();
         let tag = if self.part.is_some() { format!("{tag}-{:x}-{:x}", bytes.start, bytes.end) } else { tag };
         // A name that no earlier attempt had: nothing of one is found.
-        let tag = if self.options.restart { format!("{tag}-{:x}", RandomState::new().hash_one(&tag)) } else { tag };
+        let tag = if self.options.restart { format!("{tag}-{:x}", random()) } else { tag };
         let (to, told) = self.begin(line, &tag, length, tell)?;
         let condition = match &told.there {
             None => Condition::Nothing,

@@ -1,5 +1,6 @@
 //! DPDK's environment: one a process, started by whoever opens the first device.
 
+use sprat_host::memory;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::marker::PhantomData;
@@ -94,12 +95,7 @@ fn init(arguments: Vec<CString>) -> Result<(), c_int> {
 
 /// Free huge pages of the default size, MiB.
 fn free_huge_pages_mib() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let number = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    number("HugePages_Free:").unwrap_or(0) * number("Hugepagesize:").unwrap_or(0) / 1024
+    (memory("HugePages_Free").unwrap_or(0) * memory("Hugepagesize").unwrap_or(0)) >> 20
 }
 
 /// An error of DPDK, with what it logged last.

@@ -1,0 +1,70 @@
+//! What every part asks of the machine that it runs on.
+//!
+//! - [`replace`] puts a file in the place of another, whole or not at all.
+//! - [`memory`] reads a line of `/proc/meminfo`.
+//! - [`lock`] takes a lock that a panic may have left.
+//! - [`random`] draws a number that nobody can guess.
+
+mod file;
+
+pub use file::replace;
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A line of `/proc/meminfo`, such as `MemAvailable`: in bytes where the kernel gives it in kB, else the number as it is. None
+/// where there is no such line.
+#[must_use]
+pub fn memory(name: &str) -> Option<u64> {
+    memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+fn memory_in(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let mut words = line.split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        Some("kB") => number.checked_mul(1024),
+        _ => Some(number),
+    }
+}
+
+/// Takes the lock, also when a thread panicked while it held it: for data that is whole whenever the lock is free, and
+/// between any two statements under it. The panic is reported where it happened; a second one here would only hide it.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number from the kernel's generator (getrandom(2)), which nobody can guess. It never blocks once the machine has started.
+///
+/// # Panics
+/// When the kernel has no such call: it came with Linux 3.17.
+#[must_use]
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("getrandom: {error}"),
+        }
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_meminfo_are_read_with_their_units() {
+        let text = "MemTotal:       24552856 kB\nMemAvailable:    1024 kB\nHugePages_Free:       12\nBad: x kB\n";
+        assert_eq!(memory_in(text, "MemAvailable"), Some(1 << 20));
+        assert_eq!(memory_in(text, "HugePages_Free"), Some(12));
+        assert_eq!(memory_in(text, "Mem"), None);
+        assert_eq!(memory_in(text, "Bad"), None);
+        assert_eq!(memory_in("MemTotal: 18446744073709551615 kB", "MemTotal"), None);
+    }
+}

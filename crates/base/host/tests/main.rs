@@ -1,0 +1,49 @@
+//! What the machine does, and what it refuses.
+
+use sprat_host::{lock, memory, random, replace};
+use std::fs;
+use std::sync::Mutex;
+
+#[test]
+fn a_file_is_replaced_whole_and_its_folder_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a/b.toml");
+    replace(&path, b"one").expect("written");
+    fs::write(folder.path().join("a/b.toml.new"), "what a crash left, which is longer").expect("written");
+    replace(&path, b"two").expect("written");
+    assert_eq!(fs::read(&path).expect("there"), b"two");
+    assert_eq!(fs::read_dir(folder.path().join("a")).expect("a folder").count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn what_cannot_be_replaced_is_named_and_stands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept");
+    replace(&path, b"one").expect("written");
+    fs::create_dir(folder.path().join("kept.new")).expect("a folder in its way");
+    let error = replace(&path, b"two").expect_err("refused").to_string();
+    assert!(error.contains("kept: "), "{error}");
+    assert_eq!(fs::read(&path).expect("there"), b"one");
+}
+
+#[test]
+fn a_lock_is_taken_after_a_panic() {
+    let number = Mutex::new(1);
+    let panicked = std::thread::scope(|scope| {
+        let held = scope.spawn(|| {
+            let _held = number.lock().expect("free");
+            panic!("while it is held");
+        });
+        held.join().is_err()
+    });
+    assert!(panicked && number.is_poisoned());
+    assert_eq!(*lock(&number), 1);
+}
+
+#[test]
+fn the_machine_has_memory_and_numbers_that_differ() {
+    let total = memory("MemTotal").expect("Linux");
+    assert!(memory("MemAvailable").expect("Linux") <= total);
+    assert!(memory("MemNone").is_none());
+    assert_ne!(random(), random());
+}
