@@ -2,6 +2,7 @@
 
 use crate::pages::Pages;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
+use sprat_host::lock;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -170,10 +171,6 @@ impl State {
         self.settle();
         Completion { ticket, result, buffer }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().expect("no holder panics")
 }
 
 impl MemControl {

@@ -3,10 +3,11 @@
 use crate::path::{self, Path};
 use crate::weir::{Mode, Sample, TICKS_PER_RTT, Weir};
 use crate::window::{KNOCK_BIT, Window, WindowError};
+use sprat_host::lock;
 use std::io;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,7 @@ impl Paced {
     /// What is known of it.
     #[must_use]
     pub fn state(&self) -> State {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.state)
     }
 }
 
@@ -141,10 +142,6 @@ struct Connection {
     /// When what had arrived was last counted.
     arrived: (Instant, u64),
     state: Arc<Mutex<State>>,
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run(from: &mpsc::Receiver<Connection>) {

@@ -7,8 +7,9 @@ use mpi::Threading;
 use mpi::datatype::PartitionMut;
 use mpi::environment::Universe;
 use mpi::traits::{Communicator as _, CommunicatorCollectives as _, Root as _};
+use sprat_host::lock;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Words of a message, at most: a gigabyte.
 const MESSAGE: usize = 1 << 27;
@@ -85,7 +86,7 @@ impl World {
     }
 
     fn universe(&self) -> MutexGuard<'_, Universe> {
-        self.universe.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.universe)
     }
 }
 

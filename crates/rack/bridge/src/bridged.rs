@@ -9,9 +9,10 @@ use crate::keeper::{Carried, Far as _, Keeper, Near};
 use crate::options::Options;
 use crate::sweep::{References, Sweep};
 use sprat_client::{AsyncClient, Condition, Error as StoreError, Object, Table};
+use sprat_host::lock;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
@@ -178,7 +179,7 @@ impl Bridged {
     #[must_use]
     pub fn figures(&self) -> Figures {
         let (dirty, oldest) = self.shared.backlog.extent();
-        let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let trouble = lock(&self.shared.trouble).clone();
         Figures { dirty, lag: oldest.as_secs_f64(), trouble, ..self.shared.counters.figures() }
     }
 
@@ -191,7 +192,7 @@ impl Bridged {
             tokio::time::sleep(LOOK).await;
         }
         self.sweep.stop();
-        self.carriers.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        lock(&self.carriers).abort_all();
         self.shared.backlog.extent().0
     }
 }
@@ -226,7 +227,7 @@ impl Shared {
     }
 
     pub(crate) fn note(&self, error: &Error) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *lock(&self.trouble) = Some(error.to_string());
     }
 }
 

@@ -7,11 +7,12 @@ use crate::error::Error;
 use crate::figures::count;
 use crate::options::Options;
 use sprat_client::{Client, Condition, Error as StoreError, Row, Table};
+use sprat_host::lock;
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Keys whose reads are remembered between two sweeps. Of more, chance decides who stays.
@@ -171,15 +172,15 @@ pub(crate) struct Recent(HashSet<u64>);
 impl References {
     pub(crate) fn note(&self, key: &[u8]) {
         let hash = self.hash.hash_one(key);
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.now);
         if now.len() < MAX_REFERENCED {
             now.insert(hash);
         }
     }
 
     fn turn(&self) -> Recent {
-        let now = std::mem::take(&mut *self.now.lock().unwrap_or_else(PoisonError::into_inner));
-        let before = std::mem::replace(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        let now = std::mem::take(&mut *lock(&self.now));
+        let before = std::mem::replace(&mut *lock(&self.before), now.clone());
         Recent(now.into_iter().chain(before).collect())
     }
 

@@ -6,6 +6,7 @@ use crate::meter::Meter;
 use crate::report::{Measured, Report};
 use crate::targets::Target;
 use crate::{Error, Reading};
+use sprat_host::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -133,7 +134,7 @@ impl Sampling {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits until it is time; gives whether it goes on.

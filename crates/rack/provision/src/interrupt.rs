@@ -1,8 +1,9 @@
 //! The end of a play before its time.
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use sprat_host::lock;
 use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,7 @@ impl Interrupt {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -6,8 +6,8 @@ use sprat_plan::cassandra::Member;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
 
 /// Where in a rack's folder.

@@ -2,6 +2,7 @@
 
 use crate::ansible::Reach;
 use serde::Serialize;
+use sprat_host::lock;
 use sprat_rack::Host;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -61,10 +62,10 @@ fn all(reach: &Reach, user: &str, hosts: &[Host], asked: &Asked<'_>) -> Vec<Seen
     let found: Mutex<Vec<Vec<Seen>>> = Mutex::new(vec![Vec::new(); hosts.len()]);
     let work = || {
         loop {
-            let next = left.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
+            let next = lock(&left).pop_front();
             let Some(at) = next else { return };
             let seen = ask(reach, user, &hosts[at], &asked(&hosts[at]));
-            found.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = seen;
+            lock(&found)[at] = seen;
         }
     };
     thread::scope(|scope| {

@@ -3,8 +3,8 @@
 use crate::change::{Change, Class};
 use crate::measured::Measured;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file in a rack's folder.

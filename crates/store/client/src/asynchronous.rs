@@ -1,17 +1,17 @@
 //! The async client: futures over a thread that does the waiting.
 
-use sprat_host::random;
 use crate::blocking::Options;
 use crate::core::{Core, check};
 use crate::error::Error;
 use crate::types::{Object, Table};
+use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as Bell};
 use sprat_wire::op::{Answer, Condition, Records, Request, Status};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ impl<T> Future for Call<T> {
     type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         match shared.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
@@ -80,7 +80,7 @@ struct End<T> {
 impl<T> End<T> {
     fn tell(&mut self, result: Result<T, Error>) {
         self.told = true;
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         shared.result = Some(result);
         if let Some(waker) = shared.waker.take() {
             waker.wake();

@@ -1,9 +1,9 @@
 //! The blocking client.
 
-use sprat_host::random;
 use crate::core::{Core, Target};
 use crate::error::Error;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
+use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Request, ServerRecord, Status, TableRecord};

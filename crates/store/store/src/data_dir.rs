@@ -21,12 +21,13 @@ use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
+use sprat_host::lock;
 use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use thiserror::Error;
 
 /// Version of the directory's layout that this program writes. It reads format 1 too, which had no ages and no checksum.
@@ -357,7 +358,7 @@ impl DataDir {
     /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The one before stays beside
     /// it, and its blocks are those of the next: it can be written on a full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
-        let _writes = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writes = lock(&self.lock);
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         let write = || {
             write_in_place(&new, bytes)?;

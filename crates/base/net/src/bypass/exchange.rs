@@ -10,12 +10,13 @@
 //! little is handed over; one that does not is used just the same. Node 0 alone answers what anybody asks the address;
 //! everybody learns from what is said.
 
+use sprat_host::lock;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -87,7 +88,7 @@ impl Share {
 
     /// The device, if it is open; whoever finds that it is not opens it while the others wait.
     pub(super) fn device(&self) -> MutexGuard<'_, Weak<Joint>> {
-        self.team.device.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.team.device)
     }
 
     /// Hands a frame over to another node.

@@ -1,7 +1,8 @@
 //! Stopping from outside.
 
+use sprat_host::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long it may take to see that the whole was stopped.
@@ -24,7 +25,7 @@ impl Cancel {
     /// Asks to stop.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::Release);
-        let _lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = lock(&self.0.lock);
         self.0.wake.notify_all();
     }
 
@@ -44,9 +45,9 @@ impl Cancel {
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_asked() && Instant::now() < until {
-            let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = lock(&self.0.lock);
             let step = until.saturating_duration_since(Instant::now()).min(STEP); // the whole wakes only its own
-            drop(self.0.wake.wait_timeout_while(lock, step, |()| !self.is_asked()));
+            drop(self.0.wake.wait_timeout_while(held, step, |()| !self.is_asked()));
         }
         self.is_asked()
     }

@@ -8,8 +8,9 @@ use super::client::Client;
 use super::error::Trouble;
 use super::http::answer::{Asked, Form};
 use super::{Address, Cancel, Error};
+use sprat_host::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Mutex, PoisonError};
 
 /// Groups of a host that may arrive wrong before it is done without; the first host is not.
 pub(super) const MAX_WRONG: u32 = 3;
@@ -116,6 +117,6 @@ impl Host {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.standing)
     }
 }

@@ -1,6 +1,5 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
-use sprat_host::random;
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
@@ -12,6 +11,7 @@ use super::vouch::values_of;
 use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
+use sprat_host::random;
 use sprat_pace::path::Path;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

@@ -8,6 +8,7 @@ use super::{Event, Progress};
 use crate::group::Value;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
+use sprat_host::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
@@ -233,9 +234,4 @@ impl Limit {
         self.due = due + cost;
         self.due.saturating_duration_since(now)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A stream that panicked takes the transfer with it; what it held is only read for the report.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

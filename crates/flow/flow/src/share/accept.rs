@@ -8,11 +8,12 @@ use crate::http::answer::Head;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
+use sprat_host::lock;
 use sprat_pace::path::{Buffer, enlarge};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Connections that the kernel holds until they are taken.
@@ -178,7 +179,7 @@ impl Held {
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

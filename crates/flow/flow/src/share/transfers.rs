@@ -1,11 +1,12 @@
 //! What is being sent, for those who watch: each body from its first byte, and the last ones that ended.
 
 use serde::Serialize;
+use sprat_host::lock;
 use sprat_pace::path::Path;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Transfers that ended and are still told of.
@@ -185,8 +186,4 @@ impl Drop for Going {
         past.push_front(self.transfer.snapshot(Some(std::mem::take(&mut self.how))));
         past.truncate(MAX_PAST);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no holder panics")
 }

@@ -7,8 +7,9 @@ use super::{EngineError, Forwarding, Tolerance};
 use crate::filter::Rules;
 use crate::line::Settings;
 use crate::time::Time;
+use sprat_host::lock;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// A way to a box; every clone leads to the same one. It does not keep the box running: once that has stopped, every call is an error.
@@ -157,7 +158,7 @@ impl Handle {
     }
 
     pub(super) fn lock_rules(&self) -> MutexGuard<'_, Rules> {
-        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner) // whole at every moment
+        lock(&self.0.rules) // whole at every moment
     }
 
     fn position(&self, port: &str) -> Result<usize, EngineError> {
@@ -174,6 +175,6 @@ impl Handle {
     }
 
     fn lines(&self) -> MutexGuard<'_, Vec<Settings>> {
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner) // whole at every moment
+        lock(&self.0.lines) // whole at every moment
     }
 }

@@ -1,9 +1,9 @@
 //! The packet memory of a box, made and touched before its ports are there.
 
-use sprat_host::memory;
 use super::{EngineError, Forwarding, Ways, ways};
 use crate::line::{Rate, Settings};
 use crate::memory::Memory;
+use sprat_host::memory;
 
 /// What a line without a rate is taken to carry, when memory is made for it: 20 Gb/s, about what one
 /// thread can copy.

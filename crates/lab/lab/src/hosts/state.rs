@@ -5,15 +5,15 @@
 //! the name later can be told from what another put there. `NAME.lock` is held while the owner lives:
 //! the kernel lets go of it whichever way the owner ends.
 
-use sprat_host::replace;
 use super::plan::{MAX_HOSTS, NAME_RULE};
 use super::{Error, is_name};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
+use sprat_host::replace;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

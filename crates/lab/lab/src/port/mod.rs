@@ -14,10 +14,11 @@ use crate::time::Time;
 use device::Device;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use sprat_host::lock;
 use stats::InterfaceStats;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use device::{DpdkSpec, XdpSpec, open_dpdk, open_xdp, prepare};
@@ -286,8 +287,4 @@ impl Port {
 fn age(came: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(came)
-}
-
-fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
-    device.lock().unwrap_or_else(PoisonError::into_inner)
 }

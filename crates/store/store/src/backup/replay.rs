@@ -5,13 +5,14 @@ use super::report::{Cut, ReplayReport, ReplayedSegment};
 use super::survey::{Found, Source};
 use super::walk::{BadLog, End, read_log};
 use sprat_disk::{AlignedBuf, ReadAt};
+use sprat_host::lock;
 use sprat_wire::entry::{Entry, Malformed, Role, SegmentHeader};
 use sprat_wire::once::Completion;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
 
 /// Segments read ahead of the one being delivered, beyond one a thread.
 const READ_AHEAD: usize = 2;
@@ -161,7 +162,7 @@ impl<R: ReadAt> Source<R> {
 
 /// The next empty buffer; `None` when there will be none.
 fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
-    empties.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    lock(&empties).recv().ok()
 }
 
 /// Hands segments to `sink` in order as they come.

@@ -4,9 +4,10 @@
 use super::catalog::Catalog;
 use super::election::Election;
 use super::metadata::Metadata;
+use sprat_host::lock;
 use sprat_net::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A coordinator's time as leader.
 pub struct Reign<M> {
@@ -85,7 +86,7 @@ impl<M> Default for Office<M> {
 
 impl<M> Office<M> {
     fn change<T>(&self, change: impl FnOnce(&mut Inner<M>) -> T) -> T {
-        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(&self.inner))
     }
 
     /// The coordinator leads from here on; ring its node's bell afterwards.

@@ -1,13 +1,14 @@
 //! What reaches a master from the control thread of its process.
 
 use crate::replication::Member;
+use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Commands under way at once.
 const MAX_COMMANDS: usize = 64;
@@ -131,13 +132,13 @@ impl Outbox {
     /// What the tablets are to the master, and the bytes of objects that it takes, if that was told since.
     #[must_use]
     pub fn take_loads(&self) -> Option<(u64, Vec<Load>)> {
-        self.shared.loads.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.shared.loads).take()
     }
 
     /// What has come of a recovery that the coordinator was not told of yet.
     #[must_use]
     pub fn take_recovered(&self) -> Option<Recovered> {
-        self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.shared.recovered).pop_front()
     }
 }
 
@@ -161,11 +162,11 @@ impl Inbox {
     }
 
     pub(super) fn loads(&self, capacity: u64, loads: Vec<Load>) {
-        *self.shared.loads.lock().unwrap_or_else(PoisonError::into_inner) = Some((capacity, loads));
+        *lock(&self.shared.loads) = Some((capacity, loads));
     }
 
     pub(crate) fn recovered(&self, what: Recovered) {
-        let mut waiting = self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.shared.recovered);
         // Of an order only the newest counts: so there are no more of them than orders, however long nobody takes them.
         waiting.retain(|other| other.order != what.order);
         waiting.push_back(what);

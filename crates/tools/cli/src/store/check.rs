@@ -1,6 +1,5 @@
 //! `check`.
 
-use sprat_host::random;
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
 use crate::quantity::counted;
@@ -10,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_check::{Broken, Counts, Disagreement, Run, Work};
 use sprat_client::{Client, Error, Table};
+use sprat_host::random;
 use std::process::ExitCode;
 use std::time::Instant;
 

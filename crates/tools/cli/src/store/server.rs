@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
+use sprat_host::lock;
 use sprat_net::{Event, Locator, Locators, Transport};
 use sprat_store::agent::Gone;
 use sprat_store::coordinator::etcd::EtcdPlace;
@@ -17,7 +18,7 @@ use sprat_store::server::{
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Where a server listens unless told.
@@ -364,7 +365,7 @@ struct Life(Arc<Mutex<(Option<Stopper>, bool)>>);
 impl Life {
     /// This server runs now.
     fn goes_on_in(&self, stopper: Stopper) {
-        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut life = lock(&self.0);
         if life.1 {
             stopper.stop();
         }
@@ -372,16 +373,16 @@ impl Life {
     }
 
     fn is_over(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+        lock(&self.0).1
     }
 
     /// Whether a server has started.
     fn has_begun(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.is_some()
+        lock(&self.0).0.is_some()
     }
 
     fn end(&self) {
-        let mut life = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut life = lock(&self.0);
         life.1 = true;
         if let Some(stopper) = &life.0 {
             stopper.stop();

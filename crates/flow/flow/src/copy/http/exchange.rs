@@ -9,8 +9,9 @@ use crate::copy::address::Address;
 use crate::copy::cancel::Cancel;
 use crate::copy::client::Client;
 use crate::copy::{Error, Options};
+use sprat_host::lock;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Longest body of an answer, bytes; more is an error.
 pub const MAX_ANSWER: usize = 4 << 20;
@@ -126,13 +127,13 @@ impl Caller {
     }
 
     fn take_kept(&self, peer: &str) -> Option<Wire> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let at = kept.iter().position(|(of, _)| of == peer)?;
         Some(kept.swap_remove(at).1)
     }
 
     fn keep(&self, peer: String, wire: Option<Wire>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         if kept.len() < MAX_KEPT {
             kept.extend(wire.map(|wire| (peer, wire)));
         }

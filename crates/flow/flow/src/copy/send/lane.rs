@@ -12,6 +12,7 @@ use crate::file::{Source, SourceError};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
 use crate::http::UPLOAD;
 use crate::partial::bytes_of;
+use sprat_host::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Requests whose answers have not come, at most: the next is sent while the one before is answered.
 const MAX_HELD: usize = 2;
@@ -258,8 +259,4 @@ impl Sending<'_> {
     fn plan(&self) -> MutexGuard<'_, Plan> {
         lock(&self.plan)
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

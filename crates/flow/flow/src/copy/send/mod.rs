@@ -11,7 +11,6 @@ pub(super) mod talk;
 mod tree;
 pub(super) mod walk;
 
-use sprat_host::random;
 use super::client::Client;
 use super::error::Trouble;
 use super::http::Trust;
@@ -26,8 +25,9 @@ use crate::http::target::encode;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use crate::share::Version;
 use ask::{Condition, Told, ask_around};
-use lane::{MAX_ANSWER, Sending, lock};
+use lane::{MAX_ANSWER, Sending};
 use plan::Plan;
+use sprat_host::{lock, random};
 use sprat_pace::Pacer;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Small files: many on a connection before the first answer, so that a round trip is not the price of a file.
 
 use super::ask::Condition;
-use super::lane::{MAX_ANSWER, lock};
+use super::lane::MAX_ANSWER;
 use super::talk::{Line, request, taken};
 use super::walk::Entry;
 use crate::copy::error::Trouble;
@@ -10,6 +10,7 @@ use crate::file::{Xattrs, open_regular};
 use crate::group::{self, VERIFIED};
 use crate::http::{MODE, MTIME, XATTRS};
 use crate::share::Version;
+use sprat_host::lock;
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::path::Path;

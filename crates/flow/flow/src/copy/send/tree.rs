@@ -2,7 +2,7 @@
 
 use super::Upload;
 use super::ask::{Condition, is_folder};
-use super::lane::{MAX_ANSWER, lock};
+use super::lane::MAX_ANSWER;
 use super::small::{End, SMALL, Task, Worker, ends_all};
 use super::talk::{Line, request, taken};
 use super::walk::{Entry, Walk};
@@ -15,6 +15,7 @@ use crate::copy::{Address, Cancel, Error, Event, Options, Progress, TELL, TreeOu
 use crate::file::PlaceError;
 use crate::http::target::encode;
 use crate::http::{MODE, MTIME};
+use sprat_host::lock;
 use sprat_pace::Pacer;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

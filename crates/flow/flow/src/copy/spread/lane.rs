@@ -13,12 +13,13 @@ use crate::copy::vouch::values;
 use crate::copy::{Address, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
+use sprat_host::lock;
 use sprat_pace::path::Path;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
 /// Groups between two looks at the round-trip time.
 const LOOK: u64 = 16;
@@ -81,7 +82,7 @@ impl Lane<'_> {
     fn work(&self) -> Result<(), Trouble> {
         let mut kept = None;
         loop {
-            let next = self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = lock(&self.queue).pop_front();
             let Some(Missing { piece, runs }) = next else { return Ok(()) };
             let path = format!("{}{}", self.host.path(), self.file.shape.name(piece));
             let mut fetching = Fetching {

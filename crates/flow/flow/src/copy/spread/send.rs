@@ -21,13 +21,14 @@ use crate::file::{PlaceError, RegularError, irregular};
 use crate::group::Value;
 use crate::http::target::encode;
 use crate::share::Version;
+use sprat_host::lock;
 use sprat_pace::Pacer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Streams to each host, unless more are asked for: while one waits for the end of a piece to be durable, others send.
@@ -590,8 +591,4 @@ fn is_of_host(error: &Error) -> bool {
 /// A path in the set as part of an address.
 fn encoded(path: &Path) -> String {
     path.iter().map(encode).collect::<Vec<_>>().join("/")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,12 +13,13 @@ use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress, TELL
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
+use sprat_host::lock;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections for small files, unless more streams are asked for: while one waits for the disk, others receive.
@@ -405,8 +406,4 @@ impl Shared {
 /// Whether no other file would fare better.
 fn ends_all(error: &Error) -> bool {
     matches!(error, Error::Cancelled | Error::Sink(_) | Error::Untrusted { .. } | Error::Unreachable { .. })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

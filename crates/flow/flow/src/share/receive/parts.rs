@@ -10,6 +10,7 @@ use super::super::root::Root;
 use crate::file::Place;
 use crate::http::request::Refused;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use sprat_host::lock;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 /// How long a part is kept that nobody goes on with, unless told: a weekend and some days.
@@ -99,7 +100,7 @@ impl Parts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

@@ -12,13 +12,14 @@ use crate::share::Version;
 use crate::share::put;
 use rustix::io::Errno;
 use sprat_disk::{Access, AlignedBuf};
+use sprat_host::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most files that are received at a time, small ones apart; one more is answered 503.
 pub const MAX_UPLOADS: usize = 16;
@@ -464,9 +465,4 @@ pub(super) fn failed(error: &io::Error) -> Refused {
 
 pub(super) fn conflict(what: String) -> Refused {
     Refused { status: 409, what }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a thread that panicked held is whole: it is only told from what is durable.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,12 +4,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use sprat_host::lock;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -86,10 +87,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         lock(&self.remains).clear();
     }
-}
-
-fn lock(remains: &Mutex<Remains>) -> MutexGuard<'_, Remains> {
-    remains.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn free_bytes(path: &Path) -> Result<u64> {

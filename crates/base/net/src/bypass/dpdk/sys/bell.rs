@@ -1,10 +1,11 @@
 //! What wakes a node that sleeps: a descriptor of its device's that polls readable when frames have arrived.
 
+use sprat_host::lock;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::event::{Timespec, epoll};
 use rustix::net::{AddressFamily, sockopt};
@@ -78,7 +79,7 @@ pub(in crate::bypass) struct Before {
 impl Before {
     /// Begins to open a device.
     pub(in crate::bypass) fn opening() -> Self {
-        let opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+        let opening = lock(&OPENING);
         Self { sockets: sockets().collect(), _opening: opening }
     }
 

@@ -1,12 +1,13 @@
 //! Devices: each opened once, used by one thread.
 
+use sprat_host::lock;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::bell::{Before, Bell};
 use super::eal::error;
@@ -179,7 +180,7 @@ impl Device {
     /// Held while the device itself is asked or told something: several threads may want to.
     fn control(&self) -> Option<MutexGuard<'_, ()>> {
         let joint = self.joint.as_ref()?;
-        Some(joint.control.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(&joint.control))
     }
 
     /// What it was opened with; `None` for the first there was.
@@ -444,7 +445,7 @@ impl Joint {
     /// # Errors
     /// Another has it, or had it: a queue has no lock, and is given away once.
     pub(in crate::bypass) fn queue(self: &Arc<Self>, queue: usize) -> io::Result<Device> {
-        let Some(bell) = self.free.lock().unwrap_or_else(PoisonError::into_inner)[queue].take() else {
+        let Some(bell) = lock(&self.free)[queue].take() else {
             let reason = format!("queue {queue} of device {} is another node's", self.name);
             return Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
         };
@@ -473,7 +474,7 @@ impl Joint {
 
     /// Has the device put datagrams for these ports into the queues, the first port's into the first, if it can.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
-        let _control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.
         let steer = |queue: u16| unsafe { ffi::sprat_dpdk_steer(self.port, queue, first + queue, ipv6.into()) };
         let queues = u16::try_from(self.buffers.len()).expect("few");
@@ -490,7 +491,7 @@ impl Drop for Joint {
 
 /// Closes a port that is the caller's, and nobody's from here on.
 fn close(port: u16) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = lock(&OPEN);
     // SAFETY: the port is the caller's.
     unsafe { ffi::sprat_dpdk_close(port) };
     open.remove(&port);

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::marker::PhantomData;
 use std::sync::Mutex;
-use std::{fs, thread};
+use std::thread;
 
 use super::ffi;
 
