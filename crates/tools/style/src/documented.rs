@@ -1,4 +1,4 @@
-//! Every crate says what it is, to the compiler and on the map.
+//! Every crate says what it is: in its files, in its README and on the map.
 
 use crate::Finding;
 use crate::source::{Source, is_test_file};
@@ -16,29 +16,32 @@ pub fn check_head(source: &Source) -> Vec<Finding> {
     vec![Finding::new(&source.path, 1, "no documentation at the head", mend)]
 }
 
-/// Crates without a paragraph of their own, under `### name`, in `architecture`.
+/// What is wrong with the README of the crate in `folder` (such as `crates/base/net`); `None`: it has none.
 #[must_use]
-pub fn check_map(crates: &[String], architecture: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let headings = architecture.lines().enumerate().filter_map(|(at, line)| Some((at, line.strip_prefix("### ")?)));
-    for (at, name) in headings.clone() {
-        if !crates.iter().any(|one| one == name) {
-            let what = format!("{name} is described as a crate, and there is none");
-            findings.push(Finding::new("ARCHITECTURE.md", at + 1, what, "take it out, or build it"));
-        }
+pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
+    let path = format!("{folder}/README.md");
+    let name = folder.rsplit('/').next().unwrap_or(folder);
+    let Some(text) = text else {
+        return vec![Finding::new(&path, 1, "the crate has no README", "say what it is for and where to begin reading")];
+    };
+    let (title, body) = text.split_once('\n').unwrap_or((text, ""));
+    if title != format!("# sprat-{name}") {
+        return vec![Finding::new(&path, 1, "it has another title than its crate", "begin with `# sprat-` and its name")];
     }
-    for name in crates {
-        let Some((at, _)) = headings.clone().find(|(_, heading)| heading == name) else {
-            let mend = format!("add `### {name}` and what it is for under Rooms");
-            findings.push(Finding::new("ARCHITECTURE.md", 1, format!("crate {name} is not on the map"), mend));
-            continue;
-        };
-        let told: usize =
-            architecture.lines().skip(at + 1).take_while(|line| !line.starts_with('#')).map(str::len).sum();
-        if told < PARAGRAPH_BYTES {
-            let what = format!("crate {name} has a heading and hardly a word");
-            findings.push(Finding::new("ARCHITECTURE.md", at + 1, what, "say what it is for"));
-        }
+    let paragraph = body.trim_start().split("\n\n").next().map_or(0, str::len);
+    if paragraph < PARAGRAPH_BYTES {
+        return vec![Finding::new(&path, 3, "a title and hardly a word", "say what the crate is for")];
     }
-    findings
+    Vec::new()
+}
+
+/// Crates' folders whose README `architecture`, the text of ARCHITECTURE.md, does not link.
+#[must_use]
+pub fn check_map(folders: &[String], architecture: &str) -> Vec<Finding> {
+    let linked = |folder: &&String| architecture.contains(&format!("]({folder}/README.md)"));
+    let finding = |folder: &String| {
+        let mend = format!("add a link to {folder}/README.md to the table of groups");
+        Finding::new("ARCHITECTURE.md", 1, format!("{folder} is not on the map"), mend)
+    };
+    folders.iter().filter(|folder| !linked(folder)).map(finding).collect()
 }

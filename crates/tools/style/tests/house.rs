@@ -69,9 +69,14 @@ fn unsafe_stands_only_where_it_may() {
 fn every_crate_is_documented() {
     let house = &*HOUSE;
     none(house.sources.iter().flat_map(documented::check_head).collect());
-    let names =
-        house.crates().iter().filter_map(|folder| Some(folder.split_once('/')?.1.to_owned())).collect::<Vec<_>>();
-    none(documented::check_map(&names, &house.read("ARCHITECTURE.md")));
+    let folders: Vec<_> = house.crates().iter().map(|folder| format!("crates/{folder}")).collect();
+    let readme = |folder: &String| {
+        let path = format!("{folder}/README.md");
+        let text = house.files.contains(&path).then(|| house.read(&path));
+        documented::check_readme(folder, text.as_deref())
+    };
+    none(folders.iter().flat_map(readme).collect());
+    none(documented::check_map(&folders, &house.read("ARCHITECTURE.md")));
 }
 
 #[test]

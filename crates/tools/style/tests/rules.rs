@@ -142,11 +142,16 @@ fn files_without_a_head_and_crates_without_a_paragraph_are_found() {
     assert_eq!(head("crates/store/log/src/a.rs", "\n//! Late.\n"), 1);
     assert_eq!(head("crates/store/log/tests/a.rs", ""), 0);
 
-    let map = |text: &str| lines(&documented::check_map(&["log".to_owned()], text));
+    let readme = |text: Option<&str>| lines(&documented::check_readme("crates/store/log", text));
     let paragraph = "It keeps objects. ".repeat(10);
-    assert_eq!(map(&format!("### log\n{paragraph}\n")), []);
-    assert_eq!(map(&format!("### rpc\n{paragraph}\n")), [1, 1], "one too many, one missing");
-    assert_eq!(map(&format!("\n### log\n\n## Rules\n{paragraph}\n")), [2]);
+    assert_eq!(readme(Some(&format!("# sprat-log\n\n{paragraph}\n"))), []);
+    assert_eq!(readme(Some(&format!("# log\n\n{paragraph}\n"))), [1]);
+    assert_eq!(readme(Some("# sprat-log\n\nA log.\n\n## More\n")), [3]);
+    assert_eq!(readme(None), [1]);
+
+    let map = |text: &str| lines(&documented::check_map(&["crates/store/log".to_owned()], text));
+    assert_eq!(map("the [log](crates/store/log/README.md)"), []);
+    assert_eq!(map("the log, `crates/store/log`"), [1]);
 }
 
 #[test]
