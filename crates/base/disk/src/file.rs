@@ -38,6 +38,40 @@ pub enum OpenError {
     },
 }
 
+/// Most files of one name that [`open_locked`] finds removed or renamed when it has locked them.
+const MOST_GONE: usize = 16;
+
+/// Opens the file at `path` for reading and writing, makes it where there is none, and locks it until it is closed.
+/// `more` are flags besides.
+///
+/// # Errors
+/// `WOULDBLOCK`: somebody else has it locked. Whatever opening it says.
+pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
+    for _ in 0..MOST_GONE {
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        if is_named(&file, rustix::fs::CWD, path)? {
+            return Ok(File::from(file));
+        }
+    }
+    Err(Errno::WOULDBLOCK)
+}
+
+/// Whether the open file is the one of that name in `folder`. A file that was opened and then locked may not be: the
+/// holder of the lock removed or renamed it in between, and what is written to a file without a name is lost.
+///
+/// # Errors
+/// The system does not say.
+pub fn is_named(file: impl AsFd, folder: impl AsFd, name: impl rustix::path::Arg) -> Result<bool, Errno> {
+    let open = rustix::fs::fstat(file)?;
+    match rustix::fs::statat(folder, name, AtFlags::empty()) {
+        Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// A file, locked for this process alone as long as it is open.
 pub struct FileDisk {
     path: PathBuf,
@@ -71,18 +105,15 @@ impl FileDisk {
     /// [`OpenError`].
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked(path.to_owned())),
-            other => other.map_err(failed)?,
-        }
+        let file = open_locked(path, OFlags::empty()).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => OpenError::Locked(path.to_owned()),
+            errno => failed(errno),
+        })?;
         sync_directory(path).map_err(failed)?;
         let refusal = match access {
             Access::Direct => go_direct(&file).err(),
             Access::Cached => Some("cached on request".to_owned()),
         };
-        let file = File::from(file);
         let durable = access == Access::Direct;
         let separate_sync = durable && (refusal.is_some() || !has_fua(&file));
         let (engine, engine_name) = Engine::start(&file, separate_sync);

@@ -16,7 +16,7 @@ mod pages;
 mod ring;
 
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
-pub use file::{Access, FileDisk, FileReader, OpenError};
+pub use file::{Access, FileDisk, FileReader, OpenError, is_named, open_locked};
 pub use mem::{Fault, Latency, MemControl, MemDisk, MemReader};
 
 use std::io;

@@ -8,6 +8,23 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
+/// Each of several threads removes the file that it has locked, again and again: none has one without a name.
+#[test]
+fn a_file_that_is_locked_has_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let opened = std::sync::atomic::AtomicU32::new(0);
+    let work = || {
+        while opened.load(std::sync::atomic::Ordering::Relaxed) < 2_000 {
+            let Ok(file) = sprat_disk::open_locked(&path, rustix::fs::OFlags::empty()) else { continue };
+            opened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            assert!(sprat_disk::is_named(&file, rustix::fs::CWD, &path).unwrap());
+            std::fs::remove_file(&path).unwrap();
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+}
+
 /// The disks to try: direct and cached, on disk and (where there is one) on tmpfs.
 fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
     let mut disks = Vec::new();

@@ -5,6 +5,7 @@
 use super::{Xattrs, irregular};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use sprat_disk::open_locked;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -125,12 +126,10 @@ impl Place {
     /// # Errors
     /// The filesystem's, and that another transfer writes it.
     pub fn create(&self) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::from(rustix::fs::open(&self.part, flags, Mode::RUSR | Mode::WUSR)?);
+        let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         if let Some(what) = irregular(file.metadata()?.file_type()) {
             return Err(io::Error::other(format!("is {what}; a file on its way needs that name")));
         }
-        file.try_lock().map_err(io::Error::from)?;
         self.forget()?;
         file.set_len(0)?;
         Ok(file)

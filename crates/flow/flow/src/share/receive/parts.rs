@@ -10,6 +10,7 @@ use super::super::root::Root;
 use crate::file::Place;
 use crate::http::request::Refused;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use sprat_disk::is_named;
 use sprat_host::lock;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -150,6 +151,9 @@ fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Op
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     // Who writes it holds it locked.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    if !is_named(&file, folder, name).ok()? {
+        return None; // it went meanwhile, and what has its name now is looked at the next time
+    }
     let age = SystemTime::now().duration_since(meta.modified().ok()?).unwrap_or_default();
     if age > kept_for {
         for path in [place.journal(), place.part()] {
