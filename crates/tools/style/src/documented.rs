@@ -22,11 +22,21 @@ pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
     let name = folder.rsplit('/').next().unwrap_or(folder);
     let Some(text) = text else {
-        return vec![Finding::new(&path, 1, "the crate has no README", "say what it is for and where to begin reading")];
+        return vec![Finding::new(
+            &path,
+            1,
+            "the crate has no README",
+            "say what it is for and where to begin reading",
+        )];
     };
     let (title, body) = text.split_once('\n').unwrap_or((text, ""));
     if title != format!("# sprat-{name}") {
-        return vec![Finding::new(&path, 1, "it has another title than its crate", "begin with `# sprat-` and its name")];
+        return vec![Finding::new(
+            &path,
+            1,
+            "it has another title than its crate",
+            "begin with `# sprat-` and its name",
+        )];
     }
     let paragraph = body.trim_start().split("\n\n").next().map_or(0, str::len);
     if paragraph < PARAGRAPH_BYTES {
