@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sprat_bench::basic;
-use sprat_bench::scenarios::{self, Lab, Mix, Results};
+use sprat_bench::scenarios::{self, Lab, Mix};
 use sprat_bench::system::{Durability, Memcached, Redis, Server, Setup, System};
+use sprat_measure::load::Results;
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report;
 use sprat_measure::target::Wait;
