@@ -11,13 +11,16 @@ use crate::breakdown::{INSIDE, SIZES, objects};
 use crate::ours::Transport;
 use crate::promises::{Findings, Settings};
 use crate::scenarios::Lab;
-use crate::single::Single;
+use crate::single::{Objects, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
+use std::time::{Duration, Instant};
 
-/// Operations of a kind and size that are counted, and as many before them that are not.
+/// Most operations of a kind and size that are counted, and as many before them that are not. Fewer
+/// where they take longer than [`Lab::duration`] together: on a processor that others use, a thread
+/// that spins and its server take turns of milliseconds.
 const OPERATIONS: usize = 1_000;
 
 /// Events of one kind of operation, on the average.
@@ -51,7 +54,7 @@ pub(crate) fn count(transport: Transport, settings: &Settings, lab: &Lab, findin
                 }
                 findings.table(
                     &format!(
-                        "{event} by stage over {word}: means of {OPERATIONS}, without those of the counting itself"
+                        "{event} by stage over {word}: means of up to {OPERATIONS}, without those of the counting itself"
                     ),
                     table(&rows),
                 );
@@ -73,16 +76,9 @@ fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> R
         for (write, kind) in [(false, "read"), (true, "write")] {
             let count = Count::start(event)?;
             let name = format!("{} {kind}", figure::object_size(size));
-            let (mut out, mut back) = (0.0, 0.0);
-            for number in 0..2 * OPERATIONS {
-                if number == OPERATIONS {
-                    single.counters()?; // has the server begin anew
-                    (out, back) = (0.0, 0.0);
-                }
-                let lap = single.operate_noted(&objects, number * 7919, write)?;
-                out += lap.out as f64;
-                back += lap.back as f64;
-            }
+            operate(&mut single, &objects, write, lab.duration)?;
+            single.counters()?; // from here on the server counts
+            let (operations, out, back) = operate(&mut single, &objects, write, lab.duration)?;
             let told = single.counters()?;
             let told = |name: &str| -> Result<f64> {
                 let milli = told.get(name).with_context(|| format!("a server that counts, and its {name}"))?;
@@ -92,12 +88,26 @@ fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> R
             for (events, stage) in inside.iter_mut().zip(INSIDE) {
                 *events = told(stage.events)?;
             }
-            let mean = |sum: f64| (sum / OPERATIONS as f64 - count.cost() as f64).max(0.0);
+            let mean = |sum: f64| (sum / operations as f64 - count.cost() as f64).max(0.0);
             let server = told("request_events_milli")?;
             rows.push(Counted { name, out: mean(out), back: mean(back), server, inside });
         }
     }
     Ok(rows)
+}
+
+/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns how many, and the sums of what
+/// was counted in the client on the way out and back.
+fn operate(single: &mut Single, objects: &Objects, write: bool, duration: Duration) -> Result<(usize, f64, f64)> {
+    let begun = Instant::now();
+    let (mut operations, mut out, mut back) = (0, 0.0, 0.0);
+    while operations < OPERATIONS && (operations == 0 || begun.elapsed() < duration) {
+        let lap = single.operate_noted(objects, operations * 7919, write)?;
+        out += lap.out as f64;
+        back += lap.back as f64;
+        operations += 1;
+    }
+    Ok((operations, out, back))
 }
 
 fn table(rows: &[Counted]) -> Table {
