@@ -40,7 +40,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(stopped) = error.downcast_ref::<sprat_grape::Stopped>() {
         return stopped.code;
     }
-    if let Some(sprat_provision::Error::Interrupted { .. }) = error.downcast_ref() {
+    if error.downcast_ref().is_some_and(sprat_ring::Error::is_interrupted) {
         return INTERRUPTED;
     }
     match error.downcast_ref::<Error>() {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use sprat_client::Number;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 /// Prints one JSON value on a line.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
@@ -31,14 +31,23 @@ pub(crate) fn print_ready<'a>(
 
 /// Prints a line; a closed pipe is an error, not a panic.
 pub(crate) fn print_line(line: &str) -> Result<()> {
-    print_bytes(&[line, "\n"].concat().into_bytes())
+    write_line(line).context("cannot write to standard output")
+}
+
+/// Prints a line, as [`print_line`] does, for what reports the error of the system by itself.
+pub(crate) fn write_line(line: &str) -> io::Result<()> {
+    write_bytes(&[line, "\n"].concat().into_bytes())
 }
 
 /// Prints bytes as they are. They have left when this returns: what is still buffered when a
 /// process ends is lost in silence if it cannot be written.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+    write_bytes(bytes).context("cannot write to standard output")
+}
+
+fn write_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
 }
 
 /// Adds a counter's number to a JSON object, as `number`.

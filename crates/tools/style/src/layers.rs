@@ -11,7 +11,7 @@ pub const ROWS: &[&[&str]] = &[
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
-    &["check", "bench"],
+    &["check", "bench", "ring"],
     &["cli"],
 ];
 
@@ -38,7 +38,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "rack",
         uses: &["base", "store", "flow", "lab"],
-        crates: &["plan", "rack", "load", "bridge", "provision", "tune", "power"],
+        crates: &["plan", "rack", "load", "bridge", "provision", "tune", "power", "ring"],
     },
     Group { name: "grape", uses: &["base"], crates: &["formula", "ranks", "vector", "grapedr", "grape"] },
     Group {

@@ -2,7 +2,7 @@
 
 use crate::exit::{BEHIND, CORRUPT};
 use crate::output::{print_json, print_line};
-use crate::rack::up::{Rack, RackPlace};
+use crate::rack::up::RackPlace;
 use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -14,6 +14,7 @@ use sprat_measure::report::svg::{Axis, Line, chart};
 use sprat_measure::table::Table;
 use sprat_plan::spec::Cassandra;
 use sprat_rack::{Host, hosts};
+use sprat_ring::Deployment;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -134,7 +135,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const BAND_MS: f64 = 10.0;
 
 pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
-    let rack = Rack::new(&args.place)?;
+    let rack = args.place.open()?;
     let load = asked(args, &rack)?;
     let (report, verified) = rack.within(|| run(args, load))??;
     if let Some(path) = &args.html {
@@ -153,7 +154,7 @@ pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
 }
 
 /// What the flags ask for.
-fn asked(args: &RackLoadArgs, rack: &Rack) -> Result<Load> {
+fn asked(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
     let Some(cassandra) = &rack.plan.spec.cassandra else {
         bail!("{}: the plan has no [cassandra]", args.place.rack);
     };

@@ -10,6 +10,7 @@ pub(crate) mod remove;
 pub(crate) mod rolling;
 pub(crate) mod tune;
 pub(crate) mod up;
+mod watch;
 
 use crate::rack::add::RackAddArgs;
 use crate::rack::bridge::RackBridgeArgs;

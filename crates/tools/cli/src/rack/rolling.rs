@@ -2,17 +2,13 @@
 
 use crate::exit::INCOMPLETE;
 use crate::output::print_line;
-use crate::rack::up::{Rack, RackPlace, show_task};
-use crate::signals::signals;
-use anyhow::{Context as _, Result, bail};
+use crate::rack::up::RackPlace;
+use crate::rack::watch::{Output, Terminal};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
-use sprat_provision::ansible::playbook;
-use sprat_provision::{Alive, schemas, survey};
-use sprat_rack::{Host, Instance};
+use sprat_ring::{Ended, Rolling};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -55,141 +51,33 @@ pub(crate) enum RollingArg {
     Upgrade,
 }
 
-/// How long all may take to see that an instance is up again, and to agree on the schema; and how often they are asked.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-const LOOK: Duration = Duration::from_secs(1);
-
 pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
-    let rack = Rack::new(&args.place)?;
-    let _mine = rack.folder.lock()?;
-    rack.nobody_leaves()?;
-    let hosts = rack.folder.write(&rack.plan, &std::path::absolute(&args.jars)?)?;
-    let chosen = chosen(&hosts, &args.limit)?;
-    let signals = signals()?;
-    let bar = ProgressBar::new_spinner();
-    if !args.check {
-        well(&rack, &hosts)
-            .context("nothing was done: all must be well before one stops (`sprat rack up` starts who does not run)")?;
-    }
-    let mut done = 0;
-    for (at, (host, instance)) in chosen.iter().enumerate() {
-        if signals.try_recv().is_ok() {
-            bar.finish_and_clear();
-            eprintln!("sprat: stopped after {at} of {}; run it again to go on", chosen.len());
-            return Ok(ExitCode::from(INCOMPLETE));
-        }
-        bar.set_prefix(format!("{}/{} {}", at + 1, chosen.len(), instance.name));
-        let forced = args.what == RollingArg::Restart;
-        let began_anew = step(&rack, host, instance, forced, args.check, &bar)?;
-        if began_anew && !args.check {
-            wait(&rack, &hosts, &bar).with_context(|| {
-                format!("{} of {} are done; {} began anew and is not well", at, chosen.len(), instance.name)
-            })?;
-        }
-        done += usize::from(began_anew);
-        let became = match (began_anew, args.check) {
-            (true, false) => "began anew",
-            (true, true) => "would begin anew",
-            (false, _) => "is as it should be",
-        };
-        bar.suspend(|| print_line(&format!("{} {became}", instance.name)))?;
-    }
-    if args.what == RollingArg::Upgrade && !args.check {
-        for (host, instance) in &chosen {
-            bar.set_message(format!("{} writes its tables anew", instance.name));
-            rack.ask(host, &format!("{}/nodetool upgradesstables", instance.home.display()))?;
-        }
-    }
-    bar.finish_and_clear();
-    print_line(&format!("{done} of {} {}", chosen.len(), if args.check { "would begin anew" } else { "began anew" }))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Brings an instance its files, and starts it anew if they are others than before, or if `forced`. Whether it did.
-pub(super) fn step(
-    rack: &Rack,
-    host: &Host,
-    instance: &Instance,
-    forced: bool,
-    check: bool,
-    bar: &ProgressBar,
-) -> Result<bool> {
-    let vars = format!("instance={} forced={forced}", instance.name);
-    let mut more = vec!["--limit", &host.name, "--extra-vars", &vars];
-    if check {
-        more.extend(["--check", "--diff"]);
-    }
-    let mut line = |line: &str| {
-        show_task(bar, line);
-        if check && line.starts_with(['+', '-', '@']) {
-            bar.suspend(|| _ = print_line(line));
-        }
+    let rack = args.place.open()?;
+    let _mine = rack.lock()?;
+    let what = match args.what {
+        RollingArg::Restart => Rolling::Restart,
+        RollingArg::Config => Rolling::Config,
+        RollingArg::Upgrade => Rolling::Upgrade,
     };
-    let recaps = playbook(&rack.folder, &rack.reach, "rolling.yml", &more, &mut line)?;
-    Ok(recaps.iter().any(|recap| recap.changed > 0))
-}
-
-/// Instances by names of servers or their own, in the plan's order; all of them without names.
-fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a Instance)>> {
-    let is = |name: &String, (host, instance): (&Host, &Instance)| host.name == *name || instance.name == *name;
-    for name in names {
-        if !all(hosts).any(|one| is(name, one)) {
-            bail!("--limit {name}: no server or instance is called that; `sprat rack status` names them");
-        }
-    }
-    Ok(all(hosts).filter(|one| names.is_empty() || names.iter().any(|name| is(name, *one))).collect())
-}
-
-pub(super) fn all(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instance)> {
-    hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)))
-}
-
-/// Waits until all are well.
-pub(super) fn wait(rack: &Rack, hosts: &[Host], bar: &ProgressBar) -> Result<()> {
-    let begun = Instant::now();
-    bar.set_message("waiting until all others see it");
-    loop {
-        match well(rack, hosts) {
-            Ok(()) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(error.context(format!("waited for {} s", PATIENCE.as_secs())));
-            }
-            Err(_) => bar.tick(),
-        }
-        #[expect(clippy::disallowed_methods, reason = "a command waits by sleeping")]
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// All instances run, are up and normal, and agree on the schema.
-pub(super) fn well(rack: &Rack, hosts: &[Host]) -> Result<()> {
-    let seen = survey(&rack.reach, &rack.plan.spec.provision.user, hosts);
-    for one in &seen {
-        match &one.alive {
-            Alive::Running { .. } => {}
-            Alive::Stopped => bail!("{} does not run", one.instance),
-            Alive::Absent => bail!("{} was never brought there", one.instance),
-            Alive::Unreachable { why } => bail!("{}: {why}", one.instance),
-        }
-    }
-    let (by, nodes) = rack.look(hosts, |_| true)?;
-    for instance in hosts.iter().flat_map(|host| &host.instances) {
-        let address = instance.address.to_string();
-        let state = nodes.iter().find(|node| node.address == address).map_or("unknown", |node| node.state.as_str());
-        if state != "UN" {
-            bail!("{} is {state} to {by}, not UN: up and normal", instance.name);
-        }
-    }
-    let Some((host, instance)) = all(hosts).next() else { return Ok(()) };
-    let ours = |(_, who): &(String, Vec<String>)| {
-        who.iter().any(|address| all(hosts).any(|(_, instance)| instance.address.to_string() == *address))
+    let (output, became) = match args.check {
+        true => (Output::Differences, "would begin anew"),
+        false => (Output::Instances, "began anew"),
     };
-    let mut versions = schemas(&rack.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?);
-    versions.retain(ours);
-    if versions.len() > 1 {
-        let told: Vec<_> = versions.iter().map(|(version, who)| format!("{version}: {}", who.join(", "))).collect();
-        bail!("instances do not agree on the schema: {}", told.join("; "));
+    let mut terminal = Terminal::stoppable(output)?;
+    let jars = std::path::absolute(&args.jars)?;
+    let ended = sprat_ring::rolling(&rack, what, &jars, &args.limit, args.check, &mut terminal)?;
+    terminal.finish();
+    match ended {
+        Ended::Stopped(how_far) => Ok(stopped(&how_far)),
+        Ended::Done(report) => {
+            print_line(&format!("{} of {} {became}", report.restarted, report.of))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
-    Ok(())
+}
+
+/// Says how far a change came that was stopped.
+pub(super) fn stopped(how_far: &str) -> ExitCode {
+    eprintln!("sprat: stopped{how_far}; run it again to go on");
+    ExitCode::from(INCOMPLETE)
 }

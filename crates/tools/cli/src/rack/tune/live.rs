@@ -1,15 +1,15 @@
 //! A rack that runs, as what is tuned.
 
 use crate::rack::load::{contacts, work};
-use crate::rack::rolling::{step, wait};
 use crate::rack::tune::RackTuneArgs;
-use crate::rack::up::Rack;
+use crate::rack::watch::{Output, Terminal, spinner};
 use crate::signals::signals;
 use anyhow::{Context as _, Error, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use sprat_load::{Load, Report, Running, Step};
 use sprat_plan::Plan;
 use sprat_rack::{Host, hosts};
+use sprat_ring::{Deployment, update_instance, wait_until_well};
 use sprat_tune::{
     Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError, chosen, is_kernel_file,
 };
@@ -29,7 +29,7 @@ const ACROSS_BOOTS: &str = "/etc/tmpfiles.d";
 /// A rack that runs.
 pub(super) struct Live<'a> {
     args: &'a RackTuneArgs,
-    rack: Rack,
+    rack: Deployment,
     jars: PathBuf,
     overlay: Overlay,
     warm: Duration,
@@ -42,11 +42,9 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(args: &'a RackTuneArgs, rack: Rack, warm: Duration, measured: Duration) -> Result<Self> {
+    pub(super) fn new(args: &'a RackTuneArgs, rack: Deployment, warm: Duration, measured: Duration) -> Result<Self> {
         let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
         let overlay = Overlay::read(rack.folder.path())?;
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(ProgressStyle::with_template("{spinner} {prefix} {wide_msg}")?);
         Ok(Self {
             args,
             rack,
@@ -57,11 +55,11 @@ impl<'a> Live<'a> {
             signals: signals()?,
             stopped: Cell::new(false),
             fresh: Cell::new(false),
-            bar,
+            bar: spinner(),
         })
     }
 
-    pub(super) fn rack(&self) -> &Rack {
+    pub(super) fn rack(&self) -> &Deployment {
         &self.rack
     }
 
@@ -100,10 +98,11 @@ impl<'a> Live<'a> {
         self.overlay = overlay.clone();
         self.rack.plan = Plan::new(overlay.adapt(self.rack.described.clone()))?;
         let hosts = self.rack.folder.write(&self.rack.plan, &self.jars)?;
+        let mut terminal = Terminal::on(self.bar.clone(), Output::Nothing);
         for host in &hosts {
             for instance in &host.instances {
-                step(&self.rack, host, instance, true, false, &self.bar)?;
-                wait(&self.rack, &hosts, &self.bar)?;
+                update_instance(&self.rack, host, instance, true, false, &mut terminal)?;
+                wait_until_well(&self.rack, &hosts, &mut terminal)?;
             }
         }
         self.fresh.set(true);
@@ -169,7 +168,7 @@ impl Subject for Live<'_> {
             Change::Instances(_) => Ok(Change::Instances(self.overlay.clone())),
             Change::Table { table, property, .. } => {
                 let found =
-                    self.rack.within(|| tables(&self.rack, std::slice::from_ref(table))).and_then(|found| found);
+                    self.rack.within(|| tables(&self.rack, std::slice::from_ref(table))).map_err(Error::from).flatten();
                 let found = found.map_err(|error| format!("{error:#}"))?.pop().unwrap_or_default();
                 let value = found.properties.get(property).cloned().unwrap_or_default();
                 Ok(Change::Table { table: table.clone(), property: property.clone(), value })
@@ -263,7 +262,7 @@ impl Live<'_> {
 }
 
 /// Tables as they are now. To be called where instances can be reached.
-pub(super) fn tables(rack: &Rack, names: &[String]) -> Result<Vec<Table>> {
+pub(super) fn tables(rack: &Deployment, names: &[String]) -> Result<Vec<Table>> {
     let tables = Tables::connect(&contacts(&hosts(&rack.plan))).map_err(Error::msg)?;
     names.iter().map(|name| tables.table(name).map_err(Error::msg)).collect()
 }

@@ -7,11 +7,12 @@ use crate::exit::INCOMPLETE;
 use crate::output::{print_json, print_line};
 use crate::rack::load::WorkArgs;
 use crate::rack::tune::live::Live;
-use crate::rack::up::{Rack, RackPlace};
+use crate::rack::up::RackPlace;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
 use serde_json::json;
 use sprat_rack::hosts;
+use sprat_ring::Deployment;
 use sprat_tune::{Candidate, Class, Facts, Journal, SCRIPT, candidates, run, undo};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,7 +89,7 @@ pub(crate) struct RackTuneArgs {
 }
 
 pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
-    let rack = Rack::new(&args.place)?;
+    let rack = args.place.open()?;
     if rack.plan.spec.cassandra.is_none() {
         bail!("{}: the plan has no [cassandra]", args.place.rack);
     }
@@ -96,7 +97,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
         return check(args, &rack);
     }
     let (measured, warm) = (args.duration, args.warm);
-    let _mine = rack.folder.lock()?;
+    let _mine = rack.lock()?;
     let mut journal = Journal::open(rack.folder.path())?;
     let mut live = Live::new(args, rack, warm, measured)?;
     if args.undo {
@@ -123,7 +124,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
 }
 
 /// Tells what is otherwise than advised.
-fn check(args: &RackTuneArgs, rack: &Rack) -> Result<ExitCode> {
+fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     let advised = advised(args, rack)?;
     if args.json {
         print_json(&json!({ "advised": advised }))?;
@@ -142,7 +143,7 @@ fn check(args: &RackTuneArgs, rack: &Rack) -> Result<ExitCode> {
 }
 
 /// What is worth a try on a rack, by what its hosts say now.
-fn advised(args: &RackTuneArgs, rack: &Rack) -> Result<Vec<Candidate>> {
+fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
     let only = args
         .only
         .iter()

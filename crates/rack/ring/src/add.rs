@@ -1,0 +1,192 @@
+//! Adding instances to a ring.
+
+use crate::deployment::{instances, means, only};
+use crate::health::{check_well, wait_until_well};
+use crate::{Deployment, Ended, Error, Event, Watcher};
+use serde::Serialize;
+use sprat_plan::Plan;
+use sprat_provision::{Alive, Members, State, survey};
+use sprat_rack::{Host, hosts};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// How long a joining instance is waited for before its host is asked whether it still runs, seconds.
+const GLANCE_SECONDS: u32 = 10;
+
+/// An instance that joins, or has joined.
+#[derive(Debug, Serialize)]
+pub struct Newcomer {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its tokens, fitted in between those of the others.
+    pub tokens: Vec<i64>,
+    /// Its part of all rows, each counted once: 0 to 1.
+    pub share: f64,
+}
+
+/// Which instances joined, or would join, and which others removed the rows that went to them.
+#[derive(Debug, Serialize)]
+pub struct Added {
+    /// Joined.
+    pub joined: Vec<Newcomer>,
+    /// Cleaned up.
+    pub cleaned: Vec<String>,
+}
+
+/// Adds instances of the description to the ring, one after the other. `names` are servers or instances,
+/// also those that have left before; empty: all that were never there. Each fetches its rows from the
+/// others, and all must see it before the next one begins. Then the others remove the rows that went to
+/// newcomers (`nodetool cleanup`), one at a time. With `check` nothing is changed.
+///
+/// `deployment.plan` becomes the plan with the newcomers.
+///
+/// # Errors
+/// An instance is down or leaving, a name is unknown, no tokens fit, or a newcomer does not join.
+pub fn add(
+    deployment: &mut Deployment,
+    names: &[String],
+    jars: &Path,
+    check: bool,
+    watcher: &mut dyn Watcher,
+) -> Result<Ended<Added>, Error> {
+    deployment.check_none_leaves()?;
+    let mut members = deployment.begun()?;
+    let names = chosen(&members, deployment, names)?;
+    deployment.plan = members.joined_by(&deployment.plan.spec, &names)?;
+    let coming: Vec<String> = members.in_state(State::Joining).cloned().collect();
+    let joined = newcomers(&deployment.plan, &coming);
+    if check || (coming.is_empty() && members.unclean.is_empty()) {
+        return Ok(Ended::Done(Added { joined, cleaned: Vec::new() }));
+    }
+    if !coming.is_empty() {
+        let there = only(&hosts(&deployment.plan), |name| !coming.contains(name));
+        check_well(deployment, &there).map_err(Error::during(
+            "nothing was done: all must be well before anybody joins (`sprat rack up` starts who does not run)",
+        ))?;
+    }
+    let all_hosts = deployment.folder.write(&deployment.plan, jars)?;
+    members.write(&deployment.folder)?; // before any has begun with these tokens
+    if let Some(local) = &deployment.local {
+        local.grow(&deployment.plan, &all_hosts)?;
+    }
+    for (at, name) in coming.iter().enumerate() {
+        watcher.event(Event::Turn { name, at: at + 1, of: coming.len() }).map_err(Error::Watcher)?;
+        if !join(deployment, &all_hosts, name, watcher)? {
+            return Ok(Ended::Stopped(format!(", {at} of {} have joined", coming.len())));
+        }
+        let later = &coming[at + 1..];
+        wait_until_well(deployment, &only(&all_hosts, |other| !later.contains(other)), watcher)
+            .map_err(Error::during(format!("{name} has joined, and not all is well")))?;
+        members.unclean.extend(members.in_state(State::Here).cloned().collect::<Vec<_>>());
+        if let Some(known) = members.instances.get_mut(name) {
+            known.state = State::Here;
+            known.begun = true;
+        }
+        members.write(&deployment.folder)?;
+        if let Some(one) = joined.iter().find(|one| one.name == *name) {
+            watcher.event(Event::Joined(one)).map_err(Error::Watcher)?;
+        }
+    }
+    deployment.settle(watcher)?;
+    Ok(match clean_up(deployment, &mut members, &all_hosts, watcher)? {
+        Ended::Done(cleaned) => Ended::Done(Added { joined, cleaned }),
+        Ended::Stopped(how_far) => Ended::Stopped(how_far),
+    })
+}
+
+/// Has each instance remove the rows that went to newcomers. Returns their names.
+fn clean_up(
+    deployment: &Deployment,
+    members: &mut Members,
+    hosts: &[Host],
+    watcher: &mut dyn Watcher,
+) -> Result<Ended<Vec<String>>, Error> {
+    let mut cleaned = Vec::new();
+    for (host, instance) in instances(hosts) {
+        if !members.unclean.contains(&instance.name) {
+            continue;
+        }
+        let stopped = || Ok(Ended::Stopped(format!(", {} still have rows that went to others", members.unclean.len())));
+        if watcher.is_stopped() {
+            return stopped();
+        }
+        let doing = format!("{} removes what is its own no more", instance.name);
+        watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
+        let cleanup = deployment.ask(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
+        if cleanup.is_err() && watcher.is_stopped() {
+            return stopped();
+        }
+        let doing = format!("{} could not be cleaned up; run it again to go on", instance.name);
+        cleanup.map_err(Error::during(doing))?;
+        members.unclean.remove(&instance.name);
+        members.write(&deployment.folder)?;
+        cleaned.push(instance.name.clone());
+    }
+    members.unclean.clear(); // what is left there has left the ring
+    members.write(&deployment.folder)?;
+    Ok(Ended::Done(cleaned))
+}
+
+/// The instances that `names` means, of those that are not on the ring; without names all that were
+/// never there.
+fn chosen(members: &Members, deployment: &Deployment, names: &[String]) -> Result<Vec<String>, Error> {
+    if names.is_empty() {
+        return Ok(members.newcomers(&deployment.plan.spec)?);
+    }
+    let absent = Members { away: Default::default(), ..members.clone() }.newcomers(&deployment.plan.spec)?;
+    let mut found = Vec::new();
+    for name in names {
+        let before = found.len();
+        found.extend(absent.iter().filter(|one| means(name, one)).cloned());
+        if found.len() == before && !members.instances.keys().any(|one| means(name, one)) {
+            let unknown =
+                "no server or instance of the description is called that; `sprat rack plan --write` names them";
+            return Err(Error::Refused(format!("{name}: {unknown}")));
+        }
+    }
+    Ok(found)
+}
+
+/// The instances of these names, with what the plan gives them.
+fn newcomers(plan: &Plan, names: &[String]) -> Vec<Newcomer> {
+    let mut shares = Vec::new();
+    if let Some(ring) = &plan.ring {
+        shares.resize(ring.instances.len(), 0.0);
+        (0..ring.tokens.len()).for_each(|token| shares[ring.tokens[token].instance] += ring.share(token));
+    }
+    let hosts = hosts(plan);
+    let newcomer = |((_, instance), share): ((&Host, &sprat_rack::Instance), f64)| Newcomer {
+        name: instance.name.clone(),
+        address: instance.address,
+        tokens: instance.tokens.clone(),
+        share,
+    };
+    instances(&hosts).zip(shares).map(newcomer).filter(|one| names.contains(&one.name)).collect()
+}
+
+/// Brings an instance to its server, starts it, and waits until it has fetched its rows. Returns false if
+/// the watcher stopped it.
+fn join(deployment: &Deployment, hosts: &[Host], name: &str, watcher: &mut dyn Watcher) -> Result<bool, Error> {
+    let (host, instance) =
+        instances(hosts).find(|(_, one)| one.name == name).expect("a newcomer's plan has the newcomer");
+    let limit = format!("{},{}", hosts[0].name, host.name); // clocks are compared with the first's
+    let vars = format!("instance={name} host={}", host.name);
+    deployment.play("add.yml", &["--limit", &limit, "--extra-vars", &vars], false, watcher)?;
+    watcher.event(Event::Doing("fetches its rows from the others")).map_err(Error::Watcher)?;
+    loop {
+        watcher.event(Event::Waiting).map_err(Error::Watcher)?;
+        let wait = format!("PATIENCE={GLANCE_SECONDS} {}/instance wait", instance.home.display());
+        let answer = deployment.ask(host, &wait);
+        if watcher.is_stopped() {
+            return Ok(false);
+        }
+        let Err(error) = answer else { return Ok(true) };
+        let alone = only(std::slice::from_ref(host), |one| one == name);
+        let seen = survey(&deployment.reach, &deployment.plan.spec.provision.user, &alone);
+        if !matches!(seen.first().map(|seen| &seen.alive), Some(Alive::Running { .. })) {
+            return Err(Error::during(format!("{name} has not joined; run it again to go on"))(error));
+        }
+    }
+}

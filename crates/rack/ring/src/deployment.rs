@@ -1,0 +1,287 @@
+//! A planned rack together with its servers.
+
+use crate::{Error, Event, Watcher};
+use sprat_plan::{Plan, Spec};
+use sprat_provision::ansible::{Reach, Recap, playbook};
+use sprat_provision::{Folder, Local, Members, Node, State, nodes, survey};
+use sprat_rack::{Host, Instance};
+use sprat_tune::Overlay;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Which machines a rack's servers are.
+#[derive(Clone, Debug)]
+pub enum Machines {
+    /// Servers, reached over ssh at the addresses of the plan.
+    Servers,
+    /// Namespaces on this machine, each with an ssh server.
+    Namespaces,
+    /// Guests on this machine, started from images in this folder.
+    Guests {
+        /// The folder, for all racks.
+        images: PathBuf,
+    },
+}
+
+/// Where a rack is.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The folder on this machine with all of the rack: inventory, files, keys, members of the ring.
+    pub folder: PathBuf,
+    /// Its servers.
+    pub machines: Machines,
+    /// The folder into which pip put Ansible; none: the `ansible-playbook` on the path.
+    pub ansible: Option<PathBuf>,
+}
+
+/// A planned rack together with its servers.
+///
+/// [`Self::open`] only reads the rack's folder. The plan is that of the description, adapted to the
+/// instances that are on the ring already (they keep addresses and tokens) and to the settings that
+/// tuning found.
+#[derive(Debug)]
+pub struct Deployment {
+    /// The rack as it is to be.
+    pub plan: Plan,
+    /// What `plan` was made of, without what tuning found.
+    pub described: Spec,
+    /// The rack's folder.
+    pub folder: Folder,
+    /// The hosts, where they are on this machine.
+    pub local: Option<Local>,
+    /// The instances on the ring; none: nothing was brought to its servers yet.
+    pub members: Option<Members>,
+    /// How its servers are reached.
+    pub reach: Reach,
+}
+
+impl Deployment {
+    /// Opens the rack that `spec` describes, at `location`. `rack` names the description in errors.
+    ///
+    /// # Errors
+    /// The folder cannot be read, the plan cannot be built, or an instance on the ring would get another
+    /// address.
+    pub fn open(rack: &str, mut spec: Spec, location: &Location) -> Result<Self, Error> {
+        let folder = Folder::at(&location.folder);
+        let local = match &location.machines {
+            Machines::Servers => None,
+            Machines::Namespaces => Some(Local::new(&folder)),
+            Machines::Guests { images } => Some(Local::of_guests(&folder, images)),
+        };
+        let mut reach = Reach::default();
+        if let Some(local) = &local {
+            reach = local.reach(&spec.name);
+            spec = local.adapt(spec);
+        }
+        reach.ansible.clone_from(&location.ansible);
+        let members = Members::read(&folder)?;
+        if let Some(members) = &members {
+            spec = members.adapt(spec);
+        }
+        let overlay = Overlay::read(folder.path()).map_err(Error::Overlay)?;
+        let plan = Plan::new(overlay.adapt(spec.clone())).map_err(Error::during(rack))?;
+        if let Some(members) = &members {
+            members.check(&plan)?;
+        }
+        Ok(Self { plan, described: spec, folder, local, members, reach })
+    }
+
+    /// Takes the rack for this process until the returned file is dropped: two that change the same
+    /// servers would undo each other's changes.
+    ///
+    /// # Errors
+    /// Another process has it, or has changed the ring since [`Self::open`] read the folder.
+    pub fn lock(&self) -> Result<File, Error> {
+        let lock = self.folder.lock()?;
+        if Members::read(&self.folder)? != self.members {
+            return Err(Error::Refused("another run has just changed the ring: run it again".to_owned()));
+        }
+        Ok(lock)
+    }
+
+    /// The rack's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.plan.spec.name
+    }
+
+    /// Runs `work` in the network of the hosts: their namespace, where they are on this machine.
+    /// Threads that `work` starts stay there.
+    ///
+    /// # Errors
+    /// The namespace is not there.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let Some(name) = &self.reach.namespace else { return Ok(work()) };
+        let path = PathBuf::from(format!("/run/netns/{name}"));
+        let namespace = File::open(&path).map_err(|source| Error::Namespace { path, source })?;
+        sprat_lab::hosts::within(namespace, work).map_err(Error::Enter)
+    }
+
+    /// Runs a shell command on a host, and returns what it prints.
+    ///
+    /// # Errors
+    /// The host cannot be reached, or the command fails.
+    pub fn ask(&self, host: &Host, command: &str) -> Result<String, Error> {
+        Ok(self.reach.ask(&self.plan.spec.provision.user, &host.address.0.to_string(), command)?)
+    }
+
+    /// The instances on the ring.
+    ///
+    /// # Errors
+    /// The description has no Cassandra, or no ring was begun yet.
+    pub(crate) fn begun(&self) -> Result<Members, Error> {
+        if self.plan.spec.cassandra.is_none() {
+            return Err(Error::Refused("the description has no [cassandra], and so no ring".to_owned()));
+        }
+        let none = || "nobody is on a ring of this rack yet: `sprat rack up` begins one".to_owned();
+        self.members.clone().ok_or_else(|| Error::Refused(none()))
+    }
+
+    /// Checks that no instance is leaving the ring: one that is must not be started again.
+    ///
+    /// # Errors
+    /// An instance is leaving.
+    pub(crate) fn check_none_leaves(&self) -> Result<(), Error> {
+        let leaving = self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
+        leaving.map_or(Ok(()), |name| {
+            Err(Error::Refused(format!("{name} is leaving the ring: `sprat rack remove` of it goes on with that")))
+        })
+    }
+
+    /// Asks the instances that `may` accepts, in the plan's order, for the state of the ring. Returns
+    /// the first answer, and the name of the instance that gave it.
+    ///
+    /// # Errors
+    /// None answers.
+    pub(crate) fn look(&self, hosts: &[Host], may: impl Fn(&Instance) -> bool) -> Result<(String, Vec<Node>), Error> {
+        let mut why = None;
+        for (host, instance) in instances(hosts).filter(|(_, instance)| may(instance)) {
+            match self.ask(host, &format!("{}/nodetool status", instance.home.display())) {
+                Ok(text) => return Ok((instance.name.clone(), nodes(&text))),
+                Err(error) => _ = why.get_or_insert_with(|| format!("{}: {error}", instance.name)),
+            }
+        }
+        let why = why.as_deref().unwrap_or("the plan has none");
+        Err(Error::Refused(format!("no instance answers: {why}")))
+    }
+
+    /// Brings the servers to the plan and starts what does not run. On this machine it makes the hosts.
+    /// `jars` holds Cassandra's jars, and may be empty if the description has no Cassandra. With `check`
+    /// nothing is changed. `limit` names servers, with commas between; none: all.
+    ///
+    /// Returns what Ansible changed, by server.
+    ///
+    /// # Errors
+    /// An instance is leaving the ring, a file cannot be written, or Ansible fails.
+    pub fn up(
+        &self,
+        jars: &Path,
+        check: bool,
+        limit: Option<&str>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Vec<Recap>, Error> {
+        self.check_none_leaves()?;
+        let hosts = self.folder.write(&self.plan, jars)?;
+        match &self.local {
+            Some(local) if local.stands(self.name()) => local.grow(&self.plan, &hosts)?,
+            Some(local) => local.up(&self.plan, &hosts)?,
+            None => {}
+        }
+        match &self.members {
+            None if check || self.plan.ring.is_none() => {}
+            None => Members::founding(&hosts).write(&self.folder)?, // before any has begun with these tokens
+            Some(members) => {
+                for name in members.newcomers(&self.plan.spec)? {
+                    watcher.event(Event::NotOnRing(&name)).map_err(Error::Watcher)?;
+                }
+            }
+        }
+        let mut more = Vec::new();
+        if check {
+            more.extend(["--check", "--diff"]);
+        }
+        if let Some(names) = limit {
+            more.extend(["--limit", names]);
+        }
+        let recaps = self.play("site.yml", &more, check, watcher);
+        if !check {
+            self.remember_begun(&hosts)?; // an instance that was started has rows, whatever became of the rest
+        }
+        recaps
+    }
+
+    /// Stops all instances, and removes the hosts that are on this machine; with `purge` their folder too.
+    ///
+    /// # Errors
+    /// Ansible fails, or a host or the folder cannot be removed.
+    pub fn down(&self, purge: bool, watcher: &mut dyn Watcher) -> Result<(), Error> {
+        let Some(local) = &self.local else {
+            return self.play("stop.yml", &[], false, watcher).map(drop);
+        };
+        if local.stands(self.name()) {
+            local.down(self.name())?;
+        }
+        let path = self.folder.path();
+        if purge && path.exists() {
+            std::fs::remove_dir_all(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Runs a playbook, and reports its tasks; with `check` each line it prints, too.
+    pub(crate) fn play(
+        &self,
+        name: &str,
+        more: &[&str],
+        check: bool,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Vec<Recap>, Error> {
+        let mut shown = Ok(());
+        let mut line = |line: &str| {
+            if let Some(task) = line.strip_prefix("TASK [").filter(|_| shown.is_ok()) {
+                shown = watcher.event(Event::Doing(task.trim_end_matches(['*', ' ', ']'])));
+            }
+            if check && shown.is_ok() {
+                shown = watcher.event(Event::Checked(line));
+            }
+        };
+        let recaps = playbook(&self.folder, &self.reach, name, more, &mut line)?;
+        shown.map_err(Error::Watcher)?;
+        Ok(recaps)
+    }
+
+    /// Brings all servers to the plan, also those that have been there before: names, and what follows
+    /// from which instances there are.
+    pub(crate) fn settle(&self, watcher: &mut dyn Watcher) -> Result<(), Error> {
+        let doing = "the ring is as it should be; the rest is not, `sprat rack up` goes on with that";
+        self.play("site.yml", &[], false, watcher).map(drop).map_err(Error::during(doing))
+    }
+
+    /// Writes down which instances run: they have rows, and are never started without them.
+    fn remember_begun(&self, hosts: &[Host]) -> Result<(), Error> {
+        let Some(mut members) = Members::read(&self.folder)? else { return Ok(()) };
+        if members.begun(&survey(&self.reach, &self.plan.spec.provision.user, hosts)) {
+            members.write(&self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// All instances, each with its host, in the plan's order.
+pub(crate) fn instances(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instance)> {
+    hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)))
+}
+
+/// The instances whose names `belongs` accepts, on the hosts that have any of them.
+pub(crate) fn only(hosts: &[Host], belongs: impl Fn(&String) -> bool) -> Vec<Host> {
+    let part = |host: &Host| {
+        let instances: Vec<Instance> = host.instances.iter().filter(|one| belongs(&one.name)).cloned().collect();
+        (!instances.is_empty()).then(|| Host { instances, ..host.clone() })
+    };
+    hosts.iter().filter_map(part).collect()
+}
+
+/// Whether `name` is the instance `instance`, or the server that it is on.
+pub(crate) fn means(name: &str, instance: &str) -> bool {
+    name == instance || instance.strip_prefix(name).is_some_and(|rest| rest.starts_with("-i"))
+}

@@ -1,0 +1,73 @@
+//! Whether all instances of a ring are well.
+
+use crate::deployment::instances;
+use crate::{Deployment, Error, Event, Watcher};
+use sprat_provision::{Alive, Node, schemas, survey};
+use sprat_rack::{Host, Instance};
+use std::time::{Duration, Instant};
+
+/// Time for all instances to see that one is up again, and to agree on the schema.
+const WELL_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Time between two looks at the ring.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits until all instances on `hosts` run, are up and normal, and agree on the schema.
+///
+/// # Errors
+/// They are not after three minutes: what is wrong with which.
+pub fn wait_until_well(deployment: &Deployment, hosts: &[Host], watcher: &mut dyn Watcher) -> Result<(), Error> {
+    let begun = Instant::now();
+    watcher.event(Event::Doing("waiting until all others see it")).map_err(Error::Watcher)?;
+    while let Err(error) = check_well(deployment, hosts) {
+        if begun.elapsed() > WELL_TIMEOUT {
+            return Err(Error::during(format!("waited for {} s", WELL_TIMEOUT.as_secs()))(error));
+        }
+        pause(watcher)?;
+    }
+    Ok(())
+}
+
+/// Checks that all instances on `hosts` run, are up and normal, and agree on the schema.
+pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), Error> {
+    for one in &survey(&deployment.reach, &deployment.plan.spec.provision.user, hosts) {
+        let what = match &one.alive {
+            Alive::Running { .. } => continue,
+            Alive::Stopped => " does not run",
+            Alive::Absent => " was never brought there",
+            Alive::Unreachable { why } => &format!(": {why}"),
+        };
+        return Err(Error::Refused(format!("{}{what}", one.instance)));
+    }
+    let (by, nodes) = deployment.look(hosts, |_| true)?;
+    for (_, instance) in instances(hosts) {
+        let state = node_of(&nodes, instance).map_or("unknown", |node| node.state.as_str());
+        if state != "UN" {
+            return Err(Error::Refused(format!("{} is {state} to {by}, not UN: up and normal", instance.name)));
+        }
+    }
+    let Some((host, instance)) = instances(hosts).next() else { return Ok(()) };
+    let described = deployment.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?;
+    let ours = |address: &String| instances(hosts).any(|(_, instance)| instance.address.to_string() == *address);
+    let mut versions = schemas(&described);
+    versions.retain(|(_, by)| by.iter().any(ours));
+    if versions.len() > 1 {
+        let each: Vec<_> = versions.iter().map(|(version, by)| format!("{version}: {}", by.join(", "))).collect();
+        return Err(Error::Refused(format!("instances do not agree on the schema: {}", each.join("; "))));
+    }
+    Ok(())
+}
+
+/// An instance in what another said of the ring.
+pub(crate) fn node_of<'a>(nodes: &'a [Node], instance: &Instance) -> Option<&'a Node> {
+    let address = instance.address.to_string();
+    nodes.iter().find(|node| node.address == address)
+}
+
+/// Reports that the change waits, and waits for [`LOOK_INTERVAL`].
+pub(crate) fn pause(watcher: &mut dyn Watcher) -> Result<(), Error> {
+    watcher.event(Event::Waiting).map_err(Error::Watcher)?;
+    #[expect(clippy::disallowed_methods, reason = "a change waits by sleeping")]
+    std::thread::sleep(LOOK_INTERVAL);
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! What is refused or planned before any server is reached.
+
+use sprat_plan::Spec;
+use sprat_provision::{Members, State};
+use sprat_rack::hosts;
+use sprat_ring::{Deployment, Ended, Event, Location, Machines, Removal, Watcher, add, remove, replace, rolling};
+use std::io;
+use std::path::Path;
+
+/// A watcher for calls that reach no server, and so report nothing.
+struct Silent;
+
+impl Watcher for Silent {
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        panic!("no step was expected: {event:?}")
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        false
+    }
+}
+
+/// Six servers with Cassandra, of which `remembered` says which are on the ring.
+fn rack(folder: &Path, remembered: impl FnOnce(&mut Members)) -> Deployment {
+    let ready = sprat_plan::racks::ready("cassandra-6").expect("it comes with the crate");
+    let spec = Spec::from_toml(ready.toml).expect("it comes with the crate");
+    let location = Location { folder: folder.to_owned(), machines: Machines::Servers, ansible: None };
+    let deployment = Deployment::open("cassandra-6", spec.clone(), &location).unwrap();
+    let mut members = Members::founding(&hosts(&deployment.plan));
+    remembered(&mut members);
+    members.write(&deployment.folder).unwrap();
+    Deployment::open("cassandra-6", spec, &location).unwrap()
+}
+
+fn removal(name: &str) -> Removal<'_> {
+    Removal { name, gone: false, purge: false, check: false }
+}
+
+#[test]
+fn a_check_of_newcomers_gives_their_tokens_and_shares_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rack = rack(folder.path(), |members| drop(members.instances.remove("c0-n6-i1")));
+    let before = std::fs::read(folder.path().join("members.json")).unwrap();
+    let Ended::Done(added) = add(&mut rack, &[], Path::new("nowhere"), true, &mut Silent).unwrap() else {
+        panic!("nothing stopped it")
+    };
+    let [newcomer] = &added.joined[..] else { panic!("one was missing: {added:?}") };
+    assert_eq!(newcomer.name, "c0-n6-i1");
+    assert!(!newcomer.tokens.is_empty());
+    assert!((0.1..0.25).contains(&newcomer.share), "about a sixth: {}", newcomer.share);
+    assert_eq!(std::fs::read(folder.path().join("members.json")).unwrap(), before);
+}
+
+#[test]
+fn names_that_no_server_or_instance_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rack = rack(folder.path(), |_| {});
+    let names = ["c9-n9".to_owned()];
+    let error = add(&mut rack, &names, Path::new("nowhere"), true, &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("c9-n9: no server or instance of the description"), "{error}");
+    let error = remove(&mut rack, removal("c0-n"), &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("c0-n: no server or instance on the ring"), "{error}");
+}
+
+#[test]
+fn an_instance_that_has_left_is_not_removed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rack = rack(folder.path(), |members| {
+        members.instances.remove("c0-n6-i1");
+        members.away.insert("c0-n6-i1".to_owned());
+    });
+    for name in ["c0-n6", "c0-n6-i1"] {
+        let Ended::Done(removed) = remove(&mut rack, removal(name), &mut Silent).unwrap() else {
+            panic!("nothing stopped it")
+        };
+        assert_eq!((removed.left.len(), removed.stay), (0, 5), "{name}");
+    }
+}
+
+#[test]
+fn a_change_that_is_half_done_keeps_others_from_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = |members: &mut Members, state| members.instances.get_mut("c0-n2-i1").unwrap().state = state;
+    let mut leaving = rack(folder.path(), |members| set(members, State::Leaving));
+    let jars = Path::new("nowhere");
+    for error in [
+        add(&mut leaving, &[], jars, false, &mut Silent).unwrap_err(),
+        replace(&leaving, "c0-n1-i1", jars, &mut Silent).unwrap_err(),
+        rolling(&leaving, sprat_ring::Rolling::Config, jars, &[], false, &mut Silent).unwrap_err(),
+        leaving.up(jars, false, None, &mut Silent).unwrap_err(),
+        remove(&mut leaving, removal("c0-n1"), &mut Silent).unwrap_err(),
+    ] {
+        assert!(error.to_string().starts_with("c0-n2-i1 is leaving"), "{error}");
+    }
+    let mut joining = rack(folder.path(), |members| set(members, State::Joining));
+    let error = remove(&mut joining, removal("c0-n1"), &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("c0-n2-i1 is joining: `sprat rack add` of it"), "{error}");
+}
+
+/// What another process has written in between would be overwritten by what was read before.
+#[test]
+fn a_rack_that_has_changed_since_it_was_opened_cannot_be_locked() {
+    let folder = tempfile::tempdir().unwrap();
+    let stale = rack(folder.path(), |_| {});
+    drop(stale.lock().unwrap());
+    let fresh = rack(folder.path(), |members| drop(members.instances.remove("c0-n6-i1")));
+    let error = stale.lock().unwrap_err();
+    assert!(error.to_string().contains("another run has just changed the ring"), "{error}");
+    let _held = fresh.lock().unwrap();
+    let error = fresh.lock().unwrap_err();
+    assert!(error.to_string().contains("another run is at work on this rack"), "{error}");
+}

@@ -1,0 +1,116 @@
+//! Shows a change of a ring on the terminal, and stops it at Ctrl-C.
+
+use crate::output::write_line;
+use crate::rack::add::joined_line;
+use crate::signals::signals;
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use sprat_ring::{Event, LeftData, Watcher};
+use std::io;
+use std::sync::mpsc::Receiver;
+
+/// What of a change is printed besides its progress.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Output {
+    /// Nothing: the command prints JSON at its end.
+    Nothing,
+    /// A line for each instance that is done.
+    Instances,
+    /// For each instance that would be changed a line, and how its files differ.
+    Differences,
+    /// All that Ansible prints.
+    Ansible,
+}
+
+/// Shows a change of a ring on the terminal.
+pub(super) struct Terminal {
+    bar: ProgressBar,
+    output: Output,
+    signals: Option<Receiver<()>>,
+    stopped: bool,
+}
+
+impl Terminal {
+    /// Shows a change that ends at its next step after Ctrl-C or SIGTERM.
+    pub(super) fn stoppable(output: Output) -> Result<Self> {
+        Ok(Self { signals: Some(signals()?), ..Self::new(output) })
+    }
+
+    /// Shows a change that signals do not concern.
+    pub(super) fn new(output: Output) -> Self {
+        let bar = match output {
+            Output::Ansible => ProgressBar::hidden(),
+            _ => spinner().with_finish(ProgressFinish::AndClear),
+        };
+        Self::on(bar, output)
+    }
+
+    /// Shows a change on a bar that the caller shows other work on, too.
+    pub(super) fn on(bar: ProgressBar, output: Output) -> Self {
+        Self { bar, output, signals: None, stopped: false }
+    }
+
+    /// Clears the progress, before what is printed at the end.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self, line: &str) -> io::Result<()> {
+        self.bar.suspend(|| write_line(line))
+    }
+}
+
+/// A spinner with whose turn it is, and what is done.
+pub(super) fn spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}").expect("a constant template");
+    ProgressBar::new_spinner().with_style(style)
+}
+
+impl Watcher for Terminal {
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        let instances = matches!(self.output, Output::Instances | Output::Differences);
+        let would = self.output == Output::Differences;
+        match event {
+            Event::Turn { name, at, of } => self.bar.set_prefix(format!("{at}/{of} {name}")),
+            Event::Doing(what) => {
+                self.bar.set_message(what.to_owned());
+                self.bar.tick();
+            }
+            Event::Waiting => self.bar.tick(),
+            Event::Checked(line) => match self.output {
+                Output::Ansible => return self.line(line),
+                Output::Differences if line.starts_with(['+', '-', '@']) => return self.line(line),
+                _ => {}
+            },
+            Event::NotOnRing(name) => {
+                self.bar.suspend(|| eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there"));
+            }
+            Event::Restarted { name, restarted } => {
+                let became = match (restarted, would) {
+                    (true, false) => "began anew",
+                    (true, true) => "would begin anew",
+                    (false, _) => "is as it should be",
+                };
+                return self.line(&format!("{name} {became}"));
+            }
+            Event::Joined(newcomer) if instances => return self.line(&joined_line(newcomer, "joined")),
+            Event::Left { name, data } if instances => {
+                let data = match data {
+                    LeftData::Kept => "its data is kept beside it",
+                    LeftData::Removed => "its data is removed",
+                    LeftData::Unreachable => {
+                        "its server cannot be reached: should it come back, remove what is there before it starts"
+                    }
+                };
+                return self.line(&format!("{name} has left the ring; {data}"));
+            }
+            Event::Joined(_) | Event::Left { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.stopped |= self.signals.as_ref().is_some_and(|signals| signals.try_recv().is_ok());
+        self.stopped
+    }
+}
