@@ -82,7 +82,7 @@ impl Lane<'_> {
     fn work(&self) -> Result<(), Trouble> {
         let mut kept = None;
         loop {
-            let next = lock(&self.queue).pop_front();
+            let next = lock(self.queue).pop_front();
             let Some(Missing { piece, runs }) = next else { return Ok(()) };
             let path = format!("{}{}", self.host.path(), self.file.shape.name(piece));
             let mut fetching = Fetching {
