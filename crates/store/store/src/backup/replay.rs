@@ -162,7 +162,7 @@ impl<R: ReadAt> Source<R> {
 
 /// The next empty buffer; `None` when there will be none.
 fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
-    lock(&empties).recv().ok()
+    lock(empties).recv().ok()
 }
 
 /// Hands segments to `sink` in order as they come.
