@@ -5,35 +5,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::BypassDriver;
+use super::address::Address;
 #[cfg(feature = "dpdk")]
 use super::dpdk::{self, Dpdk, Seat, Whose};
 use super::exchange::Share;
 use super::memif::Memif;
 use super::port::Port;
-use crate::ether::{
-    Checksums, ETHERNET_BYTES, Host, LinkSettings, MIN_MTU, Settings, VLAN_BYTES, group_mac, link_local_v4,
-    link_local_v6,
-};
+use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
+use crate::ether::{Checksums, Host, LinkSettings, MIN_MTU, Settings, group_mac, link_local_v4, link_local_v6};
 use crate::{Bypass, Mac};
-
-/// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
-pub(super) const JUMBO: u16 = 9000;
-pub(super) const ETHERNET: u16 = 1500;
-
-/// Bytes of a frame besides the packet, and some to spare for what devices put around it.
-pub(super) const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;
 
 /// The ports from which one is chosen that nobody asked for (RFC 6335).
 const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
-
-/// Whom a driver is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Address {
-    /// A host with this address and port; port 0 lets the driver choose.
-    Own(SocketAddr),
-    /// Nobody in particular: an address of the link's own is made of the hardware address, of IPv6 if true.
-    LinkLocal(bool),
-}
 
 impl BypassDriver {
     /// Opens the devices that `bypass` names, or the first there is, and makes a host of them.

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 #[cfg(feature = "dpdk")]
 use super::dpdk::{self, Burst, Dpdk, Seat, Whose};
+use super::driver::{CLOCK_ROUNDS, JOIN, TEND};
 use super::memif::Memif;
-use super::open::{ETHERNET, FRAME_ROOM, JUMBO};
-use super::port::{DeviceState, Port};
-use super::{CLOCK_ROUNDS, JOIN, TEND};
+use super::port::Port;
+use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
+use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
 /// Frames that wait for room at a device; more are refused. Short of where drivers begin to drop the oldest.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::netdevice;
 
-use super::argument;
+use super::arguments::argument;
 use super::netlink::{DELETED_LINK, Kernel, LINKS, Message, NEW_LINK};
 
 /// Messages read in one look; the others wait for the next.

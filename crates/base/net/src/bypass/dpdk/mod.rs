@@ -1,6 +1,6 @@
 //! Devices that DPDK drives, and the frames on their way to them.
 
-mod held;
+mod arguments;
 mod interface;
 mod netlink;
 mod open;
@@ -12,18 +12,17 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use self::arguments::dials;
 use self::interface::{Interface, Standing};
 use self::sleep::Sleep;
-use self::sys::{Bell, Device, Draft};
+use self::sys::{Bell, Device};
 use self::xdp::Shared;
-use super::DeviceState;
+use super::state::DeviceState;
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos, Sources};
 
 pub(super) use self::open::Whose;
-pub(super) use self::sys::{Burst, Joint, Parcel, Pool, Seat, start};
-
-pub use self::held::Held;
+pub(super) use self::sys::{Burst, Draft, Joint, Parcel, Pool, Seat, start};
 
 /// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
 const MAX_OUTGOING: usize = 512;
@@ -328,16 +327,6 @@ impl Dpdk {
             }
         }
     }
-}
-
-/// What a device's arguments say of `key`, which ends in `=`.
-fn argument<'a>(arguments: &'a str, key: &str) -> Option<&'a str> {
-    arguments.split(',').find_map(|argument| argument.strip_prefix(key))
-}
-
-/// Whether a device connects to a peer that listens, once: then it has to be opened anew for another peer.
-fn dials(arguments: &str) -> bool {
-    arguments.starts_with("net_virtio_user") && !arguments.contains("server=1") && !arguments.contains("/dev/vhost-net")
 }
 
 /// Copies `parts` one behind the other.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::Dpdk;
+use super::arguments::argument;
 use super::sys::{Before, Bell, Buffers, Device, Joint, Pool, Setup};
 use super::xdp::Shared;
-use super::{Dpdk, argument};
 use crate::Mac;
+use crate::bypass::address::Address;
 use crate::bypass::exchange::Share;
-use crate::bypass::open::{Address, FRAME_ROOM};
+use crate::bypass::sizes::FRAME_ROOM;
 use crate::ether::Checksums;
 
 /// Frames of a device: what its rings hold, and as many again on the way.

@@ -23,7 +23,7 @@ use self::join::{Joined, Joining, ended};
 use self::message::Message;
 use self::ring::Broken;
 use self::socket::{Listener, Socket};
-use super::DeviceState;
+use super::state::DeviceState;
 use crate::ether::{MAX_HEADERS, Route};
 use crate::{Counters, Mac, Nanos, Sources};
 

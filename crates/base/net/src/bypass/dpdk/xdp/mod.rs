@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with};
 
 use self::program::{Program, Taken, Wanted};
-use super::argument;
+use super::arguments::argument;
 
 /// What a device needs to share its interface, for as long as it may be opened.
 pub(super) struct Shared {

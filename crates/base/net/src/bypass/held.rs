@@ -1,8 +1,8 @@
 //! Frames kept from a driver, as by a device that gives none back.
 
-use super::sys::Draft;
-use crate::bypass::BypassDriver;
-use crate::bypass::port::Port;
+use super::BypassDriver;
+use super::dpdk::Draft;
+use super::port::Port;
 
 /// Frames that their driver must do without until this is dropped.
 pub struct Held {
