@@ -66,11 +66,3 @@ pub trait Driver {
 
 /// Takes one received frame: the sending half, the peer it came from, its bytes.
 pub type Sink<'a, Tx> = &'a mut dyn FnMut(&mut Tx, SocketAddr, &[u8]);
-
-/// Opened on one thread, owned by another.
-const _: () = {
-    const fn sendable<T: Send>() {}
-    sendable::<crate::Udp>();
-    sendable::<crate::Tcp>();
-    sendable::<crate::Idle>();
-};

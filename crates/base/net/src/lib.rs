@@ -44,3 +44,11 @@ pub use stamp::{Count, Event, Laps, Scale, Stamped, ThreadAccount, counts, stamp
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};
+
+/// Opened on one thread, owned by another.
+const _: () = {
+    const fn sendable<T: Send>() {}
+    sendable::<Udp>();
+    sendable::<Tcp>();
+    sendable::<Idle>();
+};
