@@ -1,6 +1,6 @@
 //! What is left of a fabric when one of its links or switches fails.
 
-use super::{Fabric, MAX_EXAMINED, MAX_STEPS, traffic};
+use super::{Fabric, Link, MAX_EXAMINED, MAX_STEPS, traffic};
 use crate::spec::Routes;
 
 /// What fails.
@@ -55,6 +55,19 @@ pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
         found.reduce(|worst, one| if key(&one) > key(&worst) { one } else { worst })
     };
     [worst(&mut links.into_iter()), worst(&mut switches.into_iter())]
+}
+
+impl Fabric {
+    /// The same without one link or one switch; numbers stay as they are.
+    #[must_use]
+    pub fn without(&self, failure: Failure) -> Self {
+        let stays = |(number, link): (usize, &Link)| match failure {
+            Failure::Link(gone) => (number != gone).then_some(*link),
+            Failure::Switch(gone) => (link.a != gone && link.b != gone).then_some(*link),
+        };
+        let links = self.links.iter().enumerate().filter_map(stays).collect();
+        Self::new(self.stations, self.switches, links, false)
+    }
 }
 
 /// By what a failure is worse than another, whole parts per million of load last.

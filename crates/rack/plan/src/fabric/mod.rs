@@ -158,17 +158,6 @@ impl Fabric {
         self.hops(0).iter().position(|hops| *hops == UNREACHED)
     }
 
-    /// The same without one link or one switch; numbers stay as they are.
-    #[must_use]
-    pub fn without(&self, failure: Failure) -> Self {
-        let stays = |(number, link): (usize, &Link)| match failure {
-            Failure::Link(gone) => (number != gone).then_some(*link),
-            Failure::Switch(gone) => (link.a != gone && link.b != gone).then_some(*link),
-        };
-        let links = self.links.iter().enumerate().filter_map(stays).collect();
-        Self::new(self.stations, self.switches, links, false)
-    }
-
     /// From where the fabric must be looked at to know it from everywhere.
     #[must_use]
     pub fn viewpoints(&self) -> usize {
