@@ -3,9 +3,9 @@
 use crate::fabric::Fabric;
 use crate::layout::Layout;
 use crate::quantity::Bytes;
-use crate::ring::{Instance, Ring};
+use crate::ring::{Instance, Member, Ring};
 use crate::spec::{Cassandra, Racks, Spec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sprat_chance::splitmix;
 use std::collections::BTreeMap;
 
@@ -14,17 +14,6 @@ pub const MAX_RING: usize = 1 << 16;
 
 /// Where chance begins: the same plan each time.
 const SEED: u64 = 0x5370_7261_7421_0001;
-
-/// An instance that is on the ring, or is to come there.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Member {
-    /// Its tokens, which it keeps; none: they are fitted in between those of others.
-    pub tokens: Vec<i64>,
-    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from others.
-    pub joined: bool,
-    /// Whether it has been up as a member: then it has rows, and without them it is not to start.
-    pub begun: bool,
-}
 
 /// Instances on a rack.
 #[derive(Clone, Debug, PartialEq, Serialize)]

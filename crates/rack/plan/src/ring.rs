@@ -1,6 +1,7 @@
 //! Cassandra's ring: which instance has which tokens, where replicas go, and what is lost with whom.
 
 use crate::spec::Picked;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// An instance.
@@ -12,6 +13,17 @@ pub struct Instance {
     pub rack: usize,
     /// How many tokens it has.
     pub tokens: usize,
+}
+
+/// An instance that is on the ring, or is to come there.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Member {
+    /// Its tokens, which it keeps; none: they are fitted in between those of others.
+    pub tokens: Vec<i64>,
+    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from others.
+    pub joined: bool,
+    /// Whether it has been up as a member: then it has rows, and without them it is not to start.
+    pub begun: bool,
 }
 
 /// A token, and whose it is.

@@ -2,7 +2,7 @@
 
 use crate::{Alive, Error, Folder, Seen};
 use serde::{Deserialize, Serialize};
-use sprat_plan::cassandra::Member;
+use sprat_plan::ring::Member;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! What hosts are given, without one.
 
-use sprat_plan::cassandra::Member;
 use sprat_plan::racks::ready;
+use sprat_plan::ring::Member;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts, inventory};
 use std::collections::{BTreeMap, HashSet};

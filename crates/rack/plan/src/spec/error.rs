@@ -1,0 +1,51 @@
+//! What is wrong with a description, and the checks that several of its parts make.
+
+use super::limits::MAX_SPEC_BYTES;
+
+/// What is wrong with a description.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// It is not TOML, or has what no rack has.
+    #[error("{0}")]
+    Toml(String),
+    /// It is too long.
+    #[error("{0} bytes: a rack is described in {MAX_SPEC_BYTES} at most")]
+    Long(usize),
+    /// A value means nothing.
+    #[error("{key} = {value}: want {want}")]
+    Value {
+        /// Where.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        want: String,
+    },
+}
+
+/// Sees that a path can go into files that shells and Java read.
+pub(crate) fn plain_path(key: &'static str, path: &str) -> Result<(), SpecError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+    if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {
+        let want = "an absolute path of letters, digits, dashes, dots and underscores";
+        return Err(value(key, format!("{path:?}"), want));
+    }
+    Ok(())
+}
+
+pub(super) const PLAIN: &str = "1 to 32 letters, digits and dashes";
+
+pub(super) fn is_plain(name: &str) -> bool {
+    (1..=32).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
+pub(crate) fn value(key: &'static str, value: String, want: impl Into<String>) -> SpecError {
+    SpecError::Value { key, value, want: want.into() }
+}
+
+pub(crate) fn within(key: &'static str, count: usize, least: usize, most: usize) -> Result<(), SpecError> {
+    if (least..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(value(key, count.to_string(), format!("{least} to {most}")))
+}

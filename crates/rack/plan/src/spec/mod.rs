@@ -1,0 +1,209 @@
+//! What a rack is to be, in words: `rack.toml`.
+
+mod cassandra;
+mod error;
+mod fabric;
+mod hardware;
+mod limits;
+
+pub use self::cassandra::{Cassandra, Collector, Picked, Racks};
+pub use self::error::SpecError;
+pub use self::fabric::{Fabric, Routes};
+pub use self::hardware::{Chassis, Forwarding, Server, Switch};
+pub use self::limits::{MAX_INSTANCES, MAX_PARTS, MAX_REPLICATION, MAX_SEEDS, MAX_SERVERS, MAX_SPEC_BYTES, MAX_TOKENS};
+
+use self::error::{PLAIN, is_plain};
+pub(crate) use self::error::{plain_path, value, within};
+use crate::host::{Clock, Control, Storage};
+use crate::jobs::Jobs;
+use crate::power::Power;
+use crate::ring::Member;
+use crate::store::{Etcd, Store};
+use ipnet::{Ipv4Net, Ipv6Net};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A rack as it is wanted; see the page of the crate for an example.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a line.
+    #[serde(default)]
+    pub about: String,
+    /// Each of its servers.
+    pub server: Server,
+    /// Each of its chassis: servers around a switch.
+    pub chassis: Chassis,
+    /// How the chassis are joined; none: there is one.
+    #[serde(default)]
+    pub fabric: Fabric,
+    /// Where addresses are taken from.
+    #[serde(default)]
+    pub addresses: Addresses,
+    /// Cassandra on the servers, if it is to be there.
+    pub cassandra: Option<Cassandra>,
+    /// How servers are reached, and where things go on them.
+    #[serde(default)]
+    pub provision: Provision,
+    /// What else runs on its servers.
+    #[serde(default)]
+    pub jobs: Jobs,
+    /// etcd on its servers, if it is to be there.
+    pub etcd: Option<Etcd>,
+    /// Sprat's own servers, likewise.
+    pub store: Option<Store>,
+    /// How its power is measured, and what it costs.
+    #[serde(default)]
+    pub power: Power,
+    /// The disks below their data, if they are to be made that.
+    pub storage: Option<Storage>,
+    /// Who tells them the time, if they are to follow.
+    pub clock: Option<Clock>,
+    /// The host through which they reach the outside, if there is one.
+    pub control: Option<Control>,
+    /// What others say that the rack has; the plan says what of that follows.
+    #[serde(default)]
+    pub claims: BTreeMap<String, String>,
+    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin together. Nobody describes it.
+    #[serde(skip)]
+    pub members: Option<BTreeMap<String, Member>>,
+}
+
+/// Where addresses are taken from.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Addresses {
+    /// Each chassis has a part of these.
+    pub v4: Ipv4Net,
+    /// And a /64 of these.
+    pub v6: Ipv6Net,
+    /// Servers that a chassis has addresses for: those of others stay what they are while it has no more. As many as it has, unless told.
+    pub servers: Option<usize>,
+    /// Instances that a server has addresses for, likewise.
+    pub instances: Option<usize>,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        let v4 = Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 8);
+        let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd53, 0x7072, 0x6170, 0, 0, 0, 0, 0), 44);
+        Self { v4, v6, servers: None, instances: None }
+    }
+}
+
+/// How servers are reached, and where things go on them.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Provision {
+    /// Who one is on them, over ssh.
+    pub user: String,
+    /// The folder below which all data is.
+    pub base: String,
+    /// Where Cassandra's jars are.
+    pub library: String,
+    /// Whether hosts share a kernel, and so its clock and disks: namespaces on one machine do. Nobody describes it.
+    #[serde(skip)]
+    pub shared: bool,
+}
+
+impl Default for Provision {
+    fn default() -> Self {
+        let [user, base, library] = ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
+        Self { user, base, library, shared: false }
+    }
+}
+
+impl Spec {
+    /// From TOML.
+    ///
+    /// # Errors
+    /// What is wrong, with its place.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        if text.len() > MAX_SPEC_BYTES {
+            return Err(SpecError::Long(text.len()));
+        }
+        let spec: Self = toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        if !is_plain(&self.name) {
+            return Err(value("name", format!("{:?}", self.name), PLAIN));
+        }
+        let provision = &self.provision;
+        if !is_plain(&provision.user) {
+            return Err(value("provision.user", format!("{:?}", provision.user), PLAIN));
+        }
+        for (key, path) in [("provision.base", &provision.base), ("provision.library", &provision.library)] {
+            plain_path(key, path)?;
+        }
+        let counts = [
+            ("server.cores", self.server.cores, 1, 4_096),
+            ("server.ports", self.server.ports, 1, MAX_PARTS),
+            ("server.disks", self.server.disks.len(), 0, MAX_PARTS),
+            ("chassis.servers", self.chassis.servers, 1, MAX_SERVERS),
+            ("chassis.height", self.chassis.height, 1, 100),
+            ("chassis.uplinks", self.chassis.uplinks, 0, 1_024),
+            ("chassis.split", self.chassis.split, 1, 16),
+            ("fabric.links", self.fabric.links, 1, 64),
+        ];
+        counts.into_iter().try_for_each(|(key, count, least, most)| within(key, count, least, most))?;
+        if self.server.port_rate.0 <= 0.0 {
+            return Err(value("server.port-rate", self.server.port_rate.to_string(), "more than nothing"));
+        }
+        let per_cycle = [
+            ("server.ops-per-cycle", self.server.ops_per_cycle),
+            ("server.flops-per-cycle", self.server.flops_per_cycle),
+        ];
+        for (key, number) in per_cycle {
+            if number.is_some_and(|number| !(0.0..=1e6).contains(&number)) {
+                return Err(value(key, number.unwrap_or_default().to_string(), "0 to 1000000"));
+            }
+        }
+        let switch = &self.chassis.switch;
+        if !(0.0..=1.0).contains(&switch.delay.0) {
+            return Err(value("chassis.switch.delay", switch.delay.to_string(), "at most 1 s"));
+        }
+        let on_server = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        for (key, room, least, most) in [
+            ("addresses.servers", self.addresses.servers, self.chassis.servers, MAX_SERVERS),
+            ("addresses.instances", self.addresses.instances, on_server, MAX_INSTANCES),
+        ] {
+            room.map_or(Ok(()), |room| within(key, room, least, most))?;
+        }
+        self.power.check()?;
+        self.storage.iter().try_for_each(Storage::check)?;
+        self.clock.iter().try_for_each(Clock::check)?;
+        self.check_mounts()?;
+        self.etcd.iter().try_for_each(Etcd::check)?;
+        self.store.iter().try_for_each(|store| store.check(&self.server))?;
+        match &self.cassandra {
+            Some(cassandra) => cassandra.check(&self.server),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Spec {
+    /// Sees that filesystems of instances are as many as instances on a server.
+    fn check_mounts(&self) -> Result<(), SpecError> {
+        let Some(mounts) = self.storage.as_ref().map(|storage| &storage.mounts).filter(|mounts| !mounts.is_empty())
+        else {
+            return Ok(());
+        };
+        let instances = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
+        if mounts.len() != instances {
+            let want = format!("one for each of the {instances} instances of Cassandra on a server");
+            return Err(value("storage.mounts", format!("{mounts:?}"), want));
+        }
+        if self.store.is_some() || self.etcd.is_some() {
+            let want =
+                "no [store] and no [etcd] beside them: their data is below provision.base, on none of these disks";
+            return Err(value("storage.mounts", format!("{mounts:?}"), want));
+        }
+        Ok(())
+    }
+}
