@@ -1,8 +1,7 @@
 //! Makes programs, value by value.
 
-use crate::program::{
-    Binary, Compare, Constant, Field, MAX_NODES, Node, Program, Reduction, ResultField, Type, Unary, Value,
-};
+use crate::limits::MAX_NODES;
+use crate::program::{Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Type, Unary, Value};
 use crate::scalar;
 use crate::simplify::{Form, Known};
 use std::collections::HashMap;

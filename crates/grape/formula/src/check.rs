@@ -2,11 +2,13 @@
 
 use crate::build::Builder;
 use crate::error::{Fault, Problem};
-use crate::lex::Span;
+use crate::limits::MAX_NODES;
 use crate::names::Kind;
-use crate::program::{Binary, Compare, Constant, Field, MAX_NODES, Node, Type, Unary, Value};
+use crate::operand::{Operand, Term};
+use crate::program::{Binary, Compare, Constant, Field, Node, Type, Unary, Value};
 use crate::scalar;
 use crate::simplify::digits;
+use crate::span::Span;
 
 /// The type of what does not say its own.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -24,30 +26,6 @@ impl From<Precision> for Type {
             Precision::F32 => Self::F32,
             Precision::F64 => Self::F64,
         }
-    }
-}
-
-/// What an expression is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Operand {
-    /// A number of the text, or what was computed of such: of the type of what it meets.
-    Literal(f64),
-    /// One of two such numbers, by a bool.
-    Choice(Value, f64, f64),
-    /// A value.
-    Value(Value),
-}
-
-/// An expression and where it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
-    pub(crate) what: Operand,
-    pub(crate) span: Span,
-}
-
-impl Term {
-    pub(crate) fn literal(number: f64, span: Span) -> Self {
-        Self { what: Operand::Literal(number), span }
     }
 }
 

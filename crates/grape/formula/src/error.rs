@@ -1,8 +1,7 @@
 //! What is wrong with a kernel's text, and where.
 
-use crate::lex::{MAX_NAME, MAX_STATEMENTS, MAX_TEXT, Span};
-use crate::parse::{MAX_FLOPS, MAX_NESTING};
-use crate::program::{MAX_FIELDS, MAX_NODES};
+use crate::limits::{MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT};
+use crate::span::Span;
 use std::fmt;
 use thiserror::Error;
 

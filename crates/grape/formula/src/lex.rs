@@ -1,28 +1,8 @@
 //! A kernel's text, cut into words.
 
 use crate::error::{Fault, Problem};
-
-/// Bytes of a kernel, at most: as much as the listing of the largest program may have.
-pub const MAX_TEXT: usize = 1 << 20;
-
-/// Statements of a kernel, at most.
-pub const MAX_STATEMENTS: usize = 8192;
-
-/// Characters of a name, at most.
-pub const MAX_NAME: usize = 64;
-
-/// Bytes of the text: from, and up to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-}
-
-impl Span {
-    pub(crate) fn to(self, other: Self) -> Self {
-        Self { start: self.start, end: other.end }
-    }
-}
+use crate::limits::{MAX_NAME, MAX_STATEMENTS, MAX_TEXT};
+use crate::span::Span;
 
 /// A word of the text.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,9 @@ mod counts;
 mod data;
 mod error;
 mod lex;
+mod limits;
 mod names;
+mod operand;
 mod parse;
 mod print;
 mod program;
@@ -20,17 +22,15 @@ mod reference;
 mod results;
 mod scalar;
 mod simplify;
+mod span;
 
 pub use build::Builder;
 pub use check::Precision;
 pub use counts::Counts;
 pub use data::{Column, Data, DataError, Inputs, MAX_PARTICLES, Output};
 pub use error::{Problem, SyntaxError};
-pub use lex::{MAX_NAME, MAX_STATEMENTS, MAX_TEXT};
-pub use parse::{Kernel, MAX_FLOPS, MAX_NESTING, Unused};
-pub use program::{
-    Binary, Compare, Constant, Field, MAX_FIELDS, MAX_NODES, Node, Program, Reduction, ResultField, Scope, Type, Unary,
-    Value,
-};
+pub use limits::{MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT};
+pub use parse::{Kernel, Unused};
+pub use program::{Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Scope, Type, Unary, Value};
 pub use ready::{READY, Ready, ready};
 pub use reference::{Arithmetic, Judgement, reference};

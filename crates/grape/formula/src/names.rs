@@ -1,8 +1,8 @@
 //! What names of a kernel stand for.
 
-use crate::check::Operand;
 use crate::error::{Fault, Problem, closest, place};
-use crate::lex::Span;
+use crate::operand::Operand;
+use crate::span::Span;
 use std::collections::HashMap;
 
 /// What a name stands for.

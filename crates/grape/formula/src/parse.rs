@@ -1,18 +1,15 @@
 //! The kernel language: statements and expressions, which become values as they are read ([`crate::check`]). Declarations come
 //! first, so nothing has to be kept but names.
 
-use crate::check::{Checker, Function, Precision, Term};
+use crate::check::{Checker, Function, Precision};
 use crate::error::{Fault, Problem, SyntaxError, closest, place};
-use crate::lex::{Span, Token, words};
+use crate::lex::{Token, words};
+use crate::limits::{MAX_FIELDS, MAX_FLOPS, MAX_NESTING};
 use crate::names::{Kind, Names};
-use crate::program::{Binary, Compare, Constant, Field, MAX_FIELDS, Program, Reduction, Type};
+use crate::operand::Term;
+use crate::program::{Binary, Compare, Constant, Field, Program, Reduction, Type};
 use crate::results::{Results, Way};
-
-/// Expressions in expressions, at most.
-pub const MAX_NESTING: usize = 64;
-
-/// What `FLOPS` may say, at most.
-pub const MAX_FLOPS: u32 = 1_000_000;
+use crate::span::Span;
 
 /// A kernel, read from text.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,5 @@
 //! What a kernel means: values in single assignment, each with a type, and the results that they are reduced to.
 
-/// Values of a program, at most: far beyond what a person writes, and little enough for any back end's tables.
-pub const MAX_NODES: usize = 4096;
-
-/// Variables of one kind (i, j, constants, results), at most.
-pub const MAX_FIELDS: usize = 64;
-
 /// The type of a value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Type {

@@ -1,10 +1,11 @@
 //! A kernel's results: how each is reduced is known from the statements about it.
 
 use crate::build::Builder;
-use crate::check::{Checker, Operand, Term};
+use crate::check::Checker;
 use crate::error::{Fault, Problem, place};
-use crate::lex::Span;
+use crate::operand::{Operand, Term};
 use crate::program::{Binary, Compare, Node, Reduction, Type, Unary, Value};
+use crate::span::Span;
 
 /// How a statement contributes.
 #[derive(Clone, Copy, Debug)]
