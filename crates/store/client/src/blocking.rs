@@ -1,7 +1,8 @@
 //! The blocking client.
 
-use crate::core::{Core, Target};
+use crate::core::Core;
 use crate::error::Error;
+use crate::target::Target;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;

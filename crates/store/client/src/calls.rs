@@ -1,9 +1,9 @@
 //! Operations under way.
 
-use crate::core::{BACKOFF, Sink, Target};
 use crate::error::Error;
 use crate::places::Place;
-use crate::port::Session;
+use crate::session::Session;
+use crate::target::Target;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use sprat_wire::once::{MAX_LANES, OPERATION_ID_BYTES, OperationId, RETRIED_FOR};
@@ -36,12 +36,19 @@ const MAX_SILENT: usize = 64;
 /// Wait until the next coordinator is asked, when one does not lead.
 const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
 
+/// Waits between two attempts at the same operation: doubled each time, within these bounds.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+
 /// A request's buffer is kept for the next operation up to this size, bytes.
 const KEEP_BYTES: usize = 4096;
 
 /// Longer buffers kept for whichever long operations come next, and the longest such.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 2 << 20;
+
+/// Where answers go: the operation's tag, and its answer or why there is none. What the answer borrows is gone
+/// when the function returns.
+pub type Sink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 
 /// What is known of an operation from its beginning on.
 #[derive(Clone, Copy)]

@@ -4,23 +4,19 @@
 //! is safe: when it surely was not executed, when executing it twice changes nothing, or when it has an id by which it
 //! is known again. Everything else that fails is reported, with whether it may have been executed.
 
-use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats};
+use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats, Sink};
 use crate::error::Error;
 use crate::member::Member;
-pub use crate::places::MAX_KNOWN_TABLES;
 use crate::places::{Place, Places};
-pub use crate::port::Passed;
-use crate::port::Port;
+use crate::port::{Passed, Port};
+use crate::target::Target;
 use sprat_key::Identity;
 use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{BTreeMap, HashSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use crate::calls::MAX_PENDING;
 
 /// Coordinators of a cluster that a client knows of.
 pub const MAX_COORDINATORS: usize = 8;
@@ -36,17 +32,6 @@ const PLACE: u64 = 1 << 63;
 
 /// How long the coordinator may take to say where a table is.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Where answers go: the operation's tag, and its answer or why there is none. What the answer borrows is gone
-/// when the function returns.
-pub type Sink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
-
-/// A server as the client reaches it.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Target {
-    pub(crate) port: usize,
-    pub(crate) peer: SocketAddr,
-}
 
 /// Who is to be asked.
 #[derive(Clone, Copy)]
@@ -529,6 +514,3 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
-
-/// Waits between two attempts at the same operation: doubled each time, within these bounds.
-pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));

@@ -1,6 +1,6 @@
 //! Where tables are, as far as a client knows.
 
-use crate::core::Target;
+use crate::target::Target;
 use sprat_wire::op::Request;
 
 /// Tables whose servers are remembered.

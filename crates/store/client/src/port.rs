@@ -2,19 +2,13 @@
 
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
+use crate::session::Session;
 use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, stamp};
-use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS, SessionId};
+use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
 use std::net::{IpAddr, SocketAddr};
 
 /// Sessions to one server: as many operations under way as they have slots; more wait.
 const MAX_SESSIONS_PER_SERVER: usize = 16;
-
-/// A session, and which operation is in each of its slots.
-pub(crate) struct Session {
-    pub(crate) id: SessionId,
-    peer: SocketAddr,
-    pub(crate) slots: [u32; MAX_SLOTS],
-}
 
 pub(crate) struct Port {
     transport: &'static str,

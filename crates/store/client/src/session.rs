@@ -1,0 +1,11 @@
+//! A session to a server, and what is under way in it.
+
+use sprat_rpc::{MAX_SLOTS, SessionId};
+use std::net::SocketAddr;
+
+/// A session, and which operation is in each of its slots.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) slots: [u32; MAX_SLOTS],
+}
