@@ -5,6 +5,9 @@ use super::frames::Place;
 use super::growth::{DiskFull, Doing, GROW_FRAMES, Growth, Next, is_full};
 use super::reading::MAX_READS;
 use super::retire::MAX_RETIRING_WRITES;
+use super::tickets::{
+    TICKET_GROW, TICKET_HEADER, TICKET_RAISE, TICKET_READ, TICKET_RETIRE, TICKET_SYNC, TICKET_WRITE, of_frame,
+};
 use super::{Backup, Durability, Failed, Operation, Progress, Replica, SYNC_INTERVAL};
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
@@ -13,21 +16,6 @@ use sprat_net::Nanos;
 const MAX_COMMIT_WRITES: usize = 16;
 /// Others: a sync, a step of growth, a file header.
 const _: () = assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
-
-/// Tickets of operations. The lower half of those for a frame is its number; at most one of a kind is under way for each.
-pub(super) const TICKET_SYNC: u64 = 1;
-pub(super) const TICKET_GROW: u64 = 2;
-pub(super) const TICKET_HEADER: u64 = 3;
-pub(super) const TICKET_RAISE: u64 = 4;
-pub(super) const TICKET_WRITE: u64 = 1 << 32;
-pub(super) const TICKET_RETIRE: u64 = 2 << 32;
-pub(super) const TICKET_READ: u64 = 3 << 32;
-
-/// The kind of a ticket for a frame, and the frame.
-fn of_frame(ticket: u64) -> (u64, u32) {
-    let frame = u32::try_from(ticket & u64::from(u32::MAX)).expect("32 bits");
-    (ticket - u64::from(frame), frame)
-}
 
 impl<D: Disk> Backup<D> {
     /// Starts a commit of everything appended, unless one is under way; returns whether it did.

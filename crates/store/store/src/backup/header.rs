@@ -1,7 +1,7 @@
 //! The file's header, and the end of a file's use in order.
 
-use super::commit::TICKET_HEADER;
 use super::owner::Owner;
+use super::tickets::TICKET_HEADER;
 use super::{Backup, Failed, Operation, Progress};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;

@@ -5,8 +5,8 @@
 //! forget is only which were taken: the file's header names one that is ahead, and is written anew
 //! once in some thousand replicas.
 
-use super::commit::TICKET_RAISE;
 use super::owner::Owner;
+use super::tickets::TICKET_RAISE;
 use super::{Backup, Operation};
 use sprat_disk::Disk;
 use std::io;

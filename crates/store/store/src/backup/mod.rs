@@ -45,12 +45,15 @@
 mod commit;
 mod config;
 mod contents;
+mod current;
 mod failure;
 mod frames;
 mod growth;
 mod header;
 mod incarnation;
+mod mark;
 mod open;
+mod open_error;
 mod owner;
 mod reading;
 mod replay;
@@ -59,6 +62,7 @@ mod report;
 mod retire;
 mod stored;
 mod survey;
+mod tickets;
 mod walk;
 
 pub use config::{
@@ -67,7 +71,7 @@ pub use config::{
 pub use contents::Contents;
 pub use failure::{AppendError, Failed, Operation};
 pub use frames::FrameCount;
-pub use open::OpenError;
+pub use open_error::OpenError;
 pub use reading::{FrameRead, MAX_READS};
 pub(crate) use replica::is_head;
 pub use report::{Corruption, Cut, Garbage, ReplayReport, ReplayedSegment};

@@ -1,6 +1,7 @@
 //! Opening a log, or a file of replicas: a new one, or what an earlier life left.
 
 use super::config::{Durability, MAX_REPLAY_THREADS, Options, SPARE_FRAMES};
+use super::current::{Current, next_incarnation, read_headers};
 use super::frames::{Frames, Place};
 use super::growth::{DiskFull, GROW_FRAMES};
 use super::incarnation::{AHEAD, Incarnations};
@@ -8,94 +9,17 @@ use super::owner::Owner;
 use super::reading::Reading;
 use super::replay::Unsealed;
 use super::replica::{Geometry, Pool};
-use super::report::{Corruption, ReplayReport, ReplayedSegment};
+use super::report::{ReplayReport, ReplayedSegment};
 use super::retire::Retiring;
 use super::stored::StoredReport;
 use super::survey::Source;
-use super::{Backup, Failed, Operation};
-use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op, ReadAt};
+use super::{Backup, Failed, OpenError, Operation};
+use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
-use sprat_wire::frame::{
-    BadFileHeader, CHUNK_HEADER_BYTES, ChunkHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader, Seal,
-};
+use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader, Seal};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::ops::ControlFlow;
 use std::time::Instant;
-use thiserror::Error;
-
-/// Why a log could not be opened. Nothing in the file was changed, but for [`OpenError::Failed`].
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The file is damaged.
-    #[error(transparent)]
-    Corrupt(#[from] Corruption),
-    /// A segment that belongs to the log is nowhere in the file.
-    #[error("{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was changed")]
-    Missing {
-        /// The file.
-        file: String,
-        /// The segment.
-        segment: u64,
-        /// The head that lists it.
-        head: u64,
-    },
-    /// The file was written by a newer program.
-    #[error(
-        "{file} has format version {version}, newer than this program's: start it with a newer one; nothing was changed"
-    )]
-    Newer {
-        /// The file.
-        file: String,
-        /// Its format version.
-        version: u32,
-    },
-    /// The file is another cluster's or server's, or was made for segments of another size.
-    #[error("{file} is not this server's {what}: its {field} differs; nothing was changed")]
-    Foreign {
-        /// The file.
-        file: String,
-        /// What it should be.
-        what: &'static str,
-        /// What differs.
-        field: &'static str,
-    },
-    /// The file was cut short.
-    #[error("{file} was cut short: it has {has} segment frames of at least {had}; nothing was changed")]
-    Short {
-        /// The file.
-        file: String,
-        /// Whole frames it has.
-        has: u32,
-        /// Whole frames it had when it was last opened or closed.
-        had: u32,
-    },
-    /// The file could not be read.
-    #[error("cannot read {file} at offset {offset}: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// Where, bytes.
-        offset: u64,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// The file could be read but not be written to.
-    #[error(transparent)]
-    Failed(#[from] Failed),
-    /// The receiver of segments wanted no more.
-    #[error("replay was stopped by its receiver")]
-    Stopped,
-}
-
-/// The file header that counts.
-pub(super) struct Current {
-    pub(super) header: FileHeader,
-    /// Which copy it is.
-    copy: usize,
-    /// The other copy is damaged or was never written.
-    alone: bool,
-}
 
 impl<D: Disk> Backup<D> {
     /// Opens the log on `disk`: makes it when the file is empty, replays it else. Segments are handed to
@@ -341,51 +265,6 @@ fn look<D: Disk>(disk: &D, owner: Owner, options: &Options) -> Result<Option<The
         return Err(OpenError::Short { file: name, has: frames, had: header.frames });
     }
     Ok(Some((current, Source { reader, name, header, frames })))
-}
-
-/// Reads both copies of the file header; `None` when the file is new: empty, or its creation was torn.
-fn read_headers(reader: &impl ReadAt, name: &str, size: u64) -> Result<Option<Current>, OpenError> {
-    let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
-    let mut copies = Vec::with_capacity(FILE_HEADERS);
-    for copy in 0..FILE_HEADERS as u64 {
-        let offset = copy * BLOCK_BYTES as u64;
-        if size < offset + BLOCK_BYTES as u64 {
-            copies.push(Err(BadFileHeader::Empty));
-            continue;
-        }
-        let read = reader.read_at(&mut buffer, BLOCK_BYTES, offset);
-        read.map_err(|source| OpenError::Read { file: name.to_owned(), offset, source })?;
-        copies.push(FileHeader::parse(buffer[..].try_into().expect("a block")));
-    }
-    for copy in &copies {
-        if let Err(BadFileHeader::Newer(version)) = copy {
-            return Err(OpenError::Newer { file: name.to_owned(), version: *version });
-        }
-    }
-    let alone = copies.iter().any(Result::is_err);
-    let valid = copies.iter().enumerate().filter_map(|(copy, header)| Some((copy, *header.as_ref().ok()?)));
-    if let Some((copy, header)) = valid.max_by_key(|(_, header)| header.incarnation) {
-        return Ok(Some(Current { header, copy, alone }));
-    }
-    let bad = copies[0].expect_err("no valid copy");
-    // Nothing is written behind the headers before they are durable.
-    if size <= FRAMES_OFFSET && matches!(bad, BadFileHeader::Empty) {
-        return Ok(None);
-    }
-    let expected = "the header of a Sprat log".to_owned();
-    Err(Corruption { file: name.to_owned(), offset: 0, segment: None, expected, found: bad.to_string() }.into())
-}
-
-/// The incarnation that begins. When one copy is damaged it may have been the newer one, by `step` at most, so what it may
-/// have said is skipped; and the copy that is written first is never the only valid one.
-fn next_incarnation(current: &Current, step: u32) -> u32 {
-    let now = current.header.incarnation;
-    if !current.alone {
-        return now + 1;
-    }
-    let next = now + step + 1;
-    let overwrites = next as usize % FILE_HEADERS == current.copy;
-    next + u32::from(overwrites)
 }
 
 fn check_identity(header: &FileHeader, owner: Owner, options: &Options, name: &str) -> Result<(), OpenError> {

@@ -1,8 +1,8 @@
 //! Reading replicas while the file is open.
 
-use super::commit::TICKET_READ;
 use super::contents::Contents;
 use super::owner::Owner;
+use super::tickets::TICKET_READ;
 use super::walk::Wanted;
 use super::{Backup, Replica, Stored};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Completion, Disk, Op};

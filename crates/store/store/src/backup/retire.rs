@@ -4,20 +4,17 @@
 //! whatever is there counts at a start, so a frame of theirs is marked first: its last block says up to which incarnation what is
 //! in it is free. Only when that is on the medium may the frame be written again.
 
-use super::commit::TICKET_RETIRE;
 use super::frames::Place;
+use super::mark::MARK_BYTES;
 use super::owner::Owner;
+use super::tickets::TICKET_RETIRE;
 use super::{Backup, Durability};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
-use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FREED, Seal, Seed};
+use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FREED, Seal};
 use std::collections::VecDeque;
 
 /// Most marks being written at a time.
 pub(super) const MAX_RETIRING_WRITES: usize = 4;
-
-/// A mark lies in its block twice, in so many bytes each: a flipped bit does not bring back what was freed. When two ends of it
-/// are there, of a write that was torn, either is right.
-const MARK_BYTES: usize = BLOCK_BYTES / 2;
 
 /// Frames on their way to be free.
 #[derive(Default)]
@@ -100,26 +97,5 @@ impl<D: Disk> Backup<D> {
         let durable = self.durability == Durability::Sync;
         let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
         Op::Write { buffer, len: BLOCK_BYTES, offset: self.header.frame_offset(frame), durable }
-    }
-}
-
-/// What the last block of a frame says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Mark {
-    /// Whoever has this incarnation or a lower one is free; zero: nobody.
-    Freed(u32),
-    /// Nothing that makes sense, and it is not empty.
-    Damaged,
-}
-
-impl Mark {
-    pub(super) fn parse(seed: Seed, block: &[u8]) -> Self {
-        let copies = block.chunks_exact(MARK_BYTES).filter_map(|copy| ChunkHeader::parse(seed, copy).ok());
-        let marks = copies.map(|chunk| chunk.header).filter(|header| header.segment == FREED);
-        match marks.map(|header| header.incarnation).max() {
-            Some(incarnation) => Self::Freed(incarnation),
-            None if block.iter().all(|byte| *byte == 0) => Self::Freed(0),
-            None => Self::Damaged,
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! What a file of replicas holds: all its frames are looked over, and each stands for itself.
 
+use super::OpenError;
+use super::current::Current;
 use super::frames::Place;
-use super::open::{Current, OpenError};
+use super::mark::Mark;
 use super::owner::Owner;
-use super::retire::Mark;
 use super::survey::Source;
 use super::walk::{End, Wanted};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, ReadAt};

@@ -1,0 +1,70 @@
+//! Why a log could not be opened.
+
+use super::Failed;
+use super::report::Corruption;
+use std::io;
+use thiserror::Error;
+
+/// Why a log could not be opened. Nothing in the file was changed, but for [`OpenError::Failed`].
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The file is damaged.
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
+    /// A segment that belongs to the log is nowhere in the file.
+    #[error("{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was changed")]
+    Missing {
+        /// The file.
+        file: String,
+        /// The segment.
+        segment: u64,
+        /// The head that lists it.
+        head: u64,
+    },
+    /// The file was written by a newer program.
+    #[error(
+        "{file} has format version {version}, newer than this program's: start it with a newer one; nothing was changed"
+    )]
+    Newer {
+        /// The file.
+        file: String,
+        /// Its format version.
+        version: u32,
+    },
+    /// The file is another cluster's or server's, or was made for segments of another size.
+    #[error("{file} is not this server's {what}: its {field} differs; nothing was changed")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What it should be.
+        what: &'static str,
+        /// What differs.
+        field: &'static str,
+    },
+    /// The file was cut short.
+    #[error("{file} was cut short: it has {has} segment frames of at least {had}; nothing was changed")]
+    Short {
+        /// The file.
+        file: String,
+        /// Whole frames it has.
+        has: u32,
+        /// Whole frames it had when it was last opened or closed.
+        had: u32,
+    },
+    /// The file could not be read.
+    #[error("cannot read {file} at offset {offset}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Where, bytes.
+        offset: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file could be read but not be written to.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+    /// The receiver of segments wanted no more.
+    #[error("replay was stopped by its receiver")]
+    Stopped,
+}
