@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use super::MAX_TEXT;
+/// Longest locator, bytes of text.
+pub(super) const MAX_TEXT: usize = 1024;
 
 /// Why a text is not a locator.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

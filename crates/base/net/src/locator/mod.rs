@@ -11,17 +11,12 @@ mod parse;
 use std::fmt::{self, Display};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::str::FromStr;
+
+use crate::Mac;
 
 pub use fault::{Fault, LocatorError};
 pub use list::Locators;
 pub(crate) use parse::mac;
-
-/// Longest locator, bytes of text.
-const MAX_TEXT: usize = 1024;
-
-/// Longest host or device name, bytes (that of a DNS name).
-const MAX_NAME: usize = 253;
 
 /// Where a service is reached, and over which transport.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -71,10 +66,6 @@ pub enum Host {
     /// A name, looked up each time the locator is resolved.
     Name(String),
 }
-
-/// A hardware address.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Mac(pub [u8; 6]);
 
 impl Locator {
     /// The addresses that the host has now, in the system's order of preference. Looks names up, which
@@ -144,20 +135,5 @@ impl Display for Host {
             Self::Ip(ip) => ip.fmt(f),
             Self::Name(name) => f.write_str(name),
         }
-    }
-}
-
-impl Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02X}:{b:02X}:{c:02X}:{d:02X}:{e:02X}:{g:02X}")
-    }
-}
-
-impl FromStr for Locator {
-    type Err = LocatorError;
-
-    fn from_str(text: &str) -> Result<Self, LocatorError> {
-        parse::parse(text).map_err(|fault| LocatorError { text: text.chars().take(MAX_TEXT).collect(), fault })
     }
 }

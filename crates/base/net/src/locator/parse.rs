@@ -1,8 +1,14 @@
 //! Reading locators.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
-use super::{Bypass, Fault, Host, Locator, MAX_NAME, MAX_TEXT, Mac, Transport};
+use super::fault::{Fault, LocatorError, MAX_TEXT};
+use super::{Bypass, Host, Locator, Transport};
+use crate::Mac;
+
+/// Longest host or device name, bytes (that of a DNS name).
+const MAX_NAME: usize = 253;
 
 /// Edits between a word that is unknown and one that may have been meant.
 const MAX_EDITS: usize = 3;
@@ -24,7 +30,15 @@ struct Parts {
     bypass: Bypass,
 }
 
-pub(super) fn parse(text: &str) -> Result<Locator, Fault> {
+impl FromStr for Locator {
+    type Err = LocatorError;
+
+    fn from_str(text: &str) -> Result<Self, LocatorError> {
+        parse(text).map_err(|fault| LocatorError { text: text.chars().take(MAX_TEXT).collect(), fault })
+    }
+}
+
+fn parse(text: &str) -> Result<Locator, Fault> {
     if text.len() > MAX_TEXT {
         return Err(Fault::TooLong(text.len()));
     }
