@@ -1,6 +1,7 @@
 //! A kernel made ready for a processor.
 
 use crate::error::Error;
+use crate::facts::Facts;
 use crate::pack::Pack;
 use crate::portable::Portable;
 use crate::shape::Shape;
@@ -11,9 +12,6 @@ use std::num::NonZeroUsize;
 
 #[cfg(all(target_arch = "x86_64", unix))]
 use crate::loops::Loops;
-
-/// Code of a loop, at most: several times what the longest program comes to.
-pub const MAX_CODE: usize = 16 << 20;
 
 /// How a kernel is compiled and run.
 #[derive(Clone, Copy, Debug)]
@@ -30,27 +28,6 @@ impl Default for Options {
     fn default() -> Self {
         Self { target: Target::best(), threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN) }
     }
-}
-
-/// What became of a kernel.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Facts {
-    /// For what it was compiled.
-    pub target: Target,
-    /// Particles that a vector holds.
-    pub lanes: usize,
-    /// Vectors of i that the loop works on at a time.
-    pub unroll: usize,
-    /// Bytes of code; 0 where there is none.
-    pub code: usize,
-    /// Instructions of the loop, for all its vectors and one j.
-    pub instructions: usize,
-    /// Vector registers used.
-    pub registers: usize,
-    /// Values that had to make room, and lie in memory for a while.
-    pub spills: usize,
-    /// Bytes of a j as it is broadcast.
-    pub row: usize,
 }
 
 /// A kernel made ready for a processor.

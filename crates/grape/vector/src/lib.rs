@@ -10,6 +10,7 @@ mod buffer;
 mod code;
 mod compiled;
 mod error;
+mod facts;
 #[cfg(all(target_arch = "x86_64", unix))]
 mod functions;
 #[cfg_attr(not(all(target_arch = "x86_64", unix)), allow(dead_code, reason = "machine code's"))]
@@ -31,8 +32,9 @@ mod target;
 mod threads;
 mod totals;
 
-pub use compiled::{Compiled, Facts, MAX_CODE, Options};
+pub use compiled::{Compiled, Options};
 pub use error::Error;
+pub use facts::{Facts, MAX_CODE};
 pub use peak::{PEAK_FLOPS, peak};
 pub use run::{BLOCK, Hook};
 pub use target::Target;

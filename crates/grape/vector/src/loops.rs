@@ -3,12 +3,12 @@
 use crate::bare::bare;
 use crate::buffer::{Buffer, get_f32, get_f64};
 use crate::code::{Code, Extent};
-use crate::compiled::{Facts, MAX_CODE};
 use crate::error::Error;
+use crate::facts::{Facts, MAX_CODE};
 use crate::ir::{Body, Kind, Pooled};
 use crate::lanes::Lanes;
 use crate::lower::lower;
-use crate::machine::{self, Emitted};
+use crate::machine::{self, Emitted, pool_bytes};
 use crate::shape::Shape;
 use crate::target::Target;
 use sprat_formula::{Program, Reduction};
@@ -150,11 +150,6 @@ impl Loop {
         }
         pool
     }
-}
-
-/// Bytes of a constant of the loop: of one number where instructions spread it, else of a vector.
-pub(crate) fn pool_bytes(target: Target) -> usize {
-    if target == Target::Avx2 { 32 } else { 8 }
 }
 
 /// Whether a body has less to do than the careful one, and what its sums are multiplied by in the end leaves the numbers' range as good as it is.

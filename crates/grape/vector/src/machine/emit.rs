@@ -21,6 +21,11 @@ pub(crate) struct Emitted {
     pub(crate) instructions: usize,
 }
 
+/// Bytes of a constant of the loop: of one number where instructions spread it, else of a vector.
+pub(crate) fn pool_bytes(target: Target) -> usize {
+    if target == Target::Avx2 { 32 } else { 8 }
+}
+
 /// Code for a body, on rows of so many bytes.
 pub(crate) fn emit(body: &Body, target: Target, wide: bool, row: usize) -> Result<Emitted, IcedError> {
     let mut emitter = Emitter::new(body, target, wide);
@@ -421,7 +426,7 @@ impl<'b> Emitter<'b> {
             Home::Tile(at) => (TILE, at, false),
             Home::Row(at) => (ROWS, at, true),
             // Where no operation spreads a number by the way, constants lie as vectors.
-            Home::Pool(at) => (POOL, at * crate::loops::pool_bytes(self.target), avx512),
+            Home::Pool(at) => (POOL, at * pool_bytes(self.target), avx512),
             Home::Sum(at) => (SUMS, self.body.sums[at].at, false),
         };
         Some(Place::Memory { base, at, spread })

@@ -4,4 +4,4 @@ mod assembler;
 mod codes;
 mod emit;
 
-pub(crate) use emit::{Emitted, emit, fits};
+pub(crate) use emit::{Emitted, emit, fits, pool_bytes};
