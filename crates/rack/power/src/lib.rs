@@ -17,6 +17,7 @@ pub mod meter;
 pub mod plug;
 mod program;
 pub mod rapl;
+mod reading;
 pub mod redfish;
 pub mod report;
 pub mod sampling;
@@ -28,7 +29,8 @@ mod web;
 pub use channel::{Channel, sum};
 pub use command::watts as command_watts;
 pub use error::{Error, Trouble};
-pub use sensor::{Reading, Sensor};
+pub use reading::Reading;
+pub use sensor::Sensor;
 pub use sprat_plan::quantity::Watts;
 pub use sysfs::{Files, Place, parse as listed};
 

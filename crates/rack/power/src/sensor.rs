@@ -5,6 +5,7 @@ use crate::hwmon::Hwmon;
 use crate::ipmi::Ipmi;
 use crate::plug::{Plug, What};
 use crate::rapl::Rapl;
+use crate::reading::Reading;
 use crate::redfish::Redfish;
 use crate::sysfs::Place;
 use crate::web::Trusted;
@@ -15,15 +16,6 @@ use std::time::Duration;
 
 /// How long a sensor may take, unless told.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What a sensor tells.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reading {
-    /// What is taken now.
-    Watts(Watts),
-    /// What was used since the sensor was first read, or since it failed with [`Trouble::Restarted`].
-    Joules(f64),
-}
 
 /// A sensor that is read again and again.
 #[derive(Debug)]
