@@ -1,6 +1,7 @@
 //! The packet memory of a box, made and touched before its ports are there.
 
-use super::{EngineError, Forwarding, Ways, ways};
+use super::forwarding::{Ways, ways};
+use super::{EngineError, Forwarding};
 use crate::line::{Rate, Settings};
 use crate::memory::Memory;
 use sprat_host::memory;

@@ -6,6 +6,8 @@
 
 mod attention;
 mod control;
+mod error;
+mod forwarding;
 mod handle;
 mod inspect;
 mod lane;
@@ -15,14 +17,14 @@ mod rules;
 mod tolerance;
 
 use crate::chance::salt;
-use crate::filter::MAX_RULES;
 use crate::line::{Line, Settings};
-use crate::port::{Port, PortError};
+use crate::port::Port;
 use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
 use attention::Attention;
 use control::{Inbox, Remote, inbox};
+use forwarding::ways;
 use handle::Lane as Told;
 use inspect::Inspector;
 use lane::{Forward, Input, Lane, Output};
@@ -30,32 +32,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use error::EngineError;
+pub use forwarding::{Forwarding, MAX_PORTS};
 pub use handle::{Changed, Handle, Short};
 pub use inspect::Inspection;
+pub use lane::SPIN;
 pub use memories::{ASSUMED_BITS_PER_SECOND, Memories};
 pub use report::{InputReport, Lateness, LineReport, Report};
 pub use rules::Seen;
 pub use tolerance::Tolerance;
-
-/// Most ports of a box.
-pub const MAX_PORTS: usize = 16;
-
-/// How a box passes packets on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Forwarding {
-    /// Pairs of ports: each two that follow each other are each other's far end.
-    Cross,
-    /// A learning switch that forgets after this time.
-    Switch(Duration),
-}
-
-impl Forwarding {
-    /// Whether so many ports can be joined so.
-    #[must_use]
-    pub fn joins(self, ports: usize) -> bool {
-        (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))
-    }
-}
 
 /// What a box is made of.
 #[derive(Debug)]
@@ -81,68 +66,6 @@ impl Plan {
         let tolerance = Tolerance::default();
         Self { name: String::new(), ports, forwarding, memories: None, spin: SPIN, tolerance }
     }
-}
-
-/// The ports that a lane reads, and those that it writes, by their numbers.
-struct Ways {
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
-}
-
-/// The lanes of a box whose ports are devices or not. The line to a port is with the lane that reads the other of its pair.
-fn ways(forwarding: Forwarding, devices: &[bool]) -> Vec<Ways> {
-    let all: Vec<_> = (0..devices.len()).collect();
-    let both = |ports: &[usize]| Ways { inputs: ports.to_vec(), outputs: ports.iter().rev().copied().collect() };
-    match forwarding {
-        Forwarding::Switch(_) => vec![Ways { inputs: all.clone(), outputs: all }],
-        Forwarding::Cross => all
-            .chunks(2)
-            .flat_map(|pair| match pair.iter().any(|&port| devices[port]) {
-                true => vec![both(pair)],
-                false => {
-                    let [one, other] = [pair[0], pair[1]];
-                    [(one, other), (other, one)].map(|(from, to)| Ways { inputs: vec![from], outputs: vec![to] }).into()
-                }
-            })
-            .collect(),
-    }
-}
-
-pub use lane::SPIN;
-
-/// Why a box did not start, or stopped by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// A number of ports that cannot be joined so.
-    #[error(
-        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; {MAX_PORTS} are the limit of both"
-    )]
-    Ports(usize),
-    /// A port is gone.
-    #[error(transparent)]
-    Port(#[from] PortError),
-    /// There is no such port.
-    #[error("no port {0:?}; the ports are {1}")]
-    NoSuchPort(String, String),
-    /// There is not that much memory.
-    #[error(
-        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, or set less rate, delay or buffer"
-    )]
-    Memory {
-        /// Megabytes that all lanes need.
-        needed: u64,
-        /// Megabytes that are free, or can be made so.
-        available: u64,
-    },
-    /// The system refused something.
-    #[error("{0}: {1}")]
-    System(&'static str, std::io::Error),
-    /// More rules than a filter has.
-    #[error("{0} rules; {MAX_RULES} are the limit of a box")]
-    Rules(usize),
-    /// A lane has ended.
-    #[error("the box has stopped: a lane ended")]
-    Stopped,
 }
 
 /// A box that runs. It stops when dropped.

@@ -1,0 +1,40 @@
+//! Why a box did not start, or stopped by itself.
+
+use super::MAX_PORTS;
+use crate::filter::MAX_RULES;
+use crate::port::PortError;
+
+/// Why a box did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A number of ports that cannot be joined so.
+    #[error(
+        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; {MAX_PORTS} are the limit of both"
+    )]
+    Ports(usize),
+    /// A port is gone.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There is no such port.
+    #[error("no port {0:?}; the ports are {1}")]
+    NoSuchPort(String, String),
+    /// There is not that much memory.
+    #[error(
+        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, or set less rate, delay or buffer"
+    )]
+    Memory {
+        /// Megabytes that all lanes need.
+        needed: u64,
+        /// Megabytes that are free, or can be made so.
+        available: u64,
+    },
+    /// The system refused something.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+    /// More rules than a filter has.
+    #[error("{0} rules; {MAX_RULES} are the limit of a box")]
+    Rules(usize),
+    /// A lane has ended.
+    #[error("the box has stopped: a lane ended")]
+    Stopped,
+}
