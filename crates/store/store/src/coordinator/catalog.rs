@@ -1,7 +1,8 @@
 //! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is visible.
 
 use super::copy;
-use super::metadata::{Metadata, MetadataError, MetadataMemory};
+use super::entries::{Known, Owned, Part, Parts};
+use super::metadata::{Change, Metadata, MetadataError, MetadataMemory, REMEDY};
 use super::rows::{
     COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move, read_server, read_table, seal,
     server_key, server_row, table_key, table_row, unseal,
@@ -51,82 +52,6 @@ impl From<MetadataError> for Refusal {
     }
 }
 
-/// A tablet and who serves it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Owned {
-    /// The tablet.
-    pub tablet: Tablet,
-    /// Id of the server.
-    pub server: u32,
-    /// Entries of the tablet count from this segment of that server's log on: what it had of it before is of the past.
-    pub since: u64,
-}
-
-/// A tablet in the row of its table: it ends where the next begins.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Part {
-    pub(super) first: u64,
-    pub(super) server: u32,
-    pub(super) since: u64,
-}
-
-/// A table.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Parts {
-    pub(super) id: u32,
-    /// Its tablets, ascending; the first begins at zero.
-    pub(super) parts: Vec<Part>,
-}
-
-impl Parts {
-    fn tablets(&self) -> impl Iterator<Item = Owned> {
-        let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
-        self.parts.iter().zip(ends).map(|(part, last)| Owned {
-            tablet: Tablet { table: self.id, range: Range { first: part.first, last } },
-            server: part.server,
-            since: part.since,
-        })
-    }
-
-    /// The same with a range of its own for what is within one tablet now, changed by `change`.
-    pub(super) fn with(&self, range: Range, change: impl Fn(Part) -> Part) -> Self {
-        let mut parts = Vec::with_capacity(self.parts.len() + 2);
-        for owned in self.tablets() {
-            let part = |first| Part { first, server: owned.server, since: owned.since };
-            let whole = owned.tablet.range;
-            let Some(both) = whole.overlap(range) else {
-                parts.push(part(whole.first));
-                continue;
-            };
-            if whole.first < both.first {
-                parts.push(part(whole.first));
-            }
-            parts.push(change(part(both.first)));
-            if both.last < whole.last {
-                parts.push(part(both.last + 1));
-            }
-        }
-        Self { id: self.id, parts }
-    }
-}
-
-/// A server.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Known {
-    /// Where clients and other servers reach it.
-    pub locator: String,
-    /// The rack that it is in; empty when nobody has said.
-    pub rack: String,
-    /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and nobody else can bring it back.
-    pub copies: u8,
-    /// Open heads of its log below this segment are void; zero when it never began a log.
-    pub min_open: u64,
-    /// It is gone; others bring back its tables.
-    pub dead: bool,
-    /// Its tablets are moved to others, and it is given no more.
-    pub draining: bool,
-}
-
 /// The catalog, in memory as in the metadata.
 pub struct Catalog<M> {
     /// `None` of one that is [absent](Catalog::absent).
@@ -153,12 +78,6 @@ pub struct Catalog<M> {
 const REBUILD_TABLES: u32 = 10_000;
 const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
-
-/// What to do when the metadata are not what they should be.
-pub(crate) const REMEDY: &str =
-    "put back a current copy, or make it again from the servers' copies (`sprat store rebuild`)";
-
-pub(super) type Change = (String, Option<Vec<u8>>);
 
 impl<M: Metadata> Catalog<M> {
     /// Reads the catalog from its metadata, and begins a version of its own: by it those are known that have heard of whoever opened

@@ -4,7 +4,7 @@
 //! "SPRATCAT"  version 1, u32  rows, u32  (key length, u16  key  row length, u32  row) ...  CRC32C of all before it, u32
 //! ```
 
-use super::catalog::Change;
+use super::metadata::Change;
 use std::collections::BTreeMap;
 
 const MAGIC: &[u8; 8] = b"SPRATCAT";

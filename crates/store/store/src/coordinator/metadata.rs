@@ -1,12 +1,18 @@
 //! Where a coordinator keeps what it must not forget.
 
-use super::catalog::REMEDY;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+
+/// What to do when the metadata are not what they should be.
+pub(crate) const REMEDY: &str =
+    "put back a current copy, or make it again from the servers' copies (`sprat store rebuild`)";
+
+/// A change of a row: its key, and what is put there, or `None` to remove it.
+pub(super) type Change = (String, Option<Vec<u8>>);
 
 /// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a file; several
 /// coordinators keep it in etcd.

@@ -2,7 +2,8 @@
 
 use super::Known;
 use super::balance::{self, Sake};
-use super::catalog::{Catalog, MAX_ALL_TABLETS, Part, Refusal};
+use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
+use super::entries::Part;
 use super::loads::Loads;
 use super::metadata::Metadata;
 use super::rows::{move_key, move_row, server_row, table_row};

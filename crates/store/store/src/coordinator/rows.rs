@@ -4,7 +4,8 @@
 //! the sum of their checksums. So a damaged row is named, and a row that is missing, or is older than the
 //! counters, is noticed. Metadata from before rows had checksums are read too, and sealed by their next change.
 
-use super::catalog::{Change, Known, Part, Parts};
+use super::entries::{Known, Part, Parts};
+use super::metadata::Change;
 use sprat_wire::op::MoveOrder;
 use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};

@@ -1,6 +1,7 @@
 //! The coordinator as a service: requests in, answers out, now or when a server has caught up.
 
-use super::catalog::{Catalog, REMEDY, Refusal};
+use super::REMEDY;
+use super::catalog::{Catalog, Refusal};
 use super::election::BURIAL_WAIT;
 use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
