@@ -33,9 +33,6 @@ pub const MAX_COPIES: usize = 7;
 /// How long a backup may take for a write before another takes its place.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a backup that has failed is passed over; longer when it fails again.
-pub const SHUN: Duration = Duration::from_secs(2);
-
 /// Replicas that wait to be freed; what is beyond, backups find out by themselves.
 pub const MAX_FREES: usize = 4096;
 

@@ -1,11 +1,11 @@
 //! The backups that there are, and the sessions to them.
 
-use super::SHUN;
 use crate::node::Caller;
 use sprat_net::Nanos;
 use sprat_rpc::SessionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// A server that keeps replicas for others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +35,9 @@ impl Site {
         2 * u8::from(self.rack == other.rack) + u8::from(self.host == other.host)
     }
 }
+
+/// How long a backup that has failed is passed over; longer when it fails again.
+const SHUN: Duration = Duration::from_secs(2);
 
 /// So often the time for which a member is shunned is doubled: up to 16 s.
 const MAX_DOUBLINGS: u32 = 3;
