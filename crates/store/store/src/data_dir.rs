@@ -310,16 +310,17 @@ impl DataDir {
         Ok(())
     }
 
-    /// Notes how old the files are by now: when they have been opened, and when they have been closed.
-    ///
-    /// # Errors
-    /// [`DataDirError::Io`]; then older copies of them may go unnoticed.
-    pub fn note_ages(&mut self) -> Result<(), DataDirError> {
+    /// Notes how old the files are by now: when they have been opened, and when they have been closed. If that fails, it
+    /// logs a warning.
+    pub fn note_ages(&mut self) {
         let of = |path: &Path, had: u64| if let Age::Incarnation(now) = age(path) { now.max(had) } else { had };
         let Identity { log, replicas, .. } = self.identity;
         let (log, replicas) = (of(&self.log(), log), of(&self.replicas(), replicas));
         let identity = Identity { log, replicas, ..self.identity };
-        if identity != self.identity { self.set_identity(identity) } else { Ok(()) }
+        let noted = if identity != self.identity { self.set_identity(identity) } else { Ok(()) };
+        if let Err(error) = noted {
+            tracing::warn!("{error}; an older copy of a file may go unnoticed");
+        }
     }
 
     /// The copy of the catalog that this server keeps.

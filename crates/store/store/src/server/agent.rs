@@ -1,6 +1,5 @@
 //! The control thread of a server: enlists with the coordinator, and keeps the master's assignments current.
 
-use super::nodes::note_ages;
 use super::run::Stop;
 use super::{End, ServerError};
 use crate::agent::{Agent, CatalogCopy, Enlisted, Gone};
@@ -245,7 +244,7 @@ pub(super) struct Place {
 /// Notes how old the files are that have been opened, and writes copies of the catalog, the newest of those that wait,
 /// until there are no more to come. A thread of its own: a disk that is busy must not keep the agent from its lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
-    note_ages(dir);
+    dir.note_ages();
     let mut fails = false;
     let mut next = Some(first);
     while let Some(copy) = next.take().or_else(|| copies.recv().ok()) {

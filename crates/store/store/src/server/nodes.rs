@@ -129,17 +129,10 @@ fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> Tables {
     Tables { served, next: Some(catalog.next_table()), elsewhere }
 }
 
-/// Notes how old the files of a directory are after they have been opened, or closed.
-pub(super) fn note_ages(dir: &mut DataDir) {
-    if let Err(error) = dir.note_ages() {
-        tracing::warn!("{error}; an older copy of a file may go unnoticed");
-    }
-}
-
 /// Ends the use of a directory whose files have been closed.
 fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerError> {
     closed.map_err(|failed| ServerError::Log(failed.to_string()))?;
-    note_ages(&mut dir);
+    dir.note_ages();
     Ok(())
 }
 
