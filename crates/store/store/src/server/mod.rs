@@ -10,26 +10,28 @@
 
 mod agent;
 mod election;
+mod error;
 mod guard;
 mod metrics;
 mod nodes;
 mod open;
 mod run;
+mod seed;
 
+pub use error::ServerError;
 pub use guard::{Guard, is_exposed};
 pub use open::{Durability, Restored, ServerOptions};
 
-use crate::agent::Gone;
-use crate::coordinator::etcd::{EtcdError, EtcdPlace};
-use crate::coordinator::{Catalog, Coordinator, MetadataError, MetadataFile, MetadataMemory, Office, REMEDY};
-use crate::data_dir::{DataDir, DataDirError, Identity};
+use crate::coordinator::etcd::EtcdPlace;
+use crate::coordinator::{Catalog, Coordinator, MetadataFile, MetadataMemory, Office, REMEDY};
+use crate::data_dir::{DataDir, Identity};
 use crate::node::{Node, Service};
+use error::End;
 use run::{Runner, Stop};
-use sprat_client::Error as ClientError;
+use seed::random;
 use sprat_net::bypass::Share;
-use sprat_net::{AnyDriver, Host, Locator, LocatorError, Locators, OpenError, Policy, Role};
+use sprat_net::{AnyDriver, Host, Locator, Locators, Policy, Role};
 use sprat_rpc::Config;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,69 +39,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
-use thiserror::Error;
 
 /// Most nodes of one process.
 pub const MAX_NODES: usize = 64;
-
-/// Why a server could not start, or had to end.
-#[derive(Debug, Error)]
-pub enum ServerError {
-    /// A locator that is none.
-    #[error(transparent)]
-    Locator(#[from] LocatorError),
-    /// An endpoint that cannot be opened.
-    #[error(transparent)]
-    Endpoint(#[from] OpenError),
-    /// A data directory that cannot be used.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// The coordinator's metadata cannot be used.
-    #[error(transparent)]
-    Metadata(#[from] MetadataError),
-    /// The coordinators' etcd cannot be used.
-    #[error(transparent)]
-    Etcd(#[from] EtcdError),
-    /// The coordinator's metadata makes no sense.
-    #[error("{0}")]
-    Catalog(String),
-    /// The coordinator cannot be reached, or refuses.
-    #[error("cannot enlist with the coordinator: {0}")]
-    Enlist(ClientError),
-    /// Strangers could come in.
-    #[error(
-        "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat key issue --role server`), \
-         or --insecure to let anybody read and write everything"
-    )]
-    Exposed(String),
-    /// Who it is to be cannot be used.
-    #[error(transparent)]
-    Identity(ClientError),
-    /// The coordinator has given this server up.
-    #[error(transparent)]
-    Gone(Gone),
-    /// The log cannot be opened or replayed.
-    #[error("{0}")]
-    Log(String),
-    /// The operating system refuses.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was being done.
-        what: String,
-        /// Its answer.
-        source: io::Error,
-    },
-}
-
-impl ServerError {
-    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::System { what, source }
-    }
-}
-
-/// What a thread of the server came to.
-type End = Result<(), ServerError>;
 
 /// Refuses what a server of a cluster cannot be.
 fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), ServerError> {
@@ -129,11 +71,6 @@ fn is_unreachable(locator: &Locator) -> bool {
     }
     let addresses = locator.resolve();
     locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
-}
-
-/// A number that others cannot guess, and that is not 0.
-fn random() -> u64 {
-    sprat_host::random() | 1
 }
 
 /// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they are: from then on a

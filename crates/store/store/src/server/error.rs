@@ -1,0 +1,69 @@
+//! Why a server could not start, or had to end.
+
+use crate::agent::Gone;
+use crate::coordinator::MetadataError;
+use crate::coordinator::etcd::EtcdError;
+use crate::data_dir::DataDirError;
+use sprat_client::Error as ClientError;
+use sprat_net::{LocatorError, OpenError};
+use std::io;
+use thiserror::Error;
+
+/// Why a server could not start, or had to end.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// A locator that is none.
+    #[error(transparent)]
+    Locator(#[from] LocatorError),
+    /// An endpoint that cannot be opened.
+    #[error(transparent)]
+    Endpoint(#[from] OpenError),
+    /// A data directory that cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The coordinator's metadata cannot be used.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The coordinators' etcd cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    /// The coordinator's metadata makes no sense.
+    #[error("{0}")]
+    Catalog(String),
+    /// The coordinator cannot be reached, or refuses.
+    #[error("cannot enlist with the coordinator: {0}")]
+    Enlist(ClientError),
+    /// Strangers could come in.
+    #[error(
+        "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat key issue --role server`), \
+         or --insecure to let anybody read and write everything"
+    )]
+    Exposed(String),
+    /// Who it is to be cannot be used.
+    #[error(transparent)]
+    Identity(ClientError),
+    /// The coordinator has given this server up.
+    #[error(transparent)]
+    Gone(Gone),
+    /// The log cannot be opened or replayed.
+    #[error("{0}")]
+    Log(String),
+    /// The operating system refuses.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl ServerError {
+    pub(super) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source }
+    }
+}
+
+/// What a thread of the server came to.
+pub(super) type End = Result<(), ServerError>;
