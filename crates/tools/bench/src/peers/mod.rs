@@ -3,9 +3,11 @@
 
 mod endpoint;
 pub mod memcached;
+mod peer;
 pub mod process;
 pub mod redis;
 pub mod stream;
 
-pub use endpoint::{Endpoint, Peer};
+pub use endpoint::Endpoint;
+pub use peer::Peer;
 pub use process::Process;
