@@ -1,6 +1,8 @@
 //! What the process ends with.
 
 use sprat_client::Error;
+use sprat_flow::copy::Error as CopyError;
+use sprat_flow::file::PlaceError;
 
 /// Exit code: the object or table is not there.
 pub(crate) const NOT_FOUND: u8 = 3;
@@ -34,8 +36,8 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What the process ends with after an error: 1, unless a program may want to tell it apart.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    if let Some(error) = error.downcast_ref::<sprat_flow::copy::Error>() {
-        return crate::flow::cp::exit_code(error);
+    if let Some(error) = error.downcast_ref::<CopyError>() {
+        return of_copy(error);
     }
     if let Some(stopped) = error.downcast_ref::<sprat_grape::Stopped>() {
         return stopped.code;
@@ -56,5 +58,28 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
             | Error::ConnectionRefused(_),
         ) => UNREACHABLE,
         _ => 1,
+    }
+}
+
+/// What the process ends with after an error of a copy.
+fn of_copy(error: &CopyError) -> u8 {
+    match error {
+        CopyError::Usage(_) | CopyError::Place(PlaceError::NoName(_)) => 2,
+        // What a server does not take, and why: no such folder there, one of that name, not for us, no room.
+        CopyError::Refused { status, .. } => match status {
+            404 => NOT_FOUND,
+            409 | 412 => CONFLICT,
+            403 | 405 => DENIED,
+            413 | 507 => UNWRITABLE,
+            _ => CORRUPT,
+        },
+        CopyError::NotFound { .. } => NOT_FOUND,
+        CopyError::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => CONFLICT,
+        CopyError::Unreachable { .. } => UNREACHABLE,
+        CopyError::Denied { .. } | CopyError::Untrusted { .. } => DENIED,
+        CopyError::Changed { .. } => CHANGED,
+        CopyError::Protocol { .. } | CopyError::Corrupt { .. } => CORRUPT,
+        CopyError::Sink(_) | CopyError::Place(PlaceError::Io { .. }) | CopyError::File { .. } => UNWRITABLE,
+        CopyError::Cancelled => INTERRUPTED,
     }
 }

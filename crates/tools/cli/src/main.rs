@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         // A reader that has seen enough, such as `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let told = told(&error);
+            let told = output::told(&error);
             let lines: Vec<_> = told.lines().map(sprat_flow::plain).collect();
             eprintln!("sprat: {}", lines.join("\n"));
             ExitCode::from(exit::exit_code(&error))
@@ -47,17 +47,6 @@ fn show(shown: &clap::Error) -> ExitCode {
         }
         _ => u8::try_from(shown.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
-}
-
-/// The error with its causes; those that its own words end with already are not said twice.
-pub(crate) fn told(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

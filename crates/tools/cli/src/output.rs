@@ -70,3 +70,14 @@ pub(crate) fn json_bytes(object: &mut serde_json::Map<String, serde_json::Value>
         }
     };
 }
+
+/// The error with its causes; those that its own words end with already are not said twice.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}

@@ -53,12 +53,6 @@ pub(crate) enum MatrixArg {
     Cpu,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum DivideArg {
-    I,
-    J,
-}
-
 fn side(text: &str) -> Result<usize, String> {
     let limit = sprat_grapedr::MAX_SIDE;
     let size = text.parse().ok().filter(|size| (1..=limit).contains(size));

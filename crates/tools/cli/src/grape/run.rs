@@ -1,8 +1,7 @@
 //! `grape kernels` and `run`, and what commands about kernels share.
 
 use crate::exit::exit_code;
-use crate::grape::matrix::DivideArg;
-use crate::output::{print_json, print_line, print_ready};
+use crate::output::{print_json, print_line, print_ready, told};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -118,6 +117,12 @@ pub(crate) enum PrecisionArg {
     F64,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DivideArg {
+    I,
+    J,
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum EngineArg {
     Vector,
@@ -168,7 +173,7 @@ pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<
     if ranks.count() == 1 {
         return done;
     }
-    let mine = done.as_ref().map(drop).map_err(|error| (crate::told(error), exit_code(error)));
+    let mine = done.as_ref().map(drop).map_err(|error| (told(error), exit_code(error)));
     match ranks.end(mine) {
         // One that fails has mpirun end the others: the first alone does, when it has told why.
         _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),

@@ -4,13 +4,12 @@ mod objects;
 mod send;
 mod show;
 
-use crate::exit::{CHANGED, CONFLICT, CORRUPT, DENIED, INCOMPLETE, INTERRUPTED, NOT_FOUND, UNREACHABLE, UNWRITABLE};
+use crate::exit::INCOMPLETE;
 use crate::flow::cp::show::Show;
 use crate::quantity;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use sprat_flow::copy::{Cancel, Copy, Error, Gather, Options, Sums, Tree};
-use sprat_flow::file::PlaceError;
 use sprat_flow::share::Pace;
 use sprat_objects::Location;
 use std::io::Read as _;
@@ -294,27 +293,4 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     };
     std::thread::Builder::new().name("sprat-stop".into()).spawn(watch).context("cannot start a thread")?;
     Ok(())
-}
-
-/// What the process ends with.
-pub(crate) fn exit_code(error: &Error) -> u8 {
-    match error {
-        Error::Usage(_) | Error::Place(PlaceError::NoName(_)) => 2,
-        // What a server does not take, and why: no such folder there, one of that name, not for us, no room.
-        Error::Refused { status, .. } => match status {
-            404 => NOT_FOUND,
-            409 | 412 => CONFLICT,
-            403 | 405 => DENIED,
-            413 | 507 => UNWRITABLE,
-            _ => CORRUPT,
-        },
-        Error::NotFound { .. } => NOT_FOUND,
-        Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => CONFLICT,
-        Error::Unreachable { .. } => UNREACHABLE,
-        Error::Denied { .. } | Error::Untrusted { .. } => DENIED,
-        Error::Changed { .. } => CHANGED,
-        Error::Protocol { .. } | Error::Corrupt { .. } => CORRUPT,
-        Error::Sink(_) | Error::Place(PlaceError::Io { .. }) | Error::File { .. } => UNWRITABLE,
-        Error::Cancelled => INTERRUPTED,
-    }
 }
