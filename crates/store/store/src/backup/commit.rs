@@ -3,6 +3,7 @@
 use super::config::GROW_AGAIN;
 use super::frames::Place;
 use super::growth::{DiskFull, Doing, GROW_FRAMES, Growth, Next, is_full};
+use super::owner::Owner;
 use super::reading::MAX_READS;
 use super::retire::MAX_RETIRING_WRITES;
 use super::tickets::{
@@ -99,6 +100,15 @@ impl<D: Disk> Backup<D> {
             self.disk.submit(TICKET_WRITE + u64::from(frame), op);
             self.queue.pop_front();
             self.writing += 1;
+        }
+    }
+
+    /// The incarnation of a segment that gets a frame; `None` when the file's header must be written first. It is taken only now, so that
+    /// those who have a frame one after the other have ever higher ones.
+    fn take_incarnation(&mut self) -> Option<u32> {
+        match self.owner {
+            Owner::Log => Some(self.incarnations.first()),
+            Owner::Replicas => self.incarnations.take(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! The file's header, and the end of a file's use in order.
 
+use super::incarnation::AHEAD;
 use super::owner::Owner;
-use super::tickets::TICKET_HEADER;
+use super::tickets::{TICKET_HEADER, TICKET_RAISE};
 use super::{Backup, Failed, Operation, Progress};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
 use sprat_wire::frame::FILE_HEADERS;
+use std::io;
 
 impl<D: Disk> Backup<D> {
     /// Commits what was appended, waits for the disk, and notes in the file that it was closed in order: the
@@ -51,6 +53,22 @@ impl<D: Disk> Backup<D> {
         let copy = u64::from(self.header.incarnation) % FILE_HEADERS as u64;
         let (len, offset) = (buffer.len(), copy * BLOCK_BYTES as u64);
         Op::Write { buffer, len, offset, durable: true }
+    }
+
+    /// Writes the file's header when it is not far enough ahead any more.
+    pub(super) fn raise(&mut self) {
+        if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
+            return;
+        }
+        let Some(raised) = self.header.incarnation.checked_add(AHEAD).filter(|raised| *raised < u32::MAX) else {
+            let error = io::Error::other("the file has counted as many replicas as it can: move it away");
+            self.fail(Operation::Header, 0, error);
+            return;
+        };
+        self.header.incarnation = raised;
+        self.incarnations.raise(raised);
+        let write = self.header_write();
+        self.disk.submit(TICKET_RAISE, write);
     }
 
     /// Does one operation of opening or closing; nothing else may be under way.

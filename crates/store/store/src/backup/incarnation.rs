@@ -5,12 +5,6 @@
 //! forget is only which were taken: the file's header names one that is ahead, and is written anew
 //! once in some thousand replicas.
 
-use super::owner::Owner;
-use super::tickets::TICKET_RAISE;
-use super::{Backup, Operation};
-use sprat_disk::Disk;
-use std::io;
-
 /// How far the file's header is ahead when it is written; odd, so that its two copies take turns. A start loses as many at
 /// most: 32 bits are enough for a million of them.
 pub(super) const AHEAD: u32 = 4095;
@@ -39,7 +33,7 @@ impl Incarnations {
     }
 
     /// The next one, if the file's header is ahead of it.
-    fn take(&mut self) -> Option<u32> {
+    pub(super) fn take(&mut self) -> Option<u32> {
         if self.next > self.limit {
             return None;
         }
@@ -57,41 +51,19 @@ impl Incarnations {
         self.raising.is_some()
     }
 
+    /// Notes that a header is being written that allows incarnations up to `limit`.
+    pub(super) fn raise(&mut self, limit: u32) {
+        self.raising = Some(limit);
+    }
+
     /// The header has been written.
     pub(super) fn raised(&mut self) {
         self.limit = self.raising.take().expect("the header was being written");
     }
 
     /// Whether it is time for a header that is further ahead.
-    fn are_few(&self) -> bool {
+    pub(super) fn are_few(&self) -> bool {
         self.raising.is_none() && self.limit.saturating_sub(self.next) < AHEAD / 2
-    }
-}
-
-impl<D: Disk> Backup<D> {
-    /// The incarnation of a segment that gets a frame; `None` when the file's header must be written first. It is taken only now, so that
-    /// those who have a frame one after the other have ever higher ones.
-    pub(super) fn take_incarnation(&mut self) -> Option<u32> {
-        match self.owner {
-            Owner::Log => Some(self.incarnations.first),
-            Owner::Replicas => self.incarnations.take(),
-        }
-    }
-
-    /// Writes the file's header when it is not far enough ahead any more.
-    pub(super) fn raise(&mut self) {
-        if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
-            return;
-        }
-        let Some(raised) = self.header.incarnation.checked_add(AHEAD).filter(|raised| *raised < u32::MAX) else {
-            let error = io::Error::other("the file has counted as many replicas as it can: move it away");
-            self.fail(Operation::Header, 0, error);
-            return;
-        };
-        self.header.incarnation = raised;
-        self.incarnations.raising = Some(raised);
-        let write = self.header_write();
-        self.disk.submit(TICKET_RAISE, write);
     }
 }
 
