@@ -77,23 +77,6 @@ fn parse_range(text: &str) -> Result<Range, String> {
     if first <= last { Ok(Range { first, last }) } else { Err(bad()) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_read_as_it_is_told() {
-        for parts in [1, 3, 4, 16] {
-            for range in Range::ALL.parts(parts) {
-                assert_eq!(parse_range(&range.to_string()), Ok(range));
-            }
-        }
-        for text in ["", "..", "4000", "5..4", "4000..g", "00000000000000000..1", "+1..2"] {
-            assert!(parse_range(text).is_err(), "{text}");
-        }
-    }
-}
-
 /// How often it is looked how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -209,5 +192,22 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_it_is_told() {
+        for parts in [1, 3, 4, 16] {
+            for range in Range::ALL.parts(parts) {
+                assert_eq!(parse_range(&range.to_string()), Ok(range));
+            }
+        }
+        for text in ["", "..", "4000", "5..4", "4000..g", "00000000000000000..1", "+1..2"] {
+            assert!(parse_range(text).is_err(), "{text}");
+        }
     }
 }

@@ -168,19 +168,6 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_are_read_or_refused() {
-        assert_eq!(sum(&"0f".repeat(32)), Ok([15; 32]));
-        for text in ["", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {
-            assert!(sum(text).is_err(), "{text:?}");
-        }
-    }
-}
-
 /// Most bytes of a file with a token that are read.
 const MAX_TOKEN: u64 = 4096;
 
@@ -293,4 +280,17 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     };
     std::thread::Builder::new().name("sprat-stop".into()).spawn(watch).context("cannot start a thread")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_read_or_refused() {
+        assert_eq!(sum(&"0f".repeat(32)), Ok([15; 32]));
+        for text in ["", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {
+            assert!(sum(text).is_err(), "{text:?}");
+        }
+    }
 }
