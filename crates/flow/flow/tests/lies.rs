@@ -2,9 +2,9 @@
 
 use crate::support;
 use proptest::prelude::*;
-use sprat_flow::copy::http::answer::{Answer, Asked, judge};
-use sprat_flow::copy::http::head::Head;
 use sprat_flow::copy::{Error, Options};
+use sprat_flow::http::client::answer::{Answer, Asked, judge};
+use sprat_flow::http::client::head::Head;
 use std::fs;
 use support::{Fault, Server, content, copy, names, options};
 

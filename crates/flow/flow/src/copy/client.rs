@@ -1,14 +1,14 @@
 //! One request and its answer.
 
 use super::Error;
-use super::address::Address;
-use super::cancel::Cancel;
 use super::error::Trouble;
-use super::http::answer::{Answer, Asked, Form, Start, judge};
-use super::http::head::Head;
-use super::http::{Fault, Trust, Wire, connect, fault};
 use crate::group::{VALUES, VERIFIED};
 use crate::http::XATTRS;
+use crate::http::address::Address;
+use crate::http::cancel::Cancel;
+use crate::http::client::answer::{Answer, Asked, Form, Start, judge};
+use crate::http::client::head::Head;
+use crate::http::client::{Fault, Trust, Wire, connect, fault};
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 
 use super::client::Client;
 use super::error::Trouble;
-use super::http::answer::{Asked, Form};
 use super::{Address, Cancel, Error};
+use crate::http::client::answer::{Asked, Form};
 use sprat_host::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};

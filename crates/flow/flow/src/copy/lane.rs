@@ -3,13 +3,13 @@
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
-use super::http::answer::{Asked, Form, Start};
-use super::http::{Body, Fault, Wire, fault};
 use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::Shared;
 use super::vouch::values_of;
 use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
+use crate::http::client::answer::{Asked, Form, Start};
+use crate::http::client::{Body, Fault, Wire, fault};
 use crate::partial::bytes_of;
 use sprat_host::random;
 use sprat_pace::path::Path;

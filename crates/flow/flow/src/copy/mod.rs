@@ -15,13 +15,10 @@
 //! The caller's thread waits and tells; each stream has a thread of its own, which receives, checks, and hands groups to one
 //! [`Sink`](crate::file::Sink).
 
-pub mod address;
-mod cancel;
-mod client;
-mod error;
+pub(crate) mod client;
+pub(crate) mod error;
 mod finish;
 mod host;
-pub mod http;
 mod job;
 mod lane;
 mod local;
@@ -38,8 +35,8 @@ mod tree;
 mod unknown;
 mod vouch;
 
-pub use address::Address;
-pub use cancel::Cancel;
+pub use crate::http::address::Address;
+pub use crate::http::cancel::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options};

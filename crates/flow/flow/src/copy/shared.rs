@@ -1,11 +1,11 @@
 //! What the streams of one transfer share.
 
-use super::cancel::Cancel;
 use super::error::{Error, Trouble};
 use super::options::MAX_STREAMS;
 use super::plan::{Plan, Turn};
 use super::{Event, Progress};
 use crate::group::Value;
+use crate::http::cancel::Cancel;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
 use sprat_host::lock;

@@ -3,14 +3,14 @@
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::finish::finish;
-use super::http::answer::{Asked, Form, MAX_LENGTH};
-use super::http::{Body, Framing, fault};
 use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
 use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
+use crate::http::client::answer::{Asked, Form, MAX_LENGTH};
+use crate::http::client::{Body, Framing, fault};
 use crate::partial::Partial;
 use sprat_disk::Access;
 use std::time::{Duration, Instant};

@@ -5,10 +5,10 @@
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::Source;
-use super::http::answer::{Asked, Form};
-use super::http::{Body, Wire, fault};
 use super::{Address, Cancel, Error};
 use crate::group::{self, GROUP_BYTES, Value, count};
+use crate::http::client::answer::{Asked, Form};
+use crate::http::client::{Body, Wire, fault};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -3,13 +3,12 @@
 //! Heads are taken apart by `httparse`. What this module adds is strictness: where two readers of one head could
 //! disagree on where it ends, on its body's length, or on whom it is for, it is refused.
 
-pub mod answer;
-pub mod condition;
+pub mod address;
+pub mod cancel;
+pub mod client;
 pub mod date;
 pub mod range;
-pub mod request;
-pub mod tag;
-pub mod target;
+pub mod server;
 
 /// Most bytes of a head, its last empty line included; more is refused (431).
 pub const MAX_HEAD: usize = 16 << 10;

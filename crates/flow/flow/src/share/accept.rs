@@ -4,7 +4,7 @@
 use super::connection::Connection;
 use super::socket::{Channel, Socket};
 use super::{Connections, Limits, ShareError, Shared};
-use crate::http::answer::Head;
+use crate::http::server::answer::Head;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};

@@ -2,10 +2,10 @@
 
 use super::version::Version;
 use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
-use crate::http::answer::Head;
-use crate::http::condition::{self, Verdict};
 use crate::http::range::{Asked, asked};
-use crate::http::request::{Method, Request};
+use crate::http::server::answer::Head;
+use crate::http::server::condition::{self, Verdict};
+use crate::http::server::request::{Method, Request};
 use crate::http::{LENGTH, MODE, MTIME};
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 use super::listing::{Entry, Kind, Listing};
 use super::ticket::{PARAMETER, Seal};
 use crate::http::date::Moment;
-use crate::http::target::Target;
+use crate::http::server::target::Target;
 use percent_encoding::percent_decode_str;
 use std::fmt::Write as _;
 

@@ -2,9 +2,9 @@
 
 use super::talk::{Line, Reply, request, taken};
 use crate::copy::error::Trouble;
-use crate::copy::http::head::Head;
 use crate::copy::{Address, Error};
 use crate::group::{Value, count};
+use crate::http::client::head::Head;
 use crate::http::{LENGTH, UPLOAD, UPLOADED};
 use crate::journal;
 use crate::partial::bytes_of;

@@ -2,9 +2,9 @@
 
 use crate::copy::client::Client;
 use crate::copy::error::Trouble;
-use crate::copy::http::head::Head;
-use crate::copy::http::{Body, Fault, Framing, Wire, fault};
 use crate::copy::{Address, Cancel, Error};
+use crate::http::client::head::Head;
+use crate::http::client::{Body, Fault, Framing, Wire, fault};
 use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_pace::path::Path;

@@ -210,7 +210,7 @@ impl WrittenFile {
         }
         if self.piece == 0
             || !self.piece.is_multiple_of(GROUP_BYTES)
-            || self.length > crate::copy::http::answer::MAX_LENGTH
+            || self.length > crate::http::client::answer::MAX_LENGTH
         {
             return wrong("has a length that none has");
         }

@@ -2,10 +2,10 @@
 
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
-use crate::copy::http::answer::{Asked, Form};
-use crate::copy::http::{Body, fault, head};
 use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
+use crate::http::client::answer::{Asked, Form};
+use crate::http::client::{Body, fault, head};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -6,11 +6,11 @@ mod small;
 
 use super::client::Client;
 use super::error::Trouble;
-use super::http::Trust;
 use super::job::same_time;
 use super::lane::backoff;
 use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress, TELL};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
+use crate::http::client::Trust;
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
 use sprat_host::lock;

@@ -4,8 +4,8 @@
 use super::parts::{self, Parts, Reserved};
 use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
 use crate::group::{self, Value};
-use crate::http::condition::Version as Condition;
-use crate::http::request::{Refused, Request};
+use crate::http::server::condition::Version as Condition;
+use crate::http::server::request::{Refused, Request};
 use crate::journal::{Identity, Journal, begin, boot, groups};
 use crate::partial::{Partial, part_id};
 use crate::share::Version;

@@ -2,8 +2,8 @@
 
 use super::tls::Trust;
 use super::wire::{Fault, TICK, Wire};
-use crate::copy::address::Address;
-use crate::copy::cancel::Cancel;
+use crate::http::address::Address;
+use crate::http::cancel::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -1,8 +1,8 @@
 //! Conditions of a request: what it wants only if, or only if not (RFC 9110, 13).
 
-use super::date::Moment;
 use super::request::Request;
 use super::tag::{Tags, same_strong};
+use crate::http::date::Moment;
 
 /// What is compared: one version of a file.
 #[derive(Clone, Copy, Debug)]

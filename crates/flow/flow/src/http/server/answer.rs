@@ -1,6 +1,6 @@
 //! Heads of answers.
 
-use super::date;
+use crate::http::date;
 use std::fmt::Write as _;
 
 /// A head that is being written.

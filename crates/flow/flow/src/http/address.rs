@@ -1,6 +1,6 @@
 //! Where a file comes from.
 
-use super::Error;
+use crate::copy::Error;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;

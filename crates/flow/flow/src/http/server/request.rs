@@ -1,7 +1,7 @@
 //! Heads of requests: whole, strict and bounded, or refused.
 
 use super::target::Target;
-use super::{MAX_FIELDS, MAX_HEAD};
+use crate::http::{MAX_FIELDS, MAX_HEAD};
 use std::borrow::Cow;
 use thiserror::Error;
 
