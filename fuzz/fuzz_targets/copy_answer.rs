@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_flow::http::client::answer::{Answer, Asked, judge};
+use sprat_flow::copy::answer::{Answer, Asked, judge};
 use sprat_flow::http::client::head::Head;
 
 fuzz_target!(|input: (u32, u32, u32, bool, &[u8])| {

@@ -1,12 +1,12 @@
 //! One request and its answer.
 
 use super::Error;
+use super::answer::{Answer, Asked, Form, Start, judge};
 use super::error::Trouble;
 use crate::group::{VALUES, VERIFIED};
 use crate::http::XATTRS;
 use crate::http::address::Address;
 use crate::http::cancel::Cancel;
-use crate::http::client::answer::{Answer, Asked, Form, Start, judge};
 use crate::http::client::head::Head;
 use crate::http::client::{Fault, Trust, Wire, connect, fault};
 use std::fmt::Write as _;

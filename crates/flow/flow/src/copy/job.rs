@@ -1,5 +1,6 @@
 //! One file from the first request to its name.
 
+use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::finish::Ready;
@@ -13,7 +14,6 @@ use super::sources::Sources;
 use super::{Address, Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
 use crate::file::{Attributes, PlaceError, Xattrs};
 use crate::group::{self, GROUP_BYTES};
-use crate::http::client::answer::{Asked, Form};
 use crate::http::client::head::Head;
 use crate::http::client::{Trust, Wire};
 use crate::partial::bytes_of;

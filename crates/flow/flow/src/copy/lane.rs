@@ -1,5 +1,6 @@
 //! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
 
+use super::answer::{Asked, Form, Start};
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::{Host, MAX_WRONG, Source};
@@ -8,7 +9,6 @@ use super::shared::Shared;
 use super::vouch::values_of;
 use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
-use crate::http::client::answer::{Asked, Form, Start};
 use crate::http::client::{Body, Fault, Wire, fault};
 use crate::partial::bytes_of;
 use sprat_host::random;

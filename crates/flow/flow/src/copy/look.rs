@@ -1,9 +1,9 @@
 //! What a server says of a file, without fetching it.
 
+use super::answer::Asked;
 use super::client::Client;
 use super::{Address, Cancel, Error, Options};
 use crate::http::client::Trust;
-use crate::http::client::answer::Asked;
 
 /// What a server says of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

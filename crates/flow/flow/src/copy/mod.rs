@@ -15,6 +15,7 @@
 //! The caller's thread waits and tells; each stream has a thread of its own, which receives, checks, and hands groups to one
 //! [`Sink`](crate::file::Sink).
 
+pub mod answer;
 pub(crate) mod client;
 pub(crate) mod error;
 mod finish;

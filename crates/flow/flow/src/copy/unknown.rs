@@ -1,5 +1,6 @@
 //! A file of which nobody knows how long it is before it ends: one stream, from the beginning, every time.
 
+use super::answer::{Asked, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::finish::finish;
@@ -9,7 +10,6 @@ use super::options::buffers;
 use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
-use crate::http::client::answer::{Asked, Form, MAX_LENGTH};
 use crate::http::client::{Body, Framing, fault};
 use crate::partial::Partial;
 use sprat_disk::Access;

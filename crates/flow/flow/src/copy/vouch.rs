@@ -2,12 +2,12 @@
 //!
 //! So a copy goes on from another host than it began with, or from one on which the file has another entity tag.
 
+use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
 use super::error::Trouble;
 use super::host::Source;
 use super::{Address, Cancel, Error};
 use crate::group::{self, GROUP_BYTES, Value, count};
-use crate::http::client::answer::{Asked, Form};
 use crate::http::client::{Body, Wire, fault};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,7 @@
 //! One stream that fetches pieces from one host, and puts their groups where they belong in the file.
 
 use super::manifest::Listed;
+use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply};
 use crate::copy::error::Trouble;
 use crate::copy::host::Source;
@@ -10,7 +11,6 @@ use crate::copy::shared::Shared;
 use crate::copy::vouch::values;
 use crate::copy::{Address, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
-use crate::http::client::answer::{Asked, Form};
 use crate::http::client::{Body, Wire, fault};
 use crate::partial::bytes_of;
 use sprat_host::lock;

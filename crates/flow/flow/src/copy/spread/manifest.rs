@@ -208,10 +208,7 @@ impl WrittenFile {
         if self.state.is_empty() || self.state.len() > 64 || !self.state.bytes().all(is_name) {
             return wrong("has a state that makes no name");
         }
-        if self.piece == 0
-            || !self.piece.is_multiple_of(GROUP_BYTES)
-            || self.length > crate::http::client::answer::MAX_LENGTH
-        {
+        if self.piece == 0 || !self.piece.is_multiple_of(GROUP_BYTES) || self.length > crate::copy::answer::MAX_LENGTH {
             return wrong("has a length that none has");
         }
         let shape =

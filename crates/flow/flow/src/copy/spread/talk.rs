@@ -1,13 +1,13 @@
 //! Lists and values: what is asked of a host, and told to it, besides pieces.
 
 use super::manifest::{MAX_LIST, Manifest};
+use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
 use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
 use crate::copy::{Address, Cancel, Error};
 use crate::group::{self, VERIFIED, count};
-use crate::http::client::answer::{Asked, Form};
 use crate::http::client::{Body, fault};
 
 /// Fetches a list. None: there is none.

@@ -1,10 +1,10 @@
 //! What a folder on a server has, as the server lists it: a line of JSON for each entry, and one that says that it is the end.
 
+use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
-use crate::http::client::answer::{Asked, Form};
 use crate::http::client::{Body, fault, head};
 use serde::Deserialize;
 use std::ffi::OsStr;

@@ -1,12 +1,12 @@
 //! Small files: many requests on a connection before the first answer, so that a round trip is not the price of a file.
 
 use super::listing::Entry;
+use crate::copy::answer::{Answer, Asked, Form, judge};
 use crate::copy::client::{Client, request};
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
-use crate::http::client::answer::{Answer, Asked, Form, judge};
 use crate::http::client::{Body, Wire, fault};
 use std::io::Write as _;
 use std::ops::ControlFlow;

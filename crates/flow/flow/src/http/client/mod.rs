@@ -1,6 +1,5 @@
 //! The client's half of HTTP/1.1: connections, requests, and answers that are held to what was asked.
 
-pub mod answer;
 mod body;
 mod connect;
 pub mod exchange;
