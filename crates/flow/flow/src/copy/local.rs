@@ -6,8 +6,9 @@ use super::job::unchanged;
 use super::plan::{Plan, Turn};
 use super::resume::{Wanted, take_up};
 use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
-use crate::file::{Attributes, Source, SourceError, Xattrs, open_regular};
+use crate::file::{Attributes, Source, SourceError, open_regular, xattrs_of};
 use crate::group::{self, GROUP_BYTES};
+use crate::http::xattrs::Xattrs;
 use crate::partial::{Partial, bytes_of};
 use std::fs::Metadata;
 use std::ops::Range;
@@ -50,7 +51,7 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
     // A file that changed while it was read is not one that ever was.
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
-    let xattrs = if copy.options.xattrs { Xattrs::of(&file).map_err(failed)? } else { Xattrs::default() };
+    let xattrs = if copy.options.xattrs { xattrs_of(&file).map_err(failed)? } else { Xattrs::default() };
     let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok(), xattrs };
     let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
     let ready = Ready { copy, source_name, verified: false, attributes, length, progress, sources };

@@ -11,4 +11,4 @@ pub use place::{Attributes, Place, PlaceError, sync_directory};
 pub use regular::{RegularError, irregular, open_regular};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};
 pub use source::{Piece, Source, SourceError};
-pub use xattrs::Xattrs;
+pub(crate) use xattrs::xattrs_of;

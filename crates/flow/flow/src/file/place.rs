@@ -2,7 +2,8 @@
 //!
 //! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only when it is whole and durable.
 
-use super::{Xattrs, irregular};
+use super::{irregular, xattrs};
+use crate::http::xattrs::Xattrs;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use sprat_disk::open_locked;
@@ -246,7 +247,7 @@ impl Attributes {
             Some(mode) => mode & MODE_BITS,
             None => 0o666 & !umask(),
         };
-        let xattrs = self.xattrs.give(&file);
+        let xattrs = xattrs::give(&self.xattrs, &file);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         if let Some(modified) = self.modified {
             let last_modification = timespec(modified);

@@ -9,6 +9,7 @@ pub mod client;
 pub mod date;
 pub mod range;
 pub mod server;
+pub mod xattrs;
 
 /// Most bytes of a head, its last empty line included; more is refused (431).
 pub const MAX_HEAD: usize = 16 << 10;

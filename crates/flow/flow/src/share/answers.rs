@@ -7,7 +7,7 @@ use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
 use super::root::{Found, Lost, RESERVED};
 use super::version::Version;
-use crate::file::Xattrs;
+use crate::file::xattrs_of;
 use crate::http::XATTRS;
 use crate::http::server::answer::Head;
 use crate::http::server::request::{Method, Request};
@@ -99,9 +99,9 @@ impl Shared {
                 let mut decision = decide(request, &version, kind, save_as.as_deref());
                 if self.xattrs
                     && request.field(&XATTRS.to_ascii_lowercase()).is_some()
-                    && let Ok(xattrs) = Xattrs::of(&file)
+                    && let Ok(xattrs) = xattrs_of(&file)
                 {
-                    decision.head = decision.head.field(XATTRS, xattrs.told());
+                    decision.head = decision.head.field(XATTRS, xattrs.field());
                 }
                 if kind.contains("html") || kind.contains("xml") {
                     decision.head = decision.head.field("Content-Security-Policy", FILE_POLICY);

@@ -8,12 +8,13 @@
 //! GET file    Accept: application/vnd.sprat.upload        what there is of an upload (the form of a journal), and of the file
 //! ```
 
-use crate::file::{Attributes, Place, Xattrs};
+use crate::file::{Attributes, Place};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
 use crate::http::client::head::{ContentRange, time};
 use crate::http::server::condition::Version as Condition;
 use crate::http::server::request::{Method, Refused, Request};
 use crate::http::server::tag::Tags;
+use crate::http::xattrs::Xattrs;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use std::ffi::OsString;
 use std::ops::Range;

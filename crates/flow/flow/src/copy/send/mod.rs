@@ -18,10 +18,11 @@ use super::lane::backoff;
 use super::shared::{Counters, Limit};
 use super::vouch::values;
 use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, Summed, TELL};
-use crate::file::{PlaceError, Xattrs, open_regular};
+use crate::file::{PlaceError, open_regular, xattrs_of};
 use crate::group::{self, Value};
 use crate::http::client::Trust;
 use crate::http::server::target::encode;
+use crate::http::xattrs::Xattrs;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use crate::share::Version;
 use ask::{Condition, Told, ask_around};
@@ -417,7 +418,7 @@ impl Attempt<'_> {
         if !self.upload.options.xattrs {
             return Ok(String::new());
         }
-        let told = Xattrs::of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.told();
+        let told = xattrs_of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.field();
         if let Some(left_out) = Xattrs::parse(&told).map(|told| told.left_out()).filter(|count| *count > 0) {
             let what = format!("{left_out} extended attributes find no room in a request, and are left out");
             tell(&Event::Note(format!("{}: {what}", self.upload.from.display())));

@@ -6,7 +6,7 @@ use super::talk::{Line, request, taken};
 use super::walk::Entry;
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Error};
-use crate::file::{Xattrs, open_regular};
+use crate::file::{open_regular, xattrs_of};
 use crate::group::{self, VERIFIED};
 use crate::http::{MODE, MTIME, XATTRS};
 use crate::share::Version;
@@ -149,7 +149,7 @@ impl Worker<'_> {
             body.extend(bytes);
             body.extend(group::value(version.size, index, bytes));
         }
-        let xattrs = if self.xattrs { Xattrs::of(&file).ok()?.told() } else { String::new() };
+        let xattrs = if self.xattrs { xattrs_of(&file).ok()?.field() } else { String::new() };
         Some((body, xattrs))
     }
 

@@ -1,6 +1,6 @@
 //! The head of an answer: parsed by a library, once, into what matters.
 
-use crate::file::Xattrs;
+use crate::http::xattrs::Xattrs;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
