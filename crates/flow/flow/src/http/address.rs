@@ -3,7 +3,10 @@
 use crate::copy::Error;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use url::Url;
 
 /// The port of `sprat share`, unless told.
@@ -11,6 +14,32 @@ pub const SHARE_PORT: u16 = 8040;
 
 /// Parameters that let whoever knows them in: they are not shown.
 const SECRETS: [&str; 2] = ["token", "ticket"];
+
+/// What stands for itself in a path of ours: letters, digits and marks that no reader takes for anything else.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'\'')
+    .add(b'+')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b'/')
+    .add(b';')
+    .add(b'=')
+    .add(b'*')
+    .add(b':');
 
 /// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same on port 8040 and
 /// insist on the verified form.
@@ -218,6 +247,12 @@ impl Address {
     pub fn folder_name(&self) -> Option<String> {
         usable(self.url.path_segments()?.nth_back(1)?)
     }
+}
+
+/// A name as part of a path in an address.
+#[must_use]
+pub fn encode(name: &OsStr) -> String {
+    percent_encode(name.as_bytes(), ESCAPED).to_string()
 }
 
 /// A part of a path as the name of a file here, if it can be one.

@@ -54,6 +54,17 @@ impl std::str::FromStr for Moment {
 #[error("not a time: SECONDS.NNNNNNNNN since 1970 is wanted")]
 pub struct NoMoment;
 
+/// Seconds since 1970 with nine digits behind a point, perhaps negative.
+#[must_use]
+pub fn time(text: &str) -> Option<SystemTime> {
+    let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));
+    let nanos: u32 = format!("{nanos:0<9}").parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    let seconds: i64 = seconds.parse().ok()?;
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole)? } else { UNIX_EPOCH.checked_add(whole)? };
+    base.checked_add(Duration::from_nanos(nanos.into()))
+}
+
 /// Now, as a date of HTTP.
 #[must_use]
 pub fn now() -> String {

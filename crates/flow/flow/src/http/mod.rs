@@ -14,9 +14,6 @@ pub mod xattrs;
 /// Most bytes of a head, its last empty line included; more is refused (431).
 pub const MAX_HEAD: usize = 16 << 10;
 
-/// Most fields of a head; more is refused (431).
-pub const MAX_FIELDS: usize = 64;
-
 /// The file's permissions, octal, in an answer in verified form.
 pub const MODE: &str = "Sprat-Mode";
 

@@ -1,6 +1,6 @@
-//! Which bytes of a file a request is for (RFC 9110, 14).
+//! Which bytes of a file a request is for, and an answer has (RFC 9110, 14).
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Most parts that a request may ask for at once; of one that asks for more the whole file is sent, as the standard allows.
 pub const MAX_PARTS: usize = 16;
@@ -50,12 +50,12 @@ fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
     match (first.is_empty(), last.is_empty()) {
         (true, true) => None,
         (true, false) => {
-            let length = number(last)?.min(size);
+            let length = saturating(last)?.min(size);
             Some((length > 0).then(|| size - length..size))
         }
-        (false, true) => Some(Some(number(first)?).filter(|first| *first < size).map(|first| first..size)),
+        (false, true) => Some(Some(saturating(first)?).filter(|first| *first < size).map(|first| first..size)),
         (false, false) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let (first, last) = (saturating(first)?, saturating(last)?);
             if last < first {
                 return None;
             }
@@ -65,11 +65,50 @@ fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
 }
 
 /// A number of digits alone; one that no machine counts to is as good as the greatest.
-fn number(text: &str) -> Option<u64> {
+fn saturating(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     Some(text.parse().unwrap_or(u64::MAX))
+}
+
+/// `Content-Range`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ContentRange {
+    /// First and last byte; none in an answer that refuses a range.
+    pub bytes: Option<RangeInclusive<u64>>,
+    /// Bytes of the whole file.
+    pub total: Option<u64>,
+}
+
+impl ContentRange {
+    /// Reads `bytes FIRST-LAST/ALL`, with `*` for what is not told.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (unit, rest) = text.split_once(' ')?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (bytes, total) = rest.trim().split_once('/')?;
+        let total = if total == "*" { None } else { Some(number(total)?) };
+        let bytes = if bytes == "*" {
+            None
+        } else {
+            let (first, last) = bytes.split_once('-')?;
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || total.is_some_and(|total| last >= total) {
+                return None;
+            }
+            Some(first..=last)
+        };
+        Some(Self { bytes, total })
+    }
+}
+
+/// A number of digits and nothing else: not even a sign, which the library's parser would take.
+pub(in crate::http) fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
 use crate::file::{Place, irregular};
-use crate::http::server::target::encode;
+use crate::http::address::encode;
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;

@@ -10,9 +10,11 @@
 
 use crate::file::{Attributes, Place};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
-use crate::http::client::head::{ContentRange, time};
+use crate::http::date::time;
+use crate::http::range::ContentRange;
 use crate::http::server::condition::Version as Condition;
-use crate::http::server::request::{Method, Refused, Request};
+use crate::http::server::refused::Refused;
+use crate::http::server::request::{Method, Request};
 use crate::http::server::tag::Tags;
 use crate::http::xattrs::Xattrs;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};

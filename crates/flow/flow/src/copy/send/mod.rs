@@ -20,8 +20,8 @@ use super::vouch::values;
 use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, Summed, TELL};
 use crate::file::{PlaceError, open_regular, xattrs_of};
 use crate::group::{self, Value};
+use crate::http::address::encode;
 use crate::http::client::Trust;
-use crate::http::server::target::encode;
 use crate::http::xattrs::Xattrs;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use crate::share::Version;
@@ -429,7 +429,7 @@ impl Attempt<'_> {
     /// Whether the file has its name already.
     fn is_there(&self, line: &mut Line<'_>) -> Result<bool, Trouble> {
         let told = ask::ask(line, &self.to, &self.tag, self.length())?;
-        let modified = crate::http::client::head::time(&self.version.modified.to_string());
+        let modified = crate::http::date::time(&self.version.modified.to_string());
         Ok(told.there.is_some_and(|there| {
             let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
             there.length == Some(self.length()) && same

@@ -17,7 +17,7 @@ use crate::copy::{Address, Cancel, Copy, Error, Event, Options, Origin, Outcome,
 use crate::file::{Attributes, Place, PlaceError};
 use crate::group;
 use crate::http::client::Trust;
-use crate::http::client::head::time;
+use crate::http::date::time;
 use crate::http::xattrs::Xattrs;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;

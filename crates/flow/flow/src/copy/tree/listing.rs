@@ -5,7 +5,8 @@ use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
-use crate::http::client::{Body, fault, head};
+use crate::http::client::{Body, fault};
+use crate::http::date::time;
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -123,7 +124,7 @@ impl Listing {
             return Err(format!("lists {href:?}, which is no name in a folder"));
         };
         let mode = line.mode.and_then(|text| u32::from_str_radix(&text, 8).ok());
-        let modified = line.mtime.as_deref().and_then(head::time);
+        let modified = line.mtime.as_deref().and_then(time);
         let attributes = Attributes { mode, modified, ..Attributes::default() };
         self.entries.push(Entry { href, path, is_folder, bytes: line.size, attributes, tag: line.etag });
         Ok(false)

@@ -1,11 +1,10 @@
 //! The head of an answer: parsed by a library, once, into what matters.
 
+use crate::http::MAX_HEAD;
+use crate::http::date::time;
+use crate::http::range::{ContentRange, number};
 use crate::http::xattrs::Xattrs;
-use std::ops::RangeInclusive;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Most bytes of a head; a server that says more is not listened to.
-pub const MAX_HEAD: usize = 16 << 10;
+use std::time::{Duration, SystemTime};
 
 /// Most fields of a head.
 const MAX_FIELDS: usize = 100;
@@ -63,15 +62,6 @@ pub struct Head {
     pub begun: Option<(u64, u64)>,
     /// Fields of services' own (`x-...`), by names in lower case, as they stand.
     pub own: Vec<(String, String)>,
-}
-
-/// `Content-Range`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ContentRange {
-    /// First and last byte; none in an answer that refuses a range.
-    pub bytes: Option<RangeInclusive<u64>>,
-    /// Bytes of the whole file.
-    pub total: Option<u64>,
 }
 
 impl Head {
@@ -175,49 +165,9 @@ impl Head {
     }
 }
 
-impl ContentRange {
-    /// Reads `bytes FIRST-LAST/ALL`, with `*` for what is not told.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (unit, rest) = text.split_once(' ')?;
-        if !unit.eq_ignore_ascii_case("bytes") {
-            return None;
-        }
-        let (bytes, total) = rest.trim().split_once('/')?;
-        let total = if total == "*" { None } else { Some(number(total)?) };
-        let bytes = if bytes == "*" {
-            None
-        } else {
-            let (first, last) = bytes.split_once('-')?;
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last || total.is_some_and(|total| last >= total) {
-                return None;
-            }
-            Some(first..=last)
-        };
-        Some(Self { bytes, total })
-    }
-}
-
 fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), &'static str> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err("said twice"),
     }
-}
-
-/// A number of digits and nothing else: not even a sign, which the library's parser would take.
-fn number(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { text.parse().ok() } else { None }
-}
-
-/// Seconds since 1970 with nine digits behind a point, perhaps negative.
-pub(crate) fn time(text: &str) -> Option<SystemTime> {
-    let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));
-    let nanos: u32 = format!("{nanos:0<9}").parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
-    let seconds: i64 = seconds.parse().ok()?;
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole)? } else { UNIX_EPOCH.checked_add(whole)? };
-    base.checked_add(Duration::from_nanos(nanos.into()))
 }

@@ -1,6 +1,7 @@
 //! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being stopped.
 
-use super::head::{Head, MAX_HEAD};
+use super::head::Head;
+use crate::http::MAX_HEAD;
 use crate::http::cancel::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod condition;
+pub mod refused;
 pub mod request;
 pub mod tag;
 pub mod target;

@@ -1,9 +1,12 @@
 //! Heads of requests: whole, strict and bounded, or refused.
 
+use super::refused::Refused;
 use super::target::Target;
-use crate::http::{MAX_FIELDS, MAX_HEAD};
+use crate::http::MAX_HEAD;
 use std::borrow::Cow;
-use thiserror::Error;
+
+/// Most fields of a head; more is refused (431).
+pub const MAX_FIELDS: usize = 64;
 
 /// What is asked to be done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,30 +19,6 @@ pub enum Method {
     Options,
     /// Take it.
     Put,
-}
-
-/// A request that is answered with nothing but an error.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{status}: {what}")]
-pub struct Refused {
-    /// The status of the answer.
-    pub status: u16,
-    /// Why, for whoever sent it.
-    pub what: String,
-}
-
-impl Refused {
-    /// Not HTTP as we take it (400).
-    #[must_use]
-    pub fn bad(what: &str) -> Self {
-        Self { status: 400, what: what.to_owned() }
-    }
-
-    /// Nothing of that name (404).
-    #[must_use]
-    pub fn missing() -> Self {
-        Self { status: 404, what: "there is no such file".to_owned() }
-    }
 }
 
 /// A request's head.

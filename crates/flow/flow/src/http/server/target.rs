@@ -1,9 +1,10 @@
 //! What a request is for: a path of names, and a query.
 
-use super::request::Refused;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use super::refused::Refused;
+use crate::http::address::encode;
+use percent_encoding::percent_decode;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 /// Most bytes of a path, decoded: what Linux takes.
@@ -11,32 +12,6 @@ pub const MAX_PATH: usize = 4095;
 
 /// Most parameters of a query that are looked at.
 pub const MAX_PARAMETERS: usize = 16;
-
-/// What stands for itself in a path of ours: letters, digits and marks that no reader takes for anything else.
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'&')
-    .add(b'\'')
-    .add(b'+')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'[')
-    .add(b'\\')
-    .add(b']')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}')
-    .add(b'/')
-    .add(b';')
-    .add(b'=')
-    .add(b'*')
-    .add(b':');
 
 /// A target, decoded once.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -128,12 +103,6 @@ impl Target {
         }
         self.names.iter().map(|name| format!("/{}", encode(name))).collect()
     }
-}
-
-/// A name as part of a path in an address.
-#[must_use]
-pub fn encode(name: &OsStr) -> String {
-    percent_encode(name.as_bytes(), ESCAPED).to_string()
 }
 
 /// Whether each percent sign is followed by two hexadecimal digits.

@@ -8,7 +8,7 @@
 
 use super::super::root::Root;
 use crate::file::Place;
-use crate::http::server::request::Refused;
+use crate::http::server::refused::Refused;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use sprat_disk::is_named;
 use sprat_host::lock;
