@@ -4,7 +4,7 @@ use crate::support;
 use proptest::prelude::*;
 use sprat_flow::copy::answer::{Answer, Asked, judge};
 use sprat_flow::copy::{Error, Options};
-use sprat_flow::http::client::head::Head;
+use sprat_flow::http::client::Head;
 use std::fs;
 use support::{Fault, Server, content, copy, names, options};
 

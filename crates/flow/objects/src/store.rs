@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::signer::Signer as _;
 use object_store::{ObjectStoreExt as _, RetryConfig};
 use sprat_flow::copy::{Address, Cancel, Error, Options};
-use sprat_flow::http::client::exchange::Caller;
+use sprat_flow::http::client::Caller;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ impl Store {
     fn with(builder: AmazonS3Builder, bucket: &str, options: &Options, cancel: &Cancel) -> Result<Self, Error> {
         let unusable = |error: &dyn fmt::Display| Error::Usage(format!("{SCHEME}{bucket}: {error}"));
         let stop = cancel.part();
-        let transport = |cancel: &Cancel| Ok::<_, Error>(Transport(Arc::new(Caller::new(options, cancel)?)));
+        let transport = |cancel: &Cancel| Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)));
         // Unless told: what a part must be is said with it, so that one that arrives as another is not taken.
         let told = builder.get_config_value(&AmazonS3ConfigKey::Checksum);
         let builder = if told.is_none() { builder.with_checksum_algorithm(Checksum::SHA256) } else { builder };
@@ -164,7 +164,7 @@ impl Store {
             signed.map_err(|error| told(location, error))
         };
         let (file, head) = (sign(http::Method::GET)?, sign(http::Method::HEAD)?);
-        Address::signed(file.as_str(), head.as_str(), &location.to_string())
+        Ok(Address::signed(file.as_str(), head.as_str(), &location.to_string())?)
     }
 
     /// The length of an object, bytes; none if there is no such object.

@@ -8,7 +8,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use sprat_flow::copy::Error;
-use sprat_flow::http::client::exchange::{Call, Caller, Reply};
+use sprat_flow::http::client::{Call, Caller, Reply};
 use std::sync::Arc;
 
 /// The mover's connections, as the library takes them.
@@ -39,7 +39,7 @@ impl HttpService for Transport {
                 .collect();
             let body: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
             let (method, url) = (parts.method.as_str(), parts.uri.to_string());
-            caller.call(Call { method, url: &url, fields: &fields, body: &body })
+            caller.call(Call { method, url: &url, fields: &fields, body: &body }).map_err(Error::from)
         };
         let done = tokio::task::spawn_blocking(work).await;
         match done.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))? {

@@ -4,8 +4,8 @@ use crate::Trouble;
 use crate::login::Login;
 use base64::Engine as _;
 use serde_json::Value;
-use sprat_flow::copy::{Cancel, Error, Options};
-use sprat_flow::http::client::exchange::{Call, Caller};
+use sprat_flow::http::client::{Call, Caller, Options};
+use sprat_flow::http::{Cancel, Error};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -76,18 +76,15 @@ impl Web {
 
     fn caller(&self, patience: Duration) -> Result<(Caller, Cancel), Trouble> {
         let Trusted { authorities, pin, anybody } = &self.trusted;
-        let options = Options { patience, authorities: authorities.clone(), insecure: *anybody, ..Options::default() };
+        let (authorities, insecure, pin) = (authorities.clone(), *anybody, *pin);
+        let options = Options { patience, authorities, insecure, pin, ..Options::default() };
         let cancel = Cancel::default();
         let caller = Caller::new(&options, &cancel).map_err(|error| trouble(&error))?;
-        let caller = match pin {
-            Some(pin) => caller.pinned(*pin),
-            None => caller,
-        };
         Ok((caller, cancel))
     }
 }
 
-/// The mover's errors speak of its flags; a sensor has settings.
+/// Names the settings of a sensor that would help.
 fn trouble(error: &Error) -> Trouble {
     match error {
         Error::Unreachable { why, .. } => Trouble::Unreachable(why.clone()),

@@ -2,7 +2,7 @@
 
 use crate::group;
 use crate::http::client::Framing;
-use crate::http::client::head::Head;
+use crate::http::client::Head;
 use std::ops::Range;
 use std::time::Duration;
 

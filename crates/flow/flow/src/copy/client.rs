@@ -1,29 +1,22 @@
 //! One request and its answer.
 
-use super::Error;
 use super::answer::{Answer, Asked, Form, Start, judge};
-use super::error::Trouble;
+use super::error::{Trouble, fault};
+use super::{Error, Options};
 use crate::group::{VALUES, VERIFIED};
-use crate::http::XATTRS;
-use crate::http::address::Address;
-use crate::http::cancel::Cancel;
-use crate::http::client::head::Head;
-use crate::http::client::{Fault, Trust, Wire, connect, fault};
+use crate::http::Address;
+use crate::http::Cancel;
+use crate::http::client::Head;
+use crate::http::client::{Connector, Wire};
+use crate::http::{self, XATTRS};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 10;
 
-/// How requests are made.
+/// Asks servers for files, from any number of threads.
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) trust: Trust,
-    /// Bytes of a connection's receive buffer; 0: the kernel's choice.
-    pub(crate) receive_buffer: usize,
-    /// How long nothing may come.
-    pub(crate) patience: Duration,
-}
+pub(crate) struct Client(Connector);
 
 /// An answer that brings what was asked for.
 #[derive(Debug)]
@@ -34,6 +27,13 @@ pub(crate) struct Reply {
 }
 
 impl Client {
+    /// Connects by a transfer's options, with so many bytes of each connection's receive buffer; 0:
+    /// the kernel's choice.
+    pub(crate) fn new(options: &Options, receive_buffer: usize) -> Result<Self, Error> {
+        let options = http::client::Options { receive_buffer, ..options.into() };
+        Ok(Self(Connector::new(&options)?))
+    }
+
     /// Asks, on a connection that is there or on a new one, which then is the caller's.
     pub(crate) fn ask(
         &self,
@@ -71,11 +71,7 @@ impl Client {
 
     /// A new connection.
     pub(crate) fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Trouble> {
-        let connected = connect(address, &self.trust, self.receive_buffer, self.patience, cancel);
-        connected.map_err(|error| match error {
-            Fault::Io(error) => Trouble::Nobody(format!("cannot connect: {error}")),
-            other => fault(&address.to_string(), other),
-        })
+        self.0.connect(address, cancel).map_err(|error| fault(&address.to_string(), error))
     }
 
     fn exchange(

@@ -1,6 +1,8 @@
 //! Why a copy was not made, and what to do about it.
 
 use crate::file::{PlaceError, RegularError, SinkError};
+use crate::http::Error as HttpError;
+use crate::http::client::Fault;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -142,6 +144,19 @@ impl From<RegularError> for Error {
     }
 }
 
+impl From<HttpError> for Error {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Usage(why) => Self::Usage(why),
+            HttpError::Unreachable { source_name, why } => Self::Unreachable { source_name, why },
+            HttpError::Untrusted { source_name, why } => Self::Untrusted { source_name, why },
+            HttpError::Protocol { source_name, why } => Self::Protocol { source_name, why },
+            HttpError::File { path, source } => Self::File { path, source },
+            HttpError::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 /// What kind of trouble a request met, for who decides whether to ask again.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -164,6 +179,22 @@ impl Trouble {
             Self::Changed(why) => Error::Changed { source_name, why },
             Self::Fatal(error) => error,
         }
+    }
+}
+
+/// What a fault on the way means for the transfer.
+pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
+    let is_nobody = matches!(fault, Fault::NoConnection(_));
+    match fault.into_error(source_name) {
+        HttpError::Unreachable { why, .. } if is_nobody => Trouble::Nobody(why),
+        HttpError::Unreachable { why, .. } => Trouble::Passing(why, None),
+        error => Trouble::Fatal(error.into()),
+    }
+}
+
+impl From<HttpError> for Trouble {
+    fn from(error: HttpError) -> Self {
+        Self::Fatal(error.into())
     }
 }
 

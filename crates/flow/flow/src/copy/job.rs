@@ -14,8 +14,8 @@ use super::sources::Sources;
 use super::{Address, Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
 use crate::file::{Attributes, PlaceError};
 use crate::group::{self, GROUP_BYTES};
-use crate::http::client::head::Head;
-use crate::http::client::{Trust, Wire};
+use crate::http::client::Head;
+use crate::http::client::Wire;
 use crate::http::xattrs::Xattrs;
 use crate::partial::bytes_of;
 use std::sync::atomic::Ordering;
@@ -37,10 +37,9 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
     if !copy.is_for_nowhere() {
         copy.place.check()?;
     }
-    let trust = Trust::new(copy.options.authorities.as_deref(), copy.options.insecure)?;
     let lanes = copy.options.streams.max(1 + copy.others.len()).min(MAX_STREAMS);
     let receive_buffer = copy.options.receive_buffer / lanes;
-    let client = Client { trust, receive_buffer, patience: copy.options.patience };
+    let client = Client::new(&copy.options, receive_buffer)?;
     if copy.options.insecure {
         tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
     }

@@ -2,14 +2,14 @@
 
 use super::answer::{Asked, Form, Start};
 use super::client::{Client, Reply};
-use super::error::Trouble;
+use super::error::{Trouble, fault};
 use super::host::{Host, MAX_WRONG, Source};
 use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::Shared;
 use super::vouch::values_of;
 use super::{Address, Cancel, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
-use crate::http::client::{Body, Fault, Wire, fault};
+use crate::http::client::{Body, Fault, Wire};
 use crate::partial::bytes_of;
 use sprat_host::random;
 use sprat_pace::path::Path;

@@ -3,7 +3,6 @@
 use super::answer::Asked;
 use super::client::Client;
 use super::{Address, Cancel, Error, Options};
-use crate::http::client::Trust;
 
 /// What a server says of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,8 +18,7 @@ pub struct Look {
 /// # Errors
 /// [`Error`]; a failure that may pass is one here.
 pub fn look(address: &Address, options: &Options) -> Result<Look, Error> {
-    let trust = Trust::new(options.authorities.as_deref(), options.insecure)?;
-    let client = Client { trust, receive_buffer: 0, patience: options.patience };
+    let client = Client::new(options, 0)?;
     let asked = Asked { head_only: true, ..Asked::default() };
     let (_, reply) = client
         .ask_around(address, &asked, &Cancel::default())

@@ -36,8 +36,8 @@ mod tree;
 mod unknown;
 mod vouch;
 
-pub use crate::http::address::Address;
-pub use crate::http::cancel::Cancel;
+pub use crate::http::Address;
+pub use crate::http::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options};

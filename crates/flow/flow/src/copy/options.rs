@@ -2,6 +2,7 @@
 
 use super::{Error, Sums};
 use crate::file::MAX_BUFFERS;
+use crate::http::client;
 use sprat_pace::Pace;
 use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;
@@ -80,6 +81,15 @@ impl Default for Options {
             authorities: None,
             insecure: false,
         }
+    }
+}
+
+/// Takes what one connection needs. Its receive buffer is the kernel's choice, since that of the
+/// options is for all streams together.
+impl From<&Options> for client::Options {
+    fn from(options: &Options) -> Self {
+        let Options { patience, ref authorities, insecure, .. } = *options;
+        Self { patience, authorities: authorities.clone(), insecure, ..Self::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::options::MAX_STREAMS;
 use super::plan::{Plan, Turn};
 use super::{Event, Progress};
 use crate::group::Value;
-use crate::http::cancel::Cancel;
+use crate::http::Cancel;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
 use sprat_host::lock;

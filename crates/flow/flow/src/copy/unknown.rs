@@ -2,7 +2,7 @@
 
 use super::answer::{Asked, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
-use super::error::Trouble;
+use super::error::{Trouble, fault};
 use super::finish::finish;
 use super::job::Found;
 use super::lane::backoff;
@@ -10,7 +10,7 @@ use super::options::buffers;
 use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
-use crate::http::client::{Body, Framing, fault};
+use crate::http::client::{Body, Framing};
 use crate::partial::Partial;
 use sprat_disk::Access;
 use std::time::{Duration, Instant};

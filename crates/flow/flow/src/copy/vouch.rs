@@ -4,11 +4,11 @@
 
 use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
-use super::error::Trouble;
+use super::error::{Trouble, fault};
 use super::host::Source;
 use super::{Address, Cancel, Error};
 use crate::group::{self, GROUP_BYTES, Value, count};
-use crate::http::client::{Body, Wire, fault};
+use crate::http::client::{Body, Wire};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Where a file comes from.
 
-use crate::copy::Error;
+use super::error::Error;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};

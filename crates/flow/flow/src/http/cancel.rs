@@ -41,8 +41,8 @@ impl Cancel {
         Self(Arc::new(Inner { parent: Some(self.clone()), ..Inner::default() }))
     }
 
-    /// Waits for so long, or until somebody asks; gives whether somebody did.
-    pub(crate) fn wait(&self, time: Duration) -> bool {
+    /// Waits for `time`, or until somebody asks; returns whether somebody did.
+    pub fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_asked() && Instant::now() < until {
             let held = lock(&self.0.lock);

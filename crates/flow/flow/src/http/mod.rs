@@ -4,12 +4,17 @@
 //! disagree on where it ends, on its body's length, or on whom it is for, it is refused.
 
 pub mod address;
-pub mod cancel;
+mod cancel;
 pub mod client;
 pub mod date;
+mod error;
 pub mod range;
 pub mod server;
 pub mod xattrs;
+
+pub use address::Address;
+pub use cancel::Cancel;
+pub use error::Error;
 
 /// Most bytes of a head, its last empty line included; more is refused (431).
 pub const MAX_HEAD: usize = 16 << 10;

@@ -4,7 +4,7 @@ use super::talk::{Line, Reply, request, taken};
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Error};
 use crate::group::{Value, count};
-use crate::http::client::head::Head;
+use crate::http::client::Head;
 use crate::http::{LENGTH, UPLOAD, UPLOADED};
 use crate::journal;
 use crate::partial::bytes_of;

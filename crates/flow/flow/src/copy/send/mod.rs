@@ -21,7 +21,6 @@ use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, Summed, T
 use crate::file::{PlaceError, open_regular, xattrs_of};
 use crate::group::{self, Value};
 use crate::http::address::encode;
-use crate::http::client::Trust;
 use crate::http::xattrs::Xattrs;
 use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use crate::share::Version;
@@ -117,8 +116,7 @@ impl Upload {
     /// [`Error`]. What has come stays at the server, for the next attempt.
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
-        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
-        let client = Client { trust, receive_buffer: 0, patience: self.options.patience };
+        let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
         if self.options.insecure {
             tell(&Event::Note("--insecure: anybody may pretend to be the destination".to_owned()));

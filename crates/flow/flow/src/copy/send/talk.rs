@@ -1,10 +1,10 @@
 //! What is said to a server that takes files, on one connection: requests with bodies that are sent piece by piece, and short answers.
 
 use crate::copy::client::Client;
-use crate::copy::error::Trouble;
+use crate::copy::error::{Trouble, fault};
 use crate::copy::{Address, Cancel, Error};
-use crate::http::client::head::Head;
-use crate::http::client::{Body, Fault, Framing, Wire, fault};
+use crate::http::client::Head;
+use crate::http::client::{Body, Fault, Framing, Wire};
 use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_pace::path::Path;

@@ -12,7 +12,6 @@ use crate::copy::tree::listing;
 use crate::copy::{Address, Cancel, Error, Event, Options, Progress, TELL, TreeOutcome};
 use crate::file::PlaceError;
 use crate::http::address::encode;
-use crate::http::client::Trust;
 use crate::http::date::time;
 use crate::http::{MODE, MTIME};
 use sprat_host::lock;
@@ -76,8 +75,7 @@ impl UploadTree {
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let mut walk = Walk::of(&self.from)?;
-        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
-        let client = Client { trust, receive_buffer: 0, patience: self.options.patience };
+        let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
         let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
         let folder = self.target(&mut line)?;

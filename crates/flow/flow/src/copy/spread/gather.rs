@@ -16,7 +16,6 @@ use crate::copy::shared::Shared;
 use crate::copy::{Address, Cancel, Copy, Error, Event, Options, Origin, Outcome, Progress, Served, TELL, TreeOutcome};
 use crate::file::{Attributes, Place, PlaceError};
 use crate::group;
-use crate::http::client::Trust;
 use crate::http::date::time;
 use crate::http::xattrs::Xattrs;
 use std::collections::{BTreeMap, VecDeque};
@@ -90,9 +89,8 @@ impl Gather {
     /// [`Error`]. What has arrived stays beside the destination, for the next attempt.
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
-        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
         let receive_buffer = self.options.receive_buffer / MAX_STREAMS;
-        let client = Client { trust, receive_buffer, patience: self.options.patience };
+        let client = Client::new(&self.options, receive_buffer)?;
         let manifest = self.list(&client, tell)?;
         if manifest.is_folder && self.options.sums.any() {
             return Err(Error::Usage("a sum is for one file, and the set is a folder".to_owned()));

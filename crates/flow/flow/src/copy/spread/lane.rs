@@ -3,7 +3,7 @@
 use super::manifest::Listed;
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply};
-use crate::copy::error::Trouble;
+use crate::copy::error::{Trouble, fault};
 use crate::copy::host::Source;
 use crate::copy::lane::{PIECE as SUMMED, backoff, fetch_rest};
 use crate::copy::plan::GROUP_ATTEMPTS;
@@ -11,7 +11,7 @@ use crate::copy::shared::Shared;
 use crate::copy::vouch::values;
 use crate::copy::{Address, Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
-use crate::http::client::{Body, Wire, fault};
+use crate::http::client::{Body, Wire};
 use crate::partial::bytes_of;
 use sprat_host::lock;
 use sprat_pace::path::Path;

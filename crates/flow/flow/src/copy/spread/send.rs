@@ -19,7 +19,6 @@ use crate::copy::{Address, Cancel, Error, Event, Options, Served, Sums, TELL, Tr
 use crate::file::{PlaceError, RegularError, irregular};
 use crate::group::Value;
 use crate::http::address::encode;
-use crate::http::client::Trust;
 use crate::share::Version;
 use sprat_host::lock;
 use sprat_pace::Pacer;
@@ -131,8 +130,7 @@ impl Spread {
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
         let (walk, is_folder) = self.walk()?;
-        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
-        let client = Client { trust, receive_buffer: 0, patience: self.options.patience };
+        let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
         let shapes: Vec<Shape> = walk.files.iter().map(|file| Shape::new(encoded(&file.path), &file.version)).collect();
         let index: Vec<(usize, usize)> = (0..shapes.len())

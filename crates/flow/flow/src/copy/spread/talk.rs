@@ -3,12 +3,12 @@
 use super::manifest::{MAX_LIST, Manifest};
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
-use crate::copy::error::Trouble;
+use crate::copy::error::{Trouble, fault};
 use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
 use crate::copy::{Address, Cancel, Error};
 use crate::group::{self, VERIFIED, count};
-use crate::http::client::{Body, fault};
+use crate::http::client::Body;
 
 /// Fetches a list. None: there is none.
 pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {

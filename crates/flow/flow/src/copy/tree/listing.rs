@@ -2,10 +2,10 @@
 
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
-use crate::copy::error::Trouble;
+use crate::copy::error::{Trouble, fault};
 use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
-use crate::http::client::{Body, fault};
+use crate::http::client::Body;
 use crate::http::date::time;
 use serde::Deserialize;
 use std::ffi::OsStr;

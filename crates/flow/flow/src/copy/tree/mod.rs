@@ -10,7 +10,6 @@ use super::job::same_time;
 use super::lane::backoff;
 use super::{Address, Cancel, Copy, Error, Event, Options, Origin, Progress, TELL};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
-use crate::http::client::Trust;
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
 use sprat_host::lock;
@@ -132,10 +131,9 @@ impl Tree {
     /// [`Error`]: what ends all of it. What was copied stays.
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
-        let trust = Trust::new(self.options.authorities.as_deref(), self.options.insecure)?;
         let connections = self.options.streams.max(CONNECTIONS);
         let receive_buffer = self.options.receive_buffer / connections;
-        let client = Client { trust, receive_buffer, patience: self.options.patience };
+        let client = Client::new(&self.options, receive_buffer)?;
         let (folder, mut listing) = self.list(&client, tell)?;
         let mut outcome = TreeOutcome { target: self.target.clone(), verified: true, ..TreeOutcome::default() };
         self.choose(&mut listing, &mut outcome);

@@ -3,11 +3,11 @@
 use super::listing::Entry;
 use crate::copy::answer::{Answer, Asked, Form, judge};
 use crate::copy::client::{Client, request};
-use crate::copy::error::Trouble;
+use crate::copy::error::{Trouble, fault};
 use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
-use crate::http::client::{Body, Wire, fault};
+use crate::http::client::{Body, Wire};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 

@@ -1,8 +1,7 @@
 //! The body of an answer: where it ends, and its bytes without what marks that.
 
-use super::wire::{Fault, Wire};
-use crate::copy::Error;
-use crate::copy::error::Trouble;
+use super::fault::Fault;
+use super::wire::Wire;
 
 /// Most bytes of the line that begins a chunk, its extensions too.
 const MAX_CHUNK_LINE: usize = 256;
@@ -21,9 +20,10 @@ pub enum Framing {
     Close,
 }
 
-/// A body that is being received.
+/// A body that is being received from a [`Wire`], which it borrows until it is dropped. A body that
+/// is dropped before [`Body::is_over`] leaves the rest of its bytes on the connection.
 #[derive(Debug)]
-pub(crate) struct Body<'a> {
+pub struct Body<'a> {
     wire: &'a mut Wire,
     framing: Framing,
     /// Bytes that are left of the body, or of the chunk.
@@ -36,13 +36,18 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    pub(crate) fn new(wire: &'a mut Wire, framing: Framing) -> Self {
+    /// Begins to receive a body, whose head was the last that came on the connection.
+    pub fn new(wire: &'a mut Wire, framing: Framing) -> Self {
         let left = if let Framing::Length(length) = framing { length } else { 0 };
         Self { wire, framing, left, in_chunk: false, ended: false, came: 0 }
     }
 
-    /// Fills `group` and `value`, in one call of the system where that can be. For bodies whose length is known, and holds this much.
-    pub(crate) fn fill_both(&mut self, group: &mut [u8], value: &mut [u8]) -> Result<(), Fault> {
+    /// Fills `group` and `value`, in one call of the system where that can be.
+    ///
+    /// # Errors
+    /// [`Fault`]; [`Fault::Ended`] also when the body has fewer bytes. [`Body::came`] says how many
+    /// bytes of `group` came before.
+    pub fn fill_both(&mut self, group: &mut [u8], value: &mut [u8]) -> Result<(), Fault> {
         let bytes = (group.len() + value.len()) as u64;
         if let Framing::Length(_) = self.framing {
             self.came = 0;
@@ -59,13 +64,18 @@ impl<'a> Body<'a> {
         if filled? < value.len() { Err(Fault::Ended) } else { Ok(()) }
     }
 
-    /// Bytes of the group that the last call brought, also when it failed.
-    pub(crate) fn came(&self) -> usize {
+    /// Bytes that the last call brought, also when it failed; of [`Body::fill_both`], those of the
+    /// group.
+    #[must_use]
+    pub fn came(&self) -> usize {
         self.came
     }
 
-    /// Fills `into`; gives fewer bytes only where the body ends.
-    pub(crate) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+    /// Fills `into` and returns how many bytes came: fewer only where the body ends.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         self.came = 0;
         while self.came < into.len() && !self.ended {
             let rest = &mut into[self.came..];
@@ -100,13 +110,15 @@ impl<'a> Body<'a> {
         filled
     }
 
-    /// The socket it comes from.
-    pub(crate) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+    /// The socket that it comes from.
+    #[must_use]
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.wire.socket()
     }
 
     /// Whether all of it was read, so that the connection can take another request.
-    pub(crate) fn is_over(&self) -> bool {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         match self.framing {
             Framing::Length(_) => self.left == 0,
             Framing::Chunked => self.ended,
@@ -139,17 +151,5 @@ impl<'a> Body<'a> {
             self.ended = true;
         }
         Ok(())
-    }
-}
-
-/// What a fault on the way means for the transfer.
-pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
-    match fault {
-        Fault::Ended => Trouble::Passing("the connection ended in the middle".to_owned(), None),
-        Fault::Silent(time) => Trouble::Passing(format!("no byte came for {time:?}"), None),
-        Fault::Io(error) => Trouble::Passing(format!("the connection broke: {error}"), None),
-        Fault::Cancelled => Trouble::Fatal(Error::Cancelled),
-        Fault::Wrong(why) => Trouble::Fatal(Error::Protocol { source_name: source_name.to_owned(), why }),
-        Fault::Untrusted(why) => Trouble::Fatal(Error::Untrusted { source_name: source_name.to_owned(), why }),
     }
 }

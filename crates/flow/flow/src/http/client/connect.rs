@@ -1,15 +1,18 @@
 //! Connections, to whichever of a host's addresses answers first (RFC 8305).
 
+use super::fault::Fault;
 use super::tls::Trust;
-use super::wire::{Fault, TICK, Wire};
+use super::wire::{TICK, Wire};
 use crate::http::address::Address;
 use crate::http::cancel::Cancel;
+use crate::http::error::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use sprat_pace::path::{Buffer, enlarge};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long an address is tried alone before the next one is tried beside it.
@@ -21,21 +24,70 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// Most addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
-/// Connects to the server of an address.
-pub(crate) fn connect(
-    address: &Address,
-    trust: &Trust,
+/// How connections are made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long nothing may come, or be acknowledged, before a connection is given up.
+    pub patience: Duration,
+    /// Bytes of a connection's receive buffer; 0: the kernel's choice.
+    pub receive_buffer: usize,
+    /// The file of the authorities (PEM) that may vouch for a server, in place of this machine's.
+    pub authorities: Option<PathBuf>,
+    /// Whether any certificate is trusted.
+    pub insecure: bool,
+    /// The SHA-256 of the one certificate that is trusted, whatever it says of names, times and
+    /// authorities.
+    pub pin: Option<[u8; 32]>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let patience = Duration::from_secs(60);
+        Self { patience, receive_buffer: 0, authorities: None, insecure: false, pin: None }
+    }
+}
+
+/// Makes connections, from any number of threads. What it trusts is read once, when the first
+/// server shows a certificate, and held for all connections after it.
+#[derive(Debug)]
+pub struct Connector {
+    trust: Trust,
     receive_buffer: usize,
     patience: Duration,
-    cancel: &Cancel,
-) -> Result<Wire, Fault> {
-    let found = (address.host(), address.port()).to_socket_addrs().map_err(Fault::Io)?;
-    let stream = race(&interleaved(found.collect()), receive_buffer, cancel)?;
-    if !address.is_tls() {
-        return Wire::plain(stream, patience, cancel.clone()).map_err(Fault::Io);
+}
+
+impl Connector {
+    /// A connector with these options.
+    ///
+    /// # Errors
+    /// [`Error::File`]: the file of authorities cannot be read.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let Options { receive_buffer, patience, .. } = *options;
+        Ok(Self { trust: Trust::new(options)?, receive_buffer, patience })
     }
-    let session = trust.session(address.host())?;
-    Wire::tls(stream, session, patience, cancel.clone())
+
+    /// Connects to the server of an address, with TLS where the address says so. `cancel` stops this,
+    /// and each later wait on the connection.
+    ///
+    /// # Errors
+    /// [`Fault::NoConnection`], [`Fault::Untrusted`], [`Fault::Silent`] in a handshake, or
+    /// [`Fault::Cancelled`].
+    pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
+        self.wire(address, cancel).map_err(|fault| match fault {
+            Fault::Io(error) => Fault::NoConnection(error),
+            other => other,
+        })
+    }
+
+    fn wire(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
+        let found = (address.host(), address.port()).to_socket_addrs().map_err(Fault::Io)?;
+        let stream = race(&interleaved(found.collect()), self.receive_buffer, cancel)?;
+        if !address.is_tls() {
+            return Wire::plain(stream, self.patience, cancel.clone()).map_err(Fault::Io);
+        }
+        let session = self.trust.session(address.host())?;
+        Wire::tls(stream, session, self.patience, cancel.clone())
+    }
 }
 
 /// Addresses of both families by turns, the newer first, in the order of the resolver within each.

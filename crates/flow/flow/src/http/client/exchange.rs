@@ -1,14 +1,13 @@
 //! Requests with bodies of their own, and short answers: for services that are spoken to in a few words before or after bytes are moved.
-//! The connections are the mover's: its buffers, its patience, its idea of whom to trust.
 
-use super::body::Body;
+use super::body::{Body, Framing};
+use super::connect::{Connector, Options};
+use super::fault::Fault;
 use super::head::Head;
-use super::wire::{Fault, Wire};
-use super::{Framing, Trust, fault};
-use crate::copy::client::Client;
-use crate::copy::{Error, Options};
+use super::wire::Wire;
 use crate::http::address::Address;
 use crate::http::cancel::Cancel;
+use crate::http::error::Error;
 use sprat_host::lock;
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -47,26 +46,18 @@ pub struct Reply {
 /// Makes requests, from any number of threads.
 #[derive(Debug)]
 pub struct Caller {
-    client: Client,
+    connector: Connector,
     cancel: Cancel,
     kept: Mutex<Vec<(String, Wire)>>,
 }
 
 impl Caller {
-    /// With a copy's options, until it is stopped.
+    /// Makes requests by connections with these options, until `cancel` stops it.
     ///
     /// # Errors
     /// [`Error::File`] when the certificates that are to be trusted cannot be read.
     pub fn new(options: &Options, cancel: &Cancel) -> Result<Self, Error> {
-        let trust = Trust::new(options.authorities.as_deref(), options.insecure)?;
-        let client = Client { trust, receive_buffer: 0, patience: options.patience };
-        Ok(Self { client, cancel: cancel.clone(), kept: Mutex::default() })
-    }
-
-    /// The same, but whom it speaks to over TLS is known by the SHA-256 of a certificate, and nobody else is trusted.
-    #[must_use]
-    pub fn pinned(self, sum: [u8; 32]) -> Self {
-        Self { client: Client { trust: Trust::pinned(sum), ..self.client }, ..self }
+        Ok(Self { connector: Connector::new(options)?, cancel: cancel.clone(), kept: Mutex::default() })
     }
 
     /// Makes a request. Redirects and errors of the server's are answers like others.
@@ -85,9 +76,9 @@ impl Caller {
             self.keep(peer, wire);
             return Ok(reply);
         }
-        let wire = self.client.connect(&address, &self.cancel).map_err(|trouble| trouble.into_error(&name))?;
+        let wire = self.connector.connect(&address, &self.cancel).map_err(|fault| fault.into_error(&name))?;
         let done = self.on(wire, &address, &call);
-        let (reply, wire) = done.map_err(|error| fault(&name, error).into_error(&name))?;
+        let (reply, wire) = done.map_err(|fault| fault.into_error(&name))?;
         self.keep(peer, wire);
         Ok(reply)
     }

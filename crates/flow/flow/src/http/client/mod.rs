@@ -1,14 +1,16 @@
-//! The client's half of HTTP/1.1: connections, requests, and answers that are held to what was asked.
+//! The client's half of HTTP/1.1: connections, requests, and answers up to the end of their bodies.
 
 mod body;
 mod connect;
-pub mod exchange;
-pub mod head;
+mod exchange;
+mod fault;
+mod head;
 mod tls;
 mod wire;
 
-pub use body::Framing;
-pub(crate) use body::{Body, fault};
-pub(crate) use connect::connect;
-pub(crate) use tls::Trust;
-pub(crate) use wire::{Fault, Wire};
+pub use body::{Body, Framing};
+pub use connect::{Connector, Options};
+pub use exchange::{Call, Caller, MAX_ANSWER, Reply};
+pub use fault::Fault;
+pub use head::Head;
+pub use wire::Wire;

@@ -1,18 +1,19 @@
 //! TLS: whom we trust.
 
-use super::wire::Fault;
-use crate::copy::Error;
+use super::connect::Options;
+use super::fault::Fault;
+use crate::http::error::Error;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// Whom we trust to be who they say; read when the first server asks to be trusted.
-pub(crate) struct Trust {
+pub(super) struct Trust {
     authorities: Option<PathBuf>,
     anybody: bool,
     /// The SHA-256 of the one certificate that is trusted.
@@ -27,20 +28,16 @@ impl fmt::Debug for Trust {
 }
 
 impl Trust {
-    /// Those whom the authorities in a file (PEM) vouch for, or else this machine's; or anybody at all.
+    /// Those whom the options name.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn new(authorities: Option<&Path>, anybody: bool) -> Result<Self, Error> {
+    /// [`Error::File`]: the file of authorities cannot be read.
+    pub(super) fn new(options: &Options) -> Result<Self, Error> {
+        let Options { authorities, insecure, pin, .. } = options;
         if let Some(path) = authorities {
-            std::fs::File::open(path).map_err(|error| Error::file(path, error))?;
+            std::fs::File::open(path).map_err(|source| Error::File { path: path.clone(), source })?;
         }
-        Ok(Self { authorities: authorities.map(Path::to_owned), anybody, pin: None, config: OnceLock::new() })
-    }
-
-    /// The holder of this certificate, by its SHA-256, and nobody else: whatever it says of names, times and authorities.
-    pub(crate) fn pinned(pin: [u8; 32]) -> Self {
-        Self { authorities: None, anybody: false, pin: Some(pin), config: OnceLock::new() }
+        Ok(Self { authorities: authorities.clone(), anybody: *insecure, pin: *pin, config: OnceLock::new() })
     }
 
     /// A session with a host.

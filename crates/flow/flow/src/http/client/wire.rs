@@ -1,5 +1,6 @@
 //! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being stopped.
 
+use super::fault::Fault;
 use super::head::Head;
 use crate::http::MAX_HEAD;
 use crate::http::cancel::Cancel;
@@ -18,30 +19,20 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Bytes that TLS gathers before it has them sent.
 const TLS_BUFFER: usize = 256 << 10;
 
-/// What goes wrong on a connection.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// It ended where more should come.
-    Ended,
-    /// Nothing came for so long.
-    Silent(Duration),
-    /// The kernel's word.
-    Io(io::Error),
-    /// Somebody asked to stop.
-    Cancelled,
-    /// What came is not HTTP.
-    Wrong(String),
-    /// The other end is not who it should be.
-    Untrusted(String),
-}
-
 enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A connection to a server.
-pub(crate) struct Wire {
+/// A connection to a server, with TLS or without, made by a
+/// [`Connector`](super::Connector).
+///
+/// Requests are sent whole ([`Wire::send`]) or, with their bodies, in parts ([`Wire::pass`]);
+/// [`Wire::head`] receives the head of the answer, and a [`Body`](super::Body) what follows it. Each
+/// wait ends with [`Fault::Silent`] when nothing moves for the connector's patience, and with
+/// [`Fault::Cancelled`] soon after somebody asks to stop. After any fault the connection is of no
+/// use. It may be kept for the next request when the body is over and the head did not close it.
+pub struct Wire {
     stream: Stream,
     /// What came with a head, and is not of it.
     early: Vec<u8>,
@@ -93,12 +84,15 @@ impl Wire {
     }
 
     /// Stops from here on when this handle says so.
-    pub(crate) fn stop_with(&mut self, cancel: &Cancel) {
+    pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Sends a request.
-    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
+    /// Sends a request without a body, or a piece of a body.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         match &mut self.stream {
             Stream::Plain(stream) => stream.write_all(request),
             Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
@@ -106,8 +100,12 @@ impl Wire {
         .map_err(Fault::Io)
     }
 
-    /// Makes it one that a body is sent on: with a buffer of its own, and short waits.
-    pub(crate) fn prepare_to_send(&mut self, buffer: usize, unsent: u32) -> io::Result<()> {
+    /// Prepares it for sending a body by [`Wire::pass`]: with a send buffer of `buffer` bytes, at
+    /// most `unsent` bytes of them not sent yet, and short waits.
+    ///
+    /// # Errors
+    /// The kernel refuses an option.
+    pub fn prepare_to_send(&mut self, buffer: usize, unsent: u32) -> io::Result<()> {
         let tcp = self.tcp();
         tcp.set_write_timeout(Some(TICK))?;
         prepare_sender(tcp, buffer, unsent)?;
@@ -117,9 +115,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends these bytes from the one at `done` on; gives how many of all of them are sent then. Fewer than there are: the other end has said
-    /// something, or gone, and an answer is to be read.
-    pub(crate) fn pass(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
+    /// Sends these bytes from the one at `done` on; returns how many of all of them are sent then.
+    /// Fewer than there are: the other end has said something, or gone, and an answer is to be read.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn pass(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, done);
@@ -180,15 +181,19 @@ impl Wire {
     }
 
     /// The socket, for the kernel's options.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    #[must_use]
+    pub fn tcp(&self) -> &TcpStream {
         match &self.stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => &stream.sock,
         }
     }
 
-    /// Receives the head of an answer; those that only say "go on" are passed over.
-    pub(crate) fn head(&mut self) -> Result<Head, Fault> {
+    /// Receives the head of an answer; those that only say "go on" (1xx) are passed over.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn head(&mut self) -> Result<Head, Fault> {
         for _ in 0..8 {
             let head = self.one_head()?;
             if !(100..200).contains(&head.status) {
@@ -280,7 +285,8 @@ impl Wire {
     }
 
     /// The socket, for what the kernel knows of it.
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.stream {
             Stream::Plain(stream) => stream.as_fd(),
             Stream::Tls(stream) => stream.sock.as_fd(),
