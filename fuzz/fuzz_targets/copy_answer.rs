@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_flow::copy::answer::{Answer, Asked, judge};
-use sprat_flow::http::client::Head;
+use sprat_http::client::Head;
 
 fuzz_target!(|input: (u32, u32, u32, bool, &[u8])| {
     let (first, bytes, more, whole, head) = input;

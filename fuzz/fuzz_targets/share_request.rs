@@ -3,13 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_flow::group::{GROUP_BYTES, verified_length};
-use sprat_flow::http::server::request::{Extent, Request, extent};
-use sprat_flow::http::server::tag;
-use sprat_flow::http::server::target::Target;
-use sprat_flow::http::{MAX_HEAD, range};
 use sprat_flow::share::Version;
 use sprat_flow::share::decide::{Body, decide};
 use sprat_flow::share::put::{self, What};
+use sprat_http::server::request::{Extent, Request, extent};
+use sprat_http::server::tag;
+use sprat_http::server::target::Target;
+use sprat_http::{MAX_HEAD, range};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::LazyLock;
 

@@ -8,7 +8,6 @@
 pub mod copy;
 pub mod file;
 pub mod group;
-pub mod http;
 pub mod journal;
 mod partial;
 mod plain;

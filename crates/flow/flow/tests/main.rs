@@ -2,7 +2,6 @@
 //! crate stands on.
 //! `cargo test -p sprat-flow --test flow NAME::` runs those of one file.
 
-mod address;
 mod copy;
 mod group;
 mod hosts;

@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::signer::Signer as _;
 use object_store::{ObjectStoreExt as _, RetryConfig};
 use sprat_flow::copy::{Address, Cancel, Error, Options};
-use sprat_flow::http::client::Caller;
+use sprat_http::client::Caller;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use sprat_flow::copy::Error;
-use sprat_flow::http::client::{Call, Caller, Reply};
+use sprat_http::client::{Call, Caller, Reply};
 use std::sync::Arc;
 
 /// The mover's connections, as the library takes them.

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance", "units", "host"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
-    &["rpc", "log", "transfer", "vector", "grapedr"],
+    &["rpc", "log", "transfer", "http", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
     &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
@@ -33,7 +33,7 @@ pub const GROUPS: &[Group] = &[
         uses: &["base"],
         crates: &["wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "check"],
     },
-    Group { name: "flow", uses: &["base"], crates: &["pace", "flow", "objects", "browser"] },
+    Group { name: "flow", uses: &["base"], crates: &["pace", "http", "flow", "objects", "browser"] },
     Group { name: "lab", uses: &["base"], crates: &["lab"] },
     Group {
         name: "rack",

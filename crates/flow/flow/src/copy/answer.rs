@@ -1,8 +1,8 @@
 //! What an answer means for who asked: a pure function of the head and the question, so that a server that lies is caught here.
 
 use crate::group;
-use crate::http::client::Framing;
-use crate::http::client::Head;
+use sprat_http::client::Framing;
+use sprat_http::client::Head;
 use std::ops::Range;
 use std::time::Duration;
 

@@ -4,11 +4,11 @@ use super::answer::{Answer, Asked, Form, Start, judge};
 use super::error::{Trouble, fault};
 use super::{Error, Options};
 use crate::group::{VALUES, VERIFIED};
-use crate::http::Address;
-use crate::http::Cancel;
-use crate::http::client::Head;
-use crate::http::client::{Connector, Wire};
-use crate::http::{self, XATTRS};
+use sprat_http::Address;
+use sprat_http::Cancel;
+use sprat_http::XATTRS;
+use sprat_http::client::Head;
+use sprat_http::client::{self, Connector, Wire};
 use std::fmt::Write as _;
 
 /// Most redirects that are followed.
@@ -30,7 +30,7 @@ impl Client {
     /// Connects by a transfer's options, with so many bytes of each connection's receive buffer; 0:
     /// the kernel's choice.
     pub(crate) fn new(options: &Options, receive_buffer: usize) -> Result<Self, Error> {
-        let options = http::client::Options { receive_buffer, ..options.into() };
+        let options = client::Options { receive_buffer, ..options.into() };
         Ok(Self(Connector::new(&options)?))
     }
 

@@ -1,8 +1,8 @@
 //! Why a copy was not made, and what to do about it.
 
 use crate::file::{PlaceError, RegularError, SinkError};
-use crate::http::Error as HttpError;
-use crate::http::client::Fault;
+use sprat_http::Error as HttpError;
+use sprat_http::client::Fault;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;

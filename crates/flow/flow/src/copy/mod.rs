@@ -36,12 +36,12 @@ mod tree;
 mod unknown;
 mod vouch;
 
-pub use crate::http::Address;
-pub use crate::http::Cancel;
 pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options};
 pub use send::{Upload, UploadTree};
+pub use sprat_http::Address;
+pub use sprat_http::Cancel;
 pub use spread::{Gather, Spread, SpreadOutcome};
 pub use sums::{Summed, Summer, Sums};
 pub use tree::{Tree, TreeOutcome};

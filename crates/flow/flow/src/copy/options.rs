@@ -2,7 +2,7 @@
 
 use super::{Error, Sums};
 use crate::file::MAX_BUFFERS;
-use crate::http::client;
+use sprat_http::client;
 use sprat_pace::Pace;
 use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;

@@ -10,9 +10,9 @@ use super::options::buffers;
 use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
-use crate::http::client::{Body, Framing};
 use crate::partial::Partial;
 use sprat_disk::Access;
+use sprat_http::client::{Body, Framing};
 use std::time::{Duration, Instant};
 
 /// What has come of such a file.

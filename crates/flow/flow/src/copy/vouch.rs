@@ -8,7 +8,7 @@ use super::error::{Trouble, fault};
 use super::host::Source;
 use super::{Address, Cancel, Error};
 use crate::group::{self, GROUP_BYTES, Value, count};
-use crate::http::client::{Body, Wire};
+use sprat_http::client::{Body, Wire};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

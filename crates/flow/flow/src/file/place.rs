@@ -3,10 +3,10 @@
 //! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only when it is whole and durable.
 
 use super::{irregular, xattrs};
-use crate::http::xattrs::Xattrs;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use sprat_disk::open_locked;
+use sprat_http::xattrs::Xattrs;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;

@@ -2,10 +2,10 @@
 //! lists, capabilities, labels of security) mean something on one machine only, and are never
 //! copied.
 
-use crate::http::xattrs::{MAX_VALUE, PREFIX, Xattrs};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
 use rustix::io::Errno;
+use sprat_http::xattrs::{MAX_VALUE, PREFIX, Xattrs};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::AsFd;

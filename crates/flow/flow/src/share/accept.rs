@@ -4,11 +4,11 @@
 use super::connection::Connection;
 use super::socket::{Channel, Socket};
 use super::{Connections, Limits, ShareError, Shared};
-use crate::http::server::answer::Head;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
 use sprat_host::lock;
+use sprat_http::server::answer::Head;
 use sprat_pace::path::{Buffer, enlarge};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! Who may see what is shared: those who know a token, and of one file those who have a ticket from them.
 
 use super::ticket::{self, Seal};
-use crate::http::server::request::Request;
+use sprat_http::server::request::Request;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use thiserror::Error;

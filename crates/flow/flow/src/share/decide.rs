@@ -2,11 +2,11 @@
 
 use super::version::Version;
 use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
-use crate::http::range::{Asked, asked};
-use crate::http::server::answer::Head;
-use crate::http::server::condition::{self, Verdict};
-use crate::http::server::request::{Method, Request};
-use crate::http::{LENGTH, MODE, MTIME};
+use sprat_http::range::{Asked, asked};
+use sprat_http::server::answer::Head;
+use sprat_http::server::condition::{self, Verdict};
+use sprat_http::server::request::{Method, Request};
+use sprat_http::{LENGTH, MODE, MTIME};
 use std::ops::Range;
 
 /// A head, and what follows it.

@@ -3,10 +3,10 @@
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
 use crate::file::{Place, irregular};
-use crate::http::address::encode;
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
+use sprat_http::address::encode;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;

@@ -2,9 +2,9 @@
 
 use super::listing::{Entry, Kind, Listing};
 use super::ticket::{PARAMETER, Seal};
-use crate::http::date::Moment;
-use crate::http::server::target::Target;
 use percent_encoding::percent_decode_str;
+use sprat_http::date::Moment;
+use sprat_http::server::target::Target;
 use std::fmt::Write as _;
 
 /// Most entries of a page: browsers suffer from more, and the page says where all of them are.

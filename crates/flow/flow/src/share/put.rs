@@ -10,14 +10,14 @@
 
 use crate::file::{Attributes, Place};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
-use crate::http::date::time;
-use crate::http::range::ContentRange;
-use crate::http::server::condition::Version as Condition;
-use crate::http::server::refused::Refused;
-use crate::http::server::request::{Method, Request};
-use crate::http::server::tag::Tags;
-use crate::http::xattrs::Xattrs;
-use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
+use sprat_http::date::time;
+use sprat_http::range::ContentRange;
+use sprat_http::server::condition::Version as Condition;
+use sprat_http::server::refused::Refused;
+use sprat_http::server::request::{Method, Request};
+use sprat_http::server::tag::Tags;
+use sprat_http::xattrs::Xattrs;
+use sprat_http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
@@ -313,7 +313,7 @@ mod tests {
         let judged = |fields: &str, there: bool| {
             let head = format!("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{fields}\r\n");
             let request = Request::parse(head.as_bytes()).expect("a request");
-            let modified = crate::http::date::Moment::default();
+            let modified = sprat_http::date::Moment::default();
             let there = there.then_some(Condition { tag: "\"x\"", modified });
             may_replace(&request, there).map_or_else(|refused| refused.status, |()| 200)
         };

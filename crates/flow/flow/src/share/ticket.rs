@@ -6,7 +6,7 @@
 //! ```
 //! A ticket says nothing about the token, survives a restart of the server, and is of no use once the token is taken away.
 
-use crate::http::server::target::Target;
+use sprat_http::server::target::Target;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

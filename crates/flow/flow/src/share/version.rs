@@ -1,6 +1,6 @@
 //! One version of a file: what an entity tag stands for.
 
-use crate::http::date::Moment;
+use sprat_http::date::Moment;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

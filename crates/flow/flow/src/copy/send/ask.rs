@@ -4,10 +4,10 @@ use super::talk::{Line, Reply, request, taken};
 use crate::copy::error::Trouble;
 use crate::copy::{Address, Error};
 use crate::group::{Value, count};
-use crate::http::client::Head;
-use crate::http::{LENGTH, UPLOAD, UPLOADED};
 use crate::journal;
 use crate::partial::bytes_of;
+use sprat_http::client::Head;
+use sprat_http::{LENGTH, UPLOAD, UPLOADED};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 

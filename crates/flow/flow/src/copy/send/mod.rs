@@ -20,14 +20,14 @@ use super::vouch::values;
 use super::{Address, Cancel, Error, Event, Options, Outcome, Progress, Summed, TELL};
 use crate::file::{PlaceError, open_regular, xattrs_of};
 use crate::group::{self, Value};
-use crate::http::address::encode;
-use crate::http::xattrs::Xattrs;
-use crate::http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use crate::share::Version;
 use ask::{Condition, Told, ask_around};
 use lane::{MAX_ANSWER, Sending};
 use plan::Plan;
 use sprat_host::{lock, random};
+use sprat_http::address::encode;
+use sprat_http::xattrs::Xattrs;
+use sprat_http::{BLAKE3, LENGTH, MODE, MTIME, UPLOAD, UPLOADED, XATTRS};
 use sprat_pace::Pacer;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -427,7 +427,7 @@ impl Attempt<'_> {
     /// Whether the file has its name already.
     fn is_there(&self, line: &mut Line<'_>) -> Result<bool, Trouble> {
         let told = ask::ask(line, &self.to, &self.tag, self.length())?;
-        let modified = crate::http::date::time(&self.version.modified.to_string());
+        let modified = sprat_http::date::time(&self.version.modified.to_string());
         Ok(told.there.is_some_and(|there| {
             let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
             there.length == Some(self.length()) && same

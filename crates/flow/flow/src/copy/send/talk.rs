@@ -3,10 +3,10 @@
 use crate::copy::client::Client;
 use crate::copy::error::{Trouble, fault};
 use crate::copy::{Address, Cancel, Error};
-use crate::http::client::Head;
-use crate::http::client::{Body, Fault, Framing, Wire};
 use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
+use sprat_http::client::Head;
+use sprat_http::client::{Body, Fault, Framing, Wire};
 use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
 use crate::copy::{Address, Cancel, Error};
 use crate::group::{self, VERIFIED, count};
-use crate::http::client::Body;
+use sprat_http::client::Body;
 
 /// Fetches a list. None: there is none.
 pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {

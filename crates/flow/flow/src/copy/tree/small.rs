@@ -7,7 +7,7 @@ use crate::copy::error::{Trouble, fault};
 use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
-use crate::http::client::{Body, Wire};
+use sprat_http::client::{Body, Wire};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 

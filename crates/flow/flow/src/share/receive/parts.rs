@@ -8,10 +8,10 @@
 
 use super::super::root::Root;
 use crate::file::Place;
-use crate::http::server::refused::Refused;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use sprat_disk::is_named;
 use sprat_host::lock;
+use sprat_http::server::refused::Refused;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

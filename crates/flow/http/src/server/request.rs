@@ -2,7 +2,7 @@
 
 use super::refused::Refused;
 use super::target::Target;
-use crate::http::MAX_HEAD;
+use crate::MAX_HEAD;
 use std::borrow::Cow;
 
 /// Most fields of a head; more is refused (431).

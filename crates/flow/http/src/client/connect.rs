@@ -3,9 +3,9 @@
 use super::fault::Fault;
 use super::tls::Trust;
 use super::wire::{TICK, Wire};
-use crate::http::address::Address;
-use crate::http::cancel::Cancel;
-use crate::http::error::Error;
+use crate::address::Address;
+use crate::cancel::Cancel;
+use crate::error::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};

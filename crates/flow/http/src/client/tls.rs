@@ -2,7 +2,7 @@
 
 use super::connect::Options;
 use super::fault::Fault;
-use crate::http::error::Error;
+use crate::error::Error;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;

@@ -1,7 +1,8 @@
-//! HTTP/1.1 as the mover speaks it: heads, targets, ranges, conditions. Nothing here does I/O.
+//! HTTP/1.1 as the mover speaks it, in two halves: [`server`] parses requests and writes heads of
+//! answers, without I/O; [`client`] connects, sends requests and receives answers.
 //!
-//! Heads are taken apart by `httparse`. What this module adds is strictness: where two readers of one head could
-//! disagree on where it ends, on its body's length, or on whom it is for, it is refused.
+//! `httparse` takes heads apart. This crate adds strictness: where two readers of one head could
+//! disagree on where it ends, on its body's length, or on the host that it is for, it is refused.
 
 pub mod address;
 mod cancel;

@@ -1,6 +1,6 @@
 //! Addresses: what they name, what they show, and where redirects may lead.
 
-use sprat_flow::http::{Address, Error};
+use sprat_http::{Address, Error};
 
 fn address(text: &str) -> Address {
     Address::parse(text).unwrap()

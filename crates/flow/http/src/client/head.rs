@@ -1,9 +1,9 @@
 //! The head of an answer: parsed by a library, once, into what matters.
 
-use crate::http::MAX_HEAD;
-use crate::http::date::time;
-use crate::http::range::{ContentRange, number};
-use crate::http::xattrs::Xattrs;
+use crate::MAX_HEAD;
+use crate::date::time;
+use crate::range::{ContentRange, number};
+use crate::xattrs::Xattrs;
 use std::time::{Duration, SystemTime};
 
 /// Most fields of a head.

@@ -2,8 +2,8 @@
 
 use super::fault::Fault;
 use super::head::Head;
-use crate::http::MAX_HEAD;
-use crate::http::cancel::Cancel;
+use crate::MAX_HEAD;
+use crate::cancel::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 use rustls::{ClientConnection, StreamOwned};

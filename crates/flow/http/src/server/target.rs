@@ -1,7 +1,7 @@
 //! What a request is for: a path of names, and a query.
 
 use super::refused::Refused;
-use crate::http::address::encode;
+use crate::address::encode;
 use percent_encoding::percent_decode;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;

@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::tag::{Tags, same_strong};
-use crate::http::date::Moment;
+use crate::date::Moment;
 
 /// What is compared: one version of a file.
 #[derive(Clone, Copy, Debug)]

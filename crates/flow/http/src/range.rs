@@ -106,7 +106,7 @@ impl ContentRange {
 }
 
 /// A number of digits and nothing else: not even a sign, which the library's parser would take.
-pub(in crate::http) fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }

@@ -1,6 +1,6 @@
 //! Heads of answers.
 
-use crate::http::date;
+use crate::date;
 use std::fmt::Write as _;
 
 /// A head that is being written.

@@ -1,6 +1,6 @@
 //! What goes wrong on a connection.
 
-use crate::http::error::Error;
+use crate::error::Error;
 use std::io;
 use std::time::Duration;
 
