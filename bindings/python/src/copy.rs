@@ -3,7 +3,8 @@
 use crate::convert::{Quantity, hex, sum};
 use crate::errors::exception;
 use pyo3::prelude::*;
-use sprat_flow::copy::{self as mover, Cancel, Copy, Event, Options, Sums};
+use sprat_flow::copy::{self as mover, Copy, Event, Options, Sums};
+use sprat_http::Cancel;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;

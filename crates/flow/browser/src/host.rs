@@ -6,9 +6,10 @@
 
 use super::copies::{Teller, judge};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
-use sprat_flow::copy::{self, Cancel, Copy, MAX_STREAMS, Options};
+use sprat_flow::copy::{self, Copy, MAX_STREAMS, Options};
 use sprat_flow::file::Place;
 use sprat_flow::journal;
+use sprat_http::Cancel;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Write};

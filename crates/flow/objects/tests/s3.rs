@@ -1,8 +1,9 @@
 //! Against a real server of S3's language: SeaweedFS.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
-use sprat_flow::copy::{Cancel, Copy, Error, Event, Options};
+use sprat_flow::copy::{Copy, Error, Event, Options};
 use sprat_flow::file::PlaceError;
+use sprat_http::Cancel;
 use sprat_objects::{Location, Store, Upload};
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -2,7 +2,7 @@
 
 use super::name::{self, MAX_NAME};
 use serde::{Deserialize, Serialize};
-use sprat_flow::copy::Address;
+use sprat_http::Address;
 
 /// Most bytes of an address.
 pub const MAX_SOURCE: usize = 16 << 10;

@@ -4,11 +4,9 @@ use super::answer::{Answer, Asked, Form, Start, judge};
 use super::error::{Trouble, fault};
 use super::{Error, Options};
 use crate::group::{VALUES, VERIFIED};
-use sprat_http::Address;
-use sprat_http::Cancel;
-use sprat_http::XATTRS;
 use sprat_http::client::Head;
 use sprat_http::client::{self, Connector, Wire};
+use sprat_http::{Address, Cancel, XATTRS};
 use std::fmt::Write as _;
 
 /// Most redirects that are followed.

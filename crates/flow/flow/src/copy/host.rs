@@ -4,11 +4,12 @@
 //! every group that another host sends must have the value that the first tells for it. A host's own value only tells whether the group is
 //! what that host has: if so, and it is not the first's, that host has another file.
 
+use super::Error;
 use super::answer::{Asked, Form};
 use super::client::Client;
 use super::error::Trouble;
-use super::{Address, Cancel, Error};
 use sprat_host::lock;
+use sprat_http::{Address, Cancel};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 

@@ -2,7 +2,8 @@
 
 use super::answer::Asked;
 use super::client::Client;
-use super::{Address, Cancel, Error, Options};
+use super::{Error, Options};
+use sprat_http::{Address, Cancel};
 
 /// What a server says of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -40,14 +40,13 @@ pub use error::Error;
 pub use look::{Look, look};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options};
 pub use send::{Upload, UploadTree};
-pub use sprat_http::Address;
-pub use sprat_http::Cancel;
 pub use spread::{Gather, Spread, SpreadOutcome};
 pub use sums::{Summed, Summer, Sums};
 pub use tree::{Tree, TreeOutcome};
 
 use crate::file::Place;
 use crate::group::Value;
+use sprat_http::{Address, Cancel};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

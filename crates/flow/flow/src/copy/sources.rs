@@ -1,8 +1,8 @@
 //! The addresses of one file in the order in which they are asked what it is, and what came from each.
 
-use super::Address;
 use super::Served;
 use super::host::Host;
+use sprat_http::Address;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The addresses, of which there is one at least in the beginning.

@@ -1,11 +1,12 @@
 //! Sums that a file must have: computed from the bytes that are on the disk, and held against what
 //! was asked for.
 
-use super::{Cancel, Error};
+use super::Error;
 use crate::file::{Sink, Source, SourceError, open_regular};
 use crate::group::{self, Value};
 use crate::partial::bytes_of;
 use ring::digest::{Context, SHA256};
+use sprat_http::Cancel;
 use std::ops::Range;
 use std::path::Path;
 

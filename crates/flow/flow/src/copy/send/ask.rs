@@ -1,13 +1,13 @@
 //! What there is at a server of a file that is to be sent: the groups that have come, and the file of that name.
 
 use super::talk::{Line, Reply, request, taken};
+use crate::copy::Error;
 use crate::copy::error::Trouble;
-use crate::copy::{Address, Error};
 use crate::group::{Value, count};
 use crate::journal;
 use crate::partial::bytes_of;
 use sprat_http::client::Head;
-use sprat_http::{LENGTH, UPLOAD, UPLOADED};
+use sprat_http::{Address, LENGTH, UPLOAD, UPLOADED};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 

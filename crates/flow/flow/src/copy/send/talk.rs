@@ -1,12 +1,13 @@
 //! What is said to a server that takes files, on one connection: requests with bodies that are sent piece by piece, and short answers.
 
+use crate::copy::Error;
 use crate::copy::client::Client;
 use crate::copy::error::{Trouble, fault};
-use crate::copy::{Address, Cancel, Error};
 use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_http::client::Head;
 use sprat_http::client::{Body, Fault, Framing, Wire};
+use sprat_http::{Address, Cancel};
 use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
 use std::fmt::Write as _;

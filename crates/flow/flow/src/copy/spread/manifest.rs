@@ -1,11 +1,11 @@
 //! The list of a spread set: which files it has, which pieces they are made of, and which host has which.
 
-use crate::copy::Address;
 use crate::copy::options::MAX_HOSTS;
 use crate::copy::tree::listing::local;
 use crate::group::{GROUP_BYTES, Value};
 use crate::share::Version;
 use serde::{Deserialize, Serialize};
+use sprat_http::Address;
 use std::ops::Range;
 use std::path::PathBuf;
 

@@ -1,14 +1,15 @@
 //! Lists and values: what is asked of a host, and told to it, besides pieces.
 
 use super::manifest::{MAX_LIST, Manifest};
+use crate::copy::Error;
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::{Trouble, fault};
 use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
-use crate::copy::{Address, Cancel, Error};
 use crate::group::{self, VERIFIED, count};
 use sprat_http::client::Body;
+use sprat_http::{Address, Cancel};
 
 /// Fetches a list. None: there is none.
 pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {

@@ -3,11 +3,11 @@
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::{Trouble, fault};
-use crate::copy::{Address, Cancel};
 use crate::file::Attributes;
 use serde::Deserialize;
 use sprat_http::client::Body;
 use sprat_http::date::time;
+use sprat_http::{Address, Cancel};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;

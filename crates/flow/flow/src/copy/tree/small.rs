@@ -1,13 +1,14 @@
 //! Small files: many requests on a connection before the first answer, so that a round trip is not the price of a file.
 
 use super::listing::Entry;
+use crate::copy::Error;
 use crate::copy::answer::{Answer, Asked, Form, judge};
 use crate::copy::client::{Client, request};
 use crate::copy::error::{Trouble, fault};
-use crate::copy::{Address, Cancel, Error};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
 use sprat_http::client::{Body, Wire};
+use sprat_http::{Address, Cancel};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 

@@ -3,7 +3,8 @@
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
 use anyhow::Result;
-use sprat_flow::copy::{Address, Cancel, Copy, Error, Options, Tree};
+use sprat_flow::copy::{Copy, Error, Options, Tree};
+use sprat_http::{Address, Cancel};
 use sprat_objects::{Location, Store, Upload};
 use std::path::Path;
 

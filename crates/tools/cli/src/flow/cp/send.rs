@@ -3,7 +3,8 @@
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
 use anyhow::Result;
-use sprat_flow::copy::{Address, Cancel, Error, Options, Spread, Tree, Upload, UploadTree};
+use sprat_flow::copy::{Error, Options, Spread, Tree, Upload, UploadTree};
+use sprat_http::{Address, Cancel};
 use sprat_objects::Location;
 use std::path::Path;
 
