@@ -3,7 +3,7 @@
 use crate::convert::{Quantity, hex, sum};
 use crate::errors::exception;
 use pyo3::prelude::*;
-use sprat_flow::copy::{self as mover, Copy, Event, Options, Sums};
+use sprat_flow::copy::{self as mover, Event, Fetch, Options, Sums};
 use sprat_http::Cancel;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -142,7 +142,7 @@ pub(crate) fn copy(
         insecure,
         ..defaults
     };
-    let mut copy = Copy::new(source, &target, options).map_err(|error| exception(&error))?;
+    let mut copy = Fetch::new(source, &target, options).map_err(|error| exception(&error))?;
     hosts.iter().try_for_each(|host| copy.also(host)).map_err(|error| exception(&error))?;
     let callbacks = Callbacks { progress, notice };
     let (outcome, raised) = py.detach(|| run(&copy, &callbacks));
@@ -161,7 +161,7 @@ struct Callbacks {
 }
 
 /// Runs a copy without Python's lock; with its outcome, what a callback or a signal raised.
-fn run(copy: &Copy, callbacks: &Callbacks) -> (Result<mover::Outcome, mover::Error>, Option<PyErr>) {
+fn run(copy: &Fetch, callbacks: &Callbacks) -> (Result<mover::Outcome, mover::Error>, Option<PyErr>) {
     let (events, told) = sync_channel(MAX_EVENTS);
     let cancel = copy.cancel();
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use super::protocol::{Code, FileName, Id, Report};
 use sprat_flow::Recent;
-use sprat_flow::copy::{Copy, Error, Event, Outcome};
+use sprat_flow::copy::{Error, Event, Fetch, Outcome};
 use sprat_flow::file::PlaceError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Makes the copy; gives the last report, which is the caller's to send. None: it was stopped.
-    pub(super) fn run(mut self, copy: &Copy) -> Option<Report> {
+    pub(super) fn run(mut self, copy: &Fetch) -> Option<Report> {
         match copy.run(&mut |event| self.event(event)) {
             Ok(outcome) => Some(self.done(&outcome)),
             Err(Error::Cancelled) => None,

@@ -6,7 +6,7 @@
 
 use super::copies::{Teller, judge};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
-use sprat_flow::copy::{self, Copy, MAX_STREAMS, Options};
+use sprat_flow::copy::{self, Fetch, MAX_STREAMS, Options};
 use sprat_flow::file::Place;
 use sprat_flow::journal;
 use sprat_http::Cancel;
@@ -201,7 +201,7 @@ impl Host {
         {
             let begun = self.name(&source, name).and_then(|name| {
                 let options = Options { streams: MAX_STREAMS, ..Options::default() };
-                let copy = Copy::new(source.as_str(), &self.folder.join(name.as_str()), options);
+                let copy = Fetch::new(source.as_str(), &self.folder.join(name.as_str()), options);
                 Ok((name, copy.map_err(judge)?))
             });
             match begun {

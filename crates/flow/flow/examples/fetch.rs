@@ -5,7 +5,7 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use sprat_flow::copy::{Copy, Event, Options};
+use sprat_flow::copy::{Event, Fetch, Options};
 use sprat_flow::share::{self, Share};
 use std::error::Error;
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [source, target, ref rest @ ..] => {
             let streams = rest.first().map_or(Ok(1), |text| text.parse())?;
             let options = Options { streams, force: true, ..Options::default() };
-            let copied = Copy::new(source, target.as_ref(), options)?.run(&mut |event| {
+            let copied = Fetch::new(source, target.as_ref(), options)?.run(&mut |event| {
                 if !matches!(event, Event::Progress(_)) {
                     println!("{event:?}");
                 }

@@ -275,7 +275,7 @@ fn stopping_keeps_what_is_there() {
     let target = directory.path().join("file");
     server.fault([Fault::Stall(4 * MIB)]);
     let patient = sprat_flow::copy::Options { patience: Duration::from_secs(60), ..options() };
-    let copying = sprat_flow::copy::Copy::new(&server.url(), &target, patient).unwrap();
+    let copying = sprat_flow::copy::Fetch::new(&server.url(), &target, patient).unwrap();
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 3 * MIB as u64) {

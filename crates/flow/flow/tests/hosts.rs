@@ -1,7 +1,7 @@
 //! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has another file, and none that is right.
 
 use crate::support;
-use sprat_flow::copy::{Copy, Error, Event, Options, Outcome, Progress, Sums};
+use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome, Progress, Sums};
 use sprat_flow::share::{self, Pace, Share};
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn copy(
     at: &mut dyn FnMut(&Progress),
 ) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome = Copy::new(&sources[0], target, options).and_then(|mut copy| {
+    let outcome = Fetch::new(&sources[0], target, options).and_then(|mut copy| {
         sources[1..].iter().try_for_each(|other| copy.also(other))?;
         copy.run(&mut |event| match event {
             Event::Progress(progress) => at(progress),
@@ -253,7 +253,7 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
     for (round, sources) in [[0, 1], [2, 1], [1, 0]].into_iter().enumerate() {
         let sources = sources.map(|host| hosts[host].url());
         let mut copying =
-            Copy::new(&sources[0], &target, Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() })
+            Fetch::new(&sources[0], &target, Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() })
                 .unwrap();
         copying.also(&sources[1]).unwrap();
         let cancel = copying.cancel();
@@ -281,7 +281,7 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
     let host = Host::new(&old);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
-    let copying = Copy::new(&host.url(), &target, Options { limit: Some(30_000_000), ..options() }).unwrap();
+    let copying = Fetch::new(&host.url(), &target, Options { limit: Some(30_000_000), ..options() }).unwrap();
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 8 * MIB as u64) {
@@ -327,7 +327,7 @@ fn hosts_that_tell_no_values_need_a_sum() {
 #[test]
 fn nobody_is_named_who_cannot_be_meant() {
     let target = Path::new("/tmp/never");
-    let mut copy = Copy::new("sprat://one.example/a/file", target, options()).unwrap();
+    let mut copy = Fetch::new("sprat://one.example/a/file", target, options()).unwrap();
     copy.also("two.example").unwrap();
     copy.also("[::1]:80").unwrap();
     copy.also("http://two.example/elsewhere").unwrap();
@@ -338,7 +338,7 @@ fn nobody_is_named_who_cannot_be_meant() {
     }
     let more = (0..20).map(|number| copy.also(&format!("host{number}.example"))).filter(Result::is_err).count();
     assert!(more > 0, "there is a limit");
-    let mut local = Copy::new("/etc/hostname", target, options()).unwrap();
+    let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
     assert!(matches!(local.also("one.example"), Err(Error::Usage(_))));
 }
 

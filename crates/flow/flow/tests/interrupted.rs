@@ -3,7 +3,7 @@
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
-use sprat_flow::copy::{Copy, Error, Options};
+use sprat_flow::copy::{Error, Fetch, Options};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::unix::process::CommandExt as _;
@@ -32,7 +32,7 @@ fn a_process_that_is_to_be_killed() {
         patience: Duration::from_secs(30),
         ..options()
     };
-    Copy::new(words[0], Path::new(words[1]), eager).unwrap().run(&mut |_| {}).unwrap();
+    Fetch::new(words[0], Path::new(words[1]), eager).unwrap().run(&mut |_| {}).unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::support;
 use proptest::prelude::*;
-use sprat_flow::copy::{Copy, Error, Event, Options, Tree, TreeOutcome};
+use sprat_flow::copy::{Error, Event, Fetch, Options, Tree, TreeOutcome};
 use sprat_flow::share::tls::self_signed;
 use sprat_flow::share::{self, Share};
 use std::collections::BTreeMap;
@@ -261,7 +261,7 @@ fn a_server_that_is_killed_and_comes_back_is_gone_on_with() {
     let url = pair.url("sprat", "file");
     let Pair { source, target: directory, share } = pair;
     let slow = Options { limit: Some(40_000_000), retries: 30, ..options() };
-    let copy = Copy::new(&url, &target, slow).unwrap();
+    let copy = Fetch::new(&url, &target, slow).unwrap();
     let outcome = std::thread::scope(|scope| {
         let copying = scope.spawn(|| copy.run(&mut |_| {}));
         std::thread::sleep(Duration::from_millis(200));

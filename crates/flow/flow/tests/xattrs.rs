@@ -3,7 +3,7 @@
 use crate::support;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use sprat_flow::copy::{Copy, Event, Options, Outcome, Tree, Upload, UploadTree};
+use sprat_flow::copy::{Event, Fetch, Options, Outcome, Tree, Upload, UploadTree};
 use sprat_flow::share::{self, Share};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn has(path: &Path, expected: bool) {
 
 fn copy(from: &str, to: &Path, options: Options) -> (Outcome, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome = Copy::new(from, to, options).unwrap().run(&mut |event| events.push(event.clone())).unwrap();
+    let outcome = Fetch::new(from, to, options).unwrap().run(&mut |event| events.push(event.clone())).unwrap();
     (outcome, events)
 }
 

@@ -11,7 +11,8 @@ pub const MAX_VALUE: usize = 64 << 10;
 /// Longest name with its prefix, bytes: the kernel's limit. A field with a longer one is refused.
 const MAX_NAME: usize = 255;
 
-/// Most bytes of them in a field, of the 16 KiB that a head has; attributes beyond that are left out.
+/// Most bytes of them in a field, of the 16 KiB that a head has; attributes beyond that are left
+/// out.
 const MAX_FIELD: usize = 8 << 10;
 
 /// Begins the names of the user's own attributes, the only ones that are copied. Fields leave it

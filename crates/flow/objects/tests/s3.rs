@@ -1,7 +1,7 @@
 //! Against a real server of S3's language: SeaweedFS.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
-use sprat_flow::copy::{Copy, Error, Event, Options};
+use sprat_flow::copy::{Error, Event, Fetch, Options};
 use sprat_flow::file::PlaceError;
 use sprat_http::Cancel;
 use sprat_objects::{Location, Store, Upload};
@@ -157,7 +157,7 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
         let cancel = Cancel::default();
         let address = server.store(&options(), &cancel).address(&location(&key)).unwrap();
         let mut opened = None;
-        let outcome = Copy::of(address, here.path(), options()).unwrap().run(&mut |event| {
+        let outcome = Fetch::of(address, here.path(), options()).unwrap().run(&mut |event| {
             if let Event::Opened { source, streams, .. } = event {
                 opened = Some((source.clone(), *streams));
             }
@@ -182,7 +182,7 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
     fs::remove_file(&target).unwrap();
     let copy = |options: Options| {
         let address = server.store(&options, &Cancel::default()).address(&location("large")).unwrap();
-        Copy::of(address, &target, options).unwrap()
+        Fetch::of(address, &target, options).unwrap()
     };
     let first = copy(Options { limit: Some(40_000_000), ..options() });
     let cancel = first.cancel();
@@ -251,11 +251,11 @@ fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
     let target = here.path().join("file");
     let cancel = Cancel::default();
     let missing = server.store(&options(), &cancel).address(&location("no such")).unwrap();
-    let error = Copy::of(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
+    let error = Fetch::of(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }) && error.to_string().contains("s3://bucket/no such"), "{error}");
     let others = Store::at(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel).unwrap();
     let address = others.address(&location("file")).unwrap();
-    let error = Copy::of(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
+    let error = Fetch::of(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::Denied { .. }) && !error.to_string().contains("Signature="), "{error}");
     assert!(matches!(others.length(&location("file")), Err(Error::Denied { .. })));
     assert!(!target.exists());
@@ -277,7 +277,7 @@ fn what_changed_is_not_mixed(server: &Server) {
     let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
     let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);
-    let outcome = Copy::of(address, &target, limited).unwrap().run(&mut |event| match event {
+    let outcome = Fetch::of(address, &target, limited).unwrap().run(&mut |event| match event {
         Event::Progress(progress) if !changed && progress.done >= 4 * MIB as u64 => {
             changed = true;
             upload(server, &from, "changes", Options { force: true, ..options() }).unwrap();

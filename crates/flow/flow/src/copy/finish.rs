@@ -1,6 +1,6 @@
 //! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
 
-use super::{Copy, Error, Event, Outcome, Progress, Served, Summed};
+use super::{Error, Event, Fetch, Outcome, Progress, Served, Summed};
 use crate::file::Attributes;
 use crate::group::{self, Value};
 use crate::partial::Partial;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A transfer whose streams have ended.
 pub(super) struct Ready<'a> {
-    pub(super) copy: &'a Copy,
+    pub(super) fetch: &'a Fetch,
     /// Where it came from, to be told.
     pub(super) source_name: String,
     /// Whether each group was verified on the way.
@@ -26,10 +26,10 @@ impl Ready<'_> {
         let values: Vec<Value> = state.values.values().copied().collect();
         let blake3 = group::root(&values);
         self.hold_against_sums(state, &blake3)?;
-        finish(self.copy, state, self.length, self.attributes, tell)?;
-        let sums = &self.copy.options.sums;
+        finish(self.fetch, state, self.length, self.attributes, tell)?;
+        let sums = &self.fetch.options.sums;
         Ok(Outcome {
-            target: self.copy.target().to_owned(),
+            target: self.fetch.target().to_owned(),
             length: self.length,
             blake3: Some(blake3),
             verified: self.verified || sums.any(),
@@ -42,22 +42,22 @@ impl Ready<'_> {
 
     /// Keeps what has arrived, if it is of use.
     pub(super) fn keep(self, state: &mut Partial) {
-        if self.copy.is_for_nowhere() {
+        if self.fetch.is_for_nowhere() {
             return;
         }
         // The reason why this transfer ends is told; a second one is of no use.
         let flushed = state.sink.flush();
         state.write_down();
         if state.values.is_empty() || (state.journal.is_none() && flushed.is_ok()) {
-            let _ = self.copy.place.discard();
+            let _ = self.fetch.place.discard();
         }
     }
 
     /// Holds the file, as it is on the disk, against the sums that it must have. One that has
     /// others is another file: nothing of it is kept.
     fn hold_against_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
-        let (sums, cancel) = (&self.copy.options.sums, &self.copy.cancel);
-        if self.copy.is_for_nowhere() {
+        let (sums, cancel) = (&self.fetch.options.sums, &self.fetch.cancel);
+        if self.fetch.is_for_nowhere() {
             if sums.sha256.is_some() {
                 return Err(Error::Usage("--sha256 reads the file again: not of /dev/null".to_owned()));
             }
@@ -69,35 +69,35 @@ impl Ready<'_> {
         let has = sums.of_written(&mut state.sink, self.length, cancel)?;
         let held = if has.blake3 == *blake3 { sums.hold(&self.source_name, &has) } else { Err(self.decayed()) };
         held.inspect_err(|_| {
-            let _ = self.copy.place.discard(); // the error is told
+            let _ = self.fetch.place.discard(); // the error is told
         })
     }
 
     /// The disk gives back other bytes than were verified and written.
     fn decayed(&self) -> Error {
         let why = "what was written reads back as something else; look at the disk and the memory here".to_owned();
-        Error::Corrupt { source_name: self.copy.target().display().to_string(), why }
+        Error::Corrupt { source_name: self.fetch.target().display().to_string(), why }
     }
 }
 
 /// Makes a whole file durable, with its attributes, and gives it its name.
 pub(super) fn finish(
-    copy: &Copy,
+    fetch: &Fetch,
     state: &mut Partial,
     length: u64,
     attributes: Attributes,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
-    let mode = attributes.mode.filter(|_| copy.options.preserve);
+    let mode = attributes.mode.filter(|_| fetch.options.preserve);
     let refused = state.sink.finish(length, &Attributes { mode, ..attributes })?;
     if let Some(error) = refused {
         tell(&Event::Note(format!(
             "{}: time, permissions or extended attributes cannot be set: {error}",
-            copy.target().display()
+            fetch.target().display()
         )));
     }
-    if !copy.is_for_nowhere() {
-        copy.place.publish(copy.options.force)?;
+    if !fetch.is_for_nowhere() {
+        fetch.place.publish(fetch.options.force)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::plan::{LEAST_RUN, Plan};
 use super::resume::{Wanted, take_up};
 use super::shared::Shared;
 use super::sources::Sources;
-use super::{Copy, Error, Event, Origin, Outcome, Progress, TELL, local, unknown};
+use super::{Error, Event, Fetch, Origin, Outcome, Progress, TELL, local, unknown};
 use crate::file::{Attributes, PlaceError};
 use crate::group::{self, GROUP_BYTES};
 use crate::partial::bytes_of;
@@ -33,26 +33,26 @@ pub(super) const MAX_EVENTS: usize = 64;
 const FEW_RETRIES: u32 = 3;
 
 /// Makes the copy.
-pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+pub(super) fn run(fetch: &Fetch, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
     let begun = Instant::now();
-    if !copy.is_for_nowhere() {
-        copy.place.check()?;
+    if !fetch.is_for_nowhere() {
+        fetch.place.check()?;
     }
-    let lanes = copy.options.streams.max(1 + copy.others.len()).min(MAX_STREAMS);
-    let receive_buffer = copy.options.receive_buffer / lanes;
-    let client = Client::new(&copy.options, receive_buffer)?;
-    if copy.options.insecure {
+    let lanes = fetch.options.streams.max(1 + fetch.others.len()).min(MAX_STREAMS);
+    let receive_buffer = fetch.options.receive_buffer / lanes;
+    let client = Client::new(&fetch.options, receive_buffer)?;
+    if fetch.options.insecure {
         tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
     }
-    let mut job = match &copy.origin {
-        Origin::Server(_) => Some(Job::new(copy, &client)),
+    let mut job = match &fetch.origin {
+        Origin::Server(_) => Some(Job::new(fetch, &client)),
         Origin::File(_) => None,
     };
     let mut restarts = 0;
     loop {
-        let attempt = match (&mut job, &copy.origin) {
+        let attempt = match (&mut job, &fetch.origin) {
             (Some(job), _) => job.once(tell),
-            (None, Origin::File(path)) => local::once(copy, path, copy.options.restart || restarts > 0, tell),
+            (None, Origin::File(path)) => local::once(fetch, path, fetch.options.restart || restarts > 0, tell),
             (None, Origin::Server(_)) => unreachable!("a server has its job"),
         };
         let trouble = match attempt {
@@ -61,7 +61,7 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
         };
         if let Trouble::Changed(why) = trouble {
             if restarts == MAX_RESTARTS {
-                return Err(Error::Changed { source_name: copy.origin.to_string(), why });
+                return Err(Error::Changed { source_name: fetch.origin.to_string(), why });
             }
             restarts += 1;
             tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
@@ -69,14 +69,14 @@ pub(super) fn run(copy: &Copy, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, 
         } else if let Some(job) = &mut job {
             job.without_first(trouble, tell)?;
         } else {
-            return Err(trouble.into_error(&copy.origin.to_string()));
+            return Err(trouble.into_error(&fetch.origin.to_string()));
         }
     }
 }
 
 /// A file that is fetched, in as many attempts as it takes: each has one host that decides what the file is.
 pub(super) struct Job<'a> {
-    copy: &'a Copy,
+    fetch: &'a Fetch,
     client: &'a Client,
     sources: Sources,
     /// Whether nothing of an earlier attempt is used.
@@ -117,18 +117,18 @@ pub(super) struct Found {
 type Telling<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
 
 impl<'a> Job<'a> {
-    fn new(copy: &'a Copy, client: &'a Client) -> Self {
-        let Origin::Server(first) = &copy.origin else { unreachable!("asked by who has a server") };
-        let all = std::iter::once(first).chain(&copy.others).cloned().collect();
+    fn new(fetch: &'a Fetch, client: &'a Client) -> Self {
+        let Origin::Server(first) = &fetch.origin else { unreachable!("asked by who has a server") };
+        let all = std::iter::once(first).chain(&fetch.others).cloned().collect();
         let sources = Sources::new(all);
-        let (fresh, before) = (copy.options.restart, Progress::default());
-        Self { copy, client, sources, fresh, settled: false, losses: 0, before }
+        let (fresh, before) = (fetch.options.restart, Progress::default());
+        Self { fetch, client, sources, fresh, settled: false, losses: 0, before }
     }
 
     /// One attempt at a file in one state.
     fn once(&mut self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
-        let Copy { place, options, .. } = self.copy;
-        let nowhere = self.copy.is_for_nowhere();
+        let Fetch { place, options, .. } = self.fetch;
+        let nowhere = self.fetch.is_for_nowhere();
         let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
         let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
         let first = match options.streams {
@@ -144,10 +144,10 @@ impl<'a> Job<'a> {
         }
         if exists {
             let (modified, exact) = (found.attributes.modified, found.reply.head.changed.is_some());
-            return Ok(unchanged(self.copy, found.reply.start.length, modified, exact, tell)?);
+            return Ok(unchanged(self.fetch, found.reply.start.length, modified, exact, tell)?);
         }
         let Some(length) = found.reply.start.length else {
-            return unknown::run(self.copy, self.client, found, tell);
+            return unknown::run(self.fetch, self.client, found, tell);
         };
         let hosts = self.hosts(&found, tell);
         // Of what is on its way nobody else is asked for anything.
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
             strict: self.settled && !self.fresh,
             lanes,
         };
-        let state = take_up(self.copy, self.fresh, wanted, tell)?;
+        let state = take_up(self.fetch, self.fresh, wanted, tell)?;
         (self.fresh, self.settled) = (false, true);
         let resumed = state.values.keys().map(|group| bytes_of(length, *group)).sum();
         tell(&Event::Opened {
@@ -182,7 +182,7 @@ impl<'a> Job<'a> {
         let on_its_way = found.reply.start.end.filter(|_| found.has_body && several).map_or(0, group::count);
         let plan = plan.with_beginning(on_its_way);
         let (events, told) = sync_channel(MAX_EVENTS);
-        let stop = self.copy.cancel.part();
+        let stop = self.fetch.cancel.part();
         let shared = Shared::new(length, self.before, state, plan, options.limit, stop, events);
         let Found { source, attributes, reply, has_body } = found;
         let first = match has_body {
@@ -200,7 +200,7 @@ impl<'a> Job<'a> {
         self.before = progress;
         self.sources.learn(&hosts);
         let ready = Ready {
-            copy: self.copy,
+            fetch: self.fetch,
             source_name: source.address.to_string(),
             verified: source.verified,
             attributes,
@@ -232,7 +232,7 @@ impl<'a> Job<'a> {
         }
         if !sends_parts(found) {
             tell(&Event::Note("the first host does not say that it sends parts of files: it sends all".to_owned()));
-        } else if !found.source.verified && !self.copy.options.sums.any() {
+        } else if !found.source.verified && !self.fetch.options.sums.any() {
             let why = "no host tells values of the file's parts, so that nobody knows whether all have the same file: the first sends all; with \
                        --blake3 or --sha256 the others may help";
             tell(&Event::Note(why.to_owned()));
@@ -251,7 +251,7 @@ impl<'a> Job<'a> {
         tell: &mut dyn FnMut(&Event),
     ) -> Result<(Found, Vec<Wire>), Trouble> {
         let [only] = self.sources.all() else { return Ok((self.choose(first, tell)?, Vec::new())) };
-        let (asked, client, cancel) = (only.clone(), self.client, self.copy.cancel.part());
+        let (asked, client, cancel) = (only.clone(), self.client, self.fetch.cancel.part());
         std::thread::scope(|scope| {
             let connecting: Vec<_> = (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
             let found = self.choose(first, tell);
@@ -269,7 +269,7 @@ impl<'a> Job<'a> {
     /// others, and those that do not have the file are no sources any more.
     fn choose(&mut self, first: FirstAsked, tell: &mut dyn FnMut(&Event)) -> Result<Found, Trouble> {
         if let [only] = self.sources.all() {
-            return self.open(only, first, self.copy.options.retries, tell);
+            return self.open(only, first, self.fetch.options.retries, tell);
         }
         let (mut index, mut plain, mut failure) = (0, None, None);
         while index < self.sources.all().len() {
@@ -316,13 +316,13 @@ impl<'a> Job<'a> {
         retries: u32,
         tell: &mut dyn FnMut(&Event),
     ) -> Result<Found, Trouble> {
-        let form = (!self.copy.options.verify).then_some(Form::Plain);
+        let form = (!self.fetch.options.verify).then_some(Form::Plain);
         let head_only = first == FirstAsked::Head;
         let beginning = (first == FirstAsked::Beginning).then_some(BEGINNING);
-        let mut asked = Asked { head_only, beginning, form, xattrs: self.copy.options.xattrs, ..Asked::default() };
+        let mut asked = Asked { head_only, beginning, form, xattrs: self.fetch.options.xattrs, ..Asked::default() };
         let mut failures = 0;
         loop {
-            match self.client.ask_around(address, &asked, &self.copy.cancel) {
+            match self.client.ask_around(address, &asked, &self.fetch.cancel) {
                 Ok((address, reply)) => {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let is_folder = address.path().ends_with('/');
@@ -345,7 +345,7 @@ impl<'a> Job<'a> {
                     failures += 1;
                     let pause = pause.unwrap_or_else(|| backoff(failures));
                     tell(&Event::Retry { why, pause });
-                    if self.copy.cancel.wait(pause) {
+                    if self.fetch.cancel.wait(pause) {
                         return Err(Error::Cancelled.into());
                     }
                 }
@@ -356,7 +356,7 @@ impl<'a> Job<'a> {
 
     /// The extended attributes that a file gets, and what is to be said of them.
     fn xattrs(&self, head: &Head, tell: &mut dyn FnMut(&Event)) -> Xattrs {
-        if !self.copy.options.xattrs {
+        if !self.fetch.options.xattrs {
             return Xattrs::default();
         }
         let Some(told) = &head.xattrs else {
@@ -380,7 +380,7 @@ impl<'a> Job<'a> {
         lanes: usize,
         (told, tell): Telling<'_>,
     ) {
-        let Options { retries, verify, .. } = self.copy.options;
+        let Options { retries, verify, .. } = self.fetch.options;
         let first_retries = if hosts.len() > 1 { retries.min(FEW_RETRIES) } else { retries };
         shared.running.store(lanes, Ordering::Release);
         std::thread::scope(|scope| {
@@ -421,17 +421,17 @@ impl<'a> Job<'a> {
             form: Some(source.form()),
             ..Asked::default()
         };
-        self.client.ask(&source.address, &asked, None, &self.copy.cancel).map(drop)
+        self.client.ask(&source.address, &asked, None, &self.fetch.cancel).map(drop)
     }
 
     /// After an attempt that failed: sees to it that another can be made, by another host if there is one; or gives up.
     fn without_first(&mut self, trouble: Trouble, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
-        let first = self.sources.all().first().map_or_else(|| self.copy.origin.to_string(), ToString::to_string);
+        let first = self.sources.all().first().map_or_else(|| self.fetch.origin.to_string(), ToString::to_string);
         let passing = matches!(trouble, Trouble::Passing(..) | Trouble::Nobody(_));
         let error = trouble.into_error(&first);
         let another = self.settled && (passing || (self.sources.are_several() && error.is_of_source()));
         self.losses += 1;
-        if !another || self.losses > self.copy.options.retries {
+        if !another || self.losses > self.fetch.options.retries {
             return Err(error);
         }
         if !passing {
@@ -447,7 +447,7 @@ impl<'a> Job<'a> {
         if let Some(times) = self.losses.checked_sub(around).filter(|times| *times > 0) {
             let pause = backoff(times);
             tell(&Event::Retry { why: error.why(), pause });
-            if self.copy.cancel.wait(pause) {
+            if self.fetch.cancel.wait(pause) {
                 return Err(Error::Cancelled);
             }
         }
@@ -463,22 +463,22 @@ fn sends_parts(found: &Found) -> bool {
 /// What becomes of a destination that is there: nothing, if it is as long and as old as the source
 /// (to the second where the source says no more) and has the sums that are asked for.
 pub(super) fn unchanged(
-    copy: &Copy,
+    fetch: &Fetch,
     length: Option<u64>,
     modified: Option<SystemTime>,
     exact: bool,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Error> {
-    let target = copy.target().to_owned();
+    let target = fetch.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
     let same_time = modified.is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
     if !meta.is_file() || length != Some(meta.len()) || !same_time {
         return Err(PlaceError::Exists(target).into());
     }
-    let sums = &copy.options.sums;
+    let sums = &fetch.options.sums;
     let blake3 = if sums.any() {
         tell(&Event::Checking { bytes: meta.len() });
-        let has = sums.of_file(&target, None, &copy.cancel)?;
+        let has = sums.of_file(&target, None, &fetch.cancel)?;
         sums.hold(&target.display().to_string(), &has).map_err(|error| match error {
             Error::Corrupt { source_name, why } => {
                 let why = format!("is there already, as long and as old as the source; but {why}; --force replaces it");

@@ -5,7 +5,7 @@ use super::finish::Ready;
 use super::job::unchanged;
 use super::plan::{Plan, Turn};
 use super::resume::{Wanted, take_up};
-use super::{Copy, Error, Event, Outcome, Progress, Served, TELL};
+use super::{Error, Event, Fetch, Outcome, Progress, Served, TELL};
 use crate::file::{Attributes, Source, SourceError, open_regular, xattrs_of};
 use crate::group::{self, GROUP_BYTES};
 use crate::partial::{Partial, bytes_of};
@@ -17,21 +17,21 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// One attempt at the file at `path`.
-pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+pub(super) fn once(fetch: &Fetch, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
     let source_name = path.display().to_string();
     let failed = |error: std::io::Error| Error::file(path, error);
     let (file, meta) = open_regular(path).map_err(Error::from)?;
-    let (length, place) = (meta.len(), &copy.place);
+    let (length, place) = (meta.len(), &fetch.place);
     if place.target().metadata().is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino())) {
         return Err(Error::Usage(format!("{source_name}: source and destination are the same file")).into());
     }
-    if !copy.options.force && !copy.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
-        return Ok(unchanged(copy, Some(length), meta.modified().ok(), true, tell)?);
+    if !fetch.options.force && !fetch.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
+        return Ok(unchanged(fetch, Some(length), meta.modified().ok(), true, tell)?);
     }
     let validator_now = Some(validator(&meta));
     let wanted =
         Wanted { source: source_name.clone(), length, validator: validator_now, values: None, strict: false, lanes: 1 };
-    let mut state = take_up(copy, fresh, wanted, tell)?;
+    let mut state = take_up(fetch, fresh, wanted, tell)?;
     let resumed: u64 = state.values.keys().map(|group| bytes_of(length, *group)).sum();
     tell(&Event::Opened {
         source: source_name.clone(),
@@ -46,15 +46,15 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
     let copied = missing(&state, group::count(length)).into_iter().try_for_each(|run| {
         let bytes = run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES);
         let again = file.try_clone().map_err(failed)?;
-        groups(copy, Source::new(again, path, bytes), run, &mut state, &mut progress, tell)
+        groups(fetch, Source::new(again, path, bytes), run, &mut state, &mut progress, tell)
     });
     // A file that changed while it was read is not one that ever was.
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
-    let xattrs = if copy.options.xattrs { xattrs_of(&file).map_err(failed)? } else { Xattrs::default() };
+    let xattrs = if fetch.options.xattrs { xattrs_of(&file).map_err(failed)? } else { Xattrs::default() };
     let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok(), xattrs };
     let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
-    let ready = Ready { copy, source_name, verified: false, attributes, length, progress, sources };
+    let ready = Ready { fetch, source_name, verified: false, attributes, length, progress, sources };
     match copied {
         Ok(()) if same => Ok(ready.publish(&mut state, tell)?),
         Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),
@@ -67,7 +67,7 @@ pub(super) fn once(copy: &Copy, path: &Path, fresh: bool, tell: &mut dyn FnMut(&
 
 /// Copies a run of groups.
 fn groups(
-    copy: &Copy,
+    fetch: &Fetch,
     mut source: Source,
     run: Range<u64>,
     state: &mut Partial,
@@ -76,7 +76,7 @@ fn groups(
 ) -> Result<(), Trouble> {
     let mut told = Instant::now();
     for index in run {
-        if copy.cancel.is_asked() {
+        if fetch.cancel.is_asked() {
             return Err(Error::Cancelled.into());
         }
         let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };

@@ -1,9 +1,9 @@
 //! The copy: a file from a server, or another disk, to here, whole and verified or not at all.
 //!
 //! ```no_run
-//! use sprat_flow::copy::{Copy, Event, Options};
-//! let copy = Copy::new("sprat://left.example/big.iso", "big.iso".as_ref(), Options::default())?;
-//! let outcome = copy.run(&mut |event| {
+//! use sprat_flow::copy::{Event, Fetch, Options};
+//! let fetch = Fetch::new("sprat://left.example/big.iso", "big.iso".as_ref(), Options::default())?;
+//! let outcome = fetch.run(&mut |event| {
 //!     if let Event::Progress(progress) = event {
 //!         eprintln!("{} B are here", progress.done);
 //!     }
@@ -57,9 +57,17 @@ const NOWHERE: &str = "/dev/null";
 /// Between two tellings of where a copy is.
 const TELL: Duration = Duration::from_millis(100);
 
-/// A copy to be made.
+/// A transfer of one file to here: from a server, from several that may have it, or from another
+/// disk of this machine.
+///
+/// [`Fetch::new`] says where from and where to, [`Fetch::also`] names more servers, and
+/// [`Fetch::run`] does it, on the caller's thread and one more for each stream. It reports what
+/// happens by a callback, and returns when the file has its name or cannot have it. Until then the
+/// bytes lie beside the destination, with a journal of what is verified and durable, from which the
+/// next run of an equal transfer goes on. [`Fetch::cancel`] returns a handle by which any thread
+/// stops it. A transfer may run again after an error.
 #[derive(Debug)]
-pub struct Copy {
+pub struct Fetch {
     origin: Origin,
     /// Other hosts that may have the same file.
     others: Vec<Address>,
@@ -197,9 +205,9 @@ pub struct Served {
     pub bytes: u64,
 }
 
-impl Copy {
-    /// A copy of the file at an address, or of a local one, to `target`: the name that it will have, or a directory in which it
-    /// keeps its own.
+impl Fetch {
+    /// Fetches the file at an address, or a local one, to `target`: the name that it will have, or
+    /// a directory in which it keeps its own.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::Place`].
@@ -213,10 +221,10 @@ impl Copy {
         Self::from(Origin::File(path), name, target, options)
     }
 
-    /// The same of a file whose address is known already, and by it who we are.
+    /// Fetches the file at an address that was parsed before, with the credentials that it has.
     ///
     /// # Errors
-    /// As [`Copy::new`].
+    /// As [`Fetch::new`].
     pub fn of(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
         let name = address.name().map(PathBuf::from);
         Self::from(Origin::Server(address), name, target, options)
@@ -282,7 +290,7 @@ impl Copy {
         self.cancel = cancel.clone();
     }
 
-    /// Makes the copy, telling how it goes.
+    /// Fetches the file, and reports how it goes.
     ///
     /// # Errors
     /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is of no use.

@@ -6,7 +6,7 @@ use super::error::Trouble;
 use super::host::Source;
 use super::options::buffers;
 use super::vouch::differing;
-use super::{Copy, Error, Event};
+use super::{Error, Event, Fetch};
 use crate::file::{PlaceError, Sink};
 use crate::group::Value;
 use crate::journal::{Identity, Journal, boot};
@@ -30,15 +30,15 @@ pub(super) struct Wanted<'a> {
 
 /// The destination, and what of it is there.
 pub(super) fn take_up(
-    copy: &Copy,
+    fetch: &Fetch,
     fresh: bool,
     wanted: Wanted<'_>,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<Partial, Trouble> {
-    let Copy { place, options, .. } = copy;
+    let Fetch { place, options, .. } = fetch;
     let (length, buffers) = (wanted.length, buffers(wanted.lanes));
     let empty = Partial::new;
-    if copy.is_for_nowhere() {
+    if fetch.is_for_nowhere() {
         return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
     }
     let at_journal = |error| Error::file(place.journal(), error);
@@ -68,7 +68,7 @@ pub(super) fn take_up(
             Some(why) => {
                 let may_be = may_be_same(&parsed.identity, &identity);
                 let same = match wanted.values.filter(|_| may_be) {
-                    Some((client, source)) => same(copy, client, source, length, &parsed.groups)?,
+                    Some((client, source)) => same(fetch, client, source, length, &parsed.groups)?,
                     None => None,
                 };
                 let all = same.as_ref().is_some_and(|same| same.len() == parsed.groups.len());
@@ -92,7 +92,7 @@ pub(super) fn take_up(
         };
         if let Some(values) = values {
             let mut state = Partial { values, ..empty(sink, journal) };
-            reread(copy, &mut state, length, tell)?;
+            reread(fetch, &mut state, length, tell)?;
             return Ok(state);
         }
     }
@@ -111,13 +111,13 @@ pub(super) fn take_up(
 
 /// Those of some groups that the source has too. None: it does not tell.
 fn same(
-    copy: &Copy,
+    fetch: &Fetch,
     client: &Client,
     source: &Source,
     length: u64,
     groups: &BTreeMap<u64, Value>,
 ) -> Result<Option<BTreeMap<u64, Value>>, Trouble> {
-    let Some(others) = differing(client, source, length, groups, &copy.cancel)? else { return Ok(None) };
+    let Some(others) = differing(client, source, length, groups, &fetch.cancel)? else { return Ok(None) };
     let others: BTreeSet<u64> = others.into_iter().collect();
     Ok(Some(
         groups.iter().filter(|(group, _)| !others.contains(group)).map(|(group, value)| (*group, *value)).collect(),
@@ -135,12 +135,12 @@ fn told_same(same: usize, all: usize) -> String {
 
 /// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may
 /// have damaged it since it was verified. That costs little beside fetching it.
-fn reread(copy: &Copy, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+fn reread(fetch: &Fetch, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
     if state.values.is_empty() {
         return Ok(());
     }
     tell(&Event::Checking { bytes: state.bytes(length) });
-    let wrong = state.check(length, &|_| true, &|| copy.cancel.is_asked())?.ok_or(Error::Cancelled)?;
+    let wrong = state.check(length, &|_| true, &|| fetch.cancel.is_asked())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
         tell(&Event::Note(format!("{wrong} of the groups that were here are not what they were: fetched again")));
     }

@@ -7,7 +7,7 @@ use super::finish::finish;
 use super::job::Found;
 use super::lane::backoff;
 use super::options::buffers;
-use super::{Copy, Error, Event, Outcome, Progress, Served, Summer, TELL};
+use super::{Error, Event, Fetch, Outcome, Progress, Served, Summer, TELL};
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use crate::partial::Partial;
@@ -23,22 +23,22 @@ struct Stream {
 
 /// Receives the file whose first answer is in `found`.
 pub(super) fn run(
-    copy: &Copy,
+    fetch: &Fetch,
     client: &Client,
     found: Found,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Trouble> {
     let Found { source, attributes, reply, has_body } = found;
-    let nowhere = copy.is_for_nowhere();
+    let nowhere = fetch.is_for_nowhere();
     let mut sink = if nowhere {
-        Sink::discard(copy.target(), None, buffers(1))
+        Sink::discard(fetch.target(), None, buffers(1))
     } else {
-        copy.place.discard().map_err(Error::from)?;
-        Sink::open(copy.place.part(), Access::Direct, None, buffers(1))?
+        fetch.place.discard().map_err(Error::from)?;
+        Sink::open(fetch.place.part(), Access::Direct, None, buffers(1))?
     };
     tell(&Event::Opened {
         source: source.address.to_string(),
-        target: copy.target().to_owned(),
+        target: fetch.target().to_owned(),
         length: None,
         verified: false,
         resumed: 0,
@@ -55,11 +55,11 @@ pub(super) fn run(
         let attempt = match reply.take() {
             Some(reply) => Ok(reply),
             None => {
-                client.ask(&source.address, &Asked { form: Some(Form::Plain), ..Asked::default() }, None, &copy.cancel)
+                client.ask(&source.address, &Asked { form: Some(Form::Plain), ..Asked::default() }, None, &fetch.cancel)
             }
         };
         let trouble = match attempt
-            .and_then(|reply| receive(copy, &source.address.to_string(), reply, &mut sink, retries, tell))
+            .and_then(|reply| receive(fetch, &source.address.to_string(), reply, &mut sink, retries, tell))
         {
             Ok(received) => break Ok(received),
             Err(trouble) => trouble,
@@ -70,19 +70,19 @@ pub(super) fn run(
             other => break Err(other),
         };
         retries += 1;
-        if retries > u64::from(copy.options.retries) {
+        if retries > u64::from(fetch.options.retries) {
             break Err(Error::Unreachable { source_name: source.address.to_string(), why }.into());
         }
         let pause = pause.unwrap_or_else(|| backoff(u32::try_from(retries).unwrap_or(u32::MAX)));
         tell(&Event::Retry { why, pause });
-        if copy.cancel.wait(pause) {
+        if fetch.cancel.wait(pause) {
             break Err(Error::Cancelled.into());
         }
     };
     let whole = received.and_then(|stream| {
-        let (sums, came) = (&copy.options.sums, stream.summer.finish());
+        let (sums, came) = (&fetch.options.sums, stream.summer.finish());
         let has = match sums.any() && !nowhere {
-            true => sums.of_written(&mut sink, stream.bytes, &copy.cancel)?,
+            true => sums.of_written(&mut sink, stream.bytes, &fetch.cancel)?,
             false => came,
         };
         sums.hold(&source.address.to_string(), &has)?;
@@ -92,26 +92,26 @@ pub(super) fn run(
         Ok(whole) => whole,
         Err(trouble) => {
             if !nowhere {
-                let _ = copy.place.discard(); // of no use for the next attempt
+                let _ = fetch.place.discard(); // of no use for the next attempt
             }
             return Err(trouble);
         }
     };
     let mut state = Partial::new(sink, None);
-    finish(copy, &mut state, length, attributes, tell).inspect_err(|_| {
+    finish(fetch, &mut state, length, attributes, tell).inspect_err(|_| {
         if !nowhere {
-            let _ = copy.place.discard(); // as above; the error is told
+            let _ = fetch.place.discard(); // as above; the error is told
         }
     })?;
     let progress = Progress { done: length, received: length, length: Some(length), retries, ..Progress::default() };
-    let (target, verified) = (copy.target().to_owned(), copy.options.sums.any());
+    let (target, verified) = (fetch.target().to_owned(), fetch.options.sums.any());
     let sources = vec![Served { source: source.address.to_string(), bytes: length }];
     let (blake3, time) = (Some(blake3), Duration::ZERO);
     Ok(Outcome { target, length, blake3, verified, unchanged: false, progress, sources, time })
 }
 
 fn receive(
-    copy: &Copy,
+    fetch: &Fetch,
     source_name: &str,
     reply: Reply,
     sink: &mut Sink,
@@ -120,7 +120,7 @@ fn receive(
 ) -> Result<Stream, Trouble> {
     let Reply { mut wire, start, .. } = reply;
     let mut body = Body::new(&mut wire, start.framing);
-    let mut stream = Stream { summer: copy.options.sums.summer(), bytes: 0 };
+    let mut stream = Stream { summer: fetch.options.sums.summer(), bytes: 0 };
     let mut told = Instant::now();
     for group in 0.. {
         let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };

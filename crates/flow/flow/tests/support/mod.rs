@@ -1,7 +1,7 @@
 //! A small server that keeps to HTTP, or misbehaves as a test asks.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use sprat_flow::copy::{Copy, Error, Event, Options, Outcome};
+use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome};
 use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, count, range, value};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -317,7 +317,8 @@ pub(crate) fn options() -> Options {
 /// Copies, with everything that was told.
 pub(crate) fn copy(source: &str, target: &Path, options: Options) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome = Copy::new(source, target, options).and_then(|copy| copy.run(&mut |event| events.push(event.clone())));
+    let outcome =
+        Fetch::new(source, target, options).and_then(|copy| copy.run(&mut |event| events.push(event.clone())));
     events.retain(|event| !matches!(event, Event::Progress(_)));
     (outcome, events)
 }

@@ -66,8 +66,8 @@ impl Connector {
         Ok(Self { trust: Trust::new(options)?, receive_buffer, patience })
     }
 
-    /// Connects to the server of an address, with TLS where the address says so. `cancel` stops this,
-    /// and each later wait on the connection.
+    /// Connects to the server of an address, with TLS where the address says so. `cancel` stops
+    /// this, and each later wait on the connection.
     ///
     /// # Errors
     /// [`Fault::NoConnection`], [`Fault::Untrusted`], [`Fault::Silent`] in a handshake, or

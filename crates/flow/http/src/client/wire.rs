@@ -24,12 +24,11 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A connection to a server, with TLS or without, made by a
-/// [`Connector`](super::Connector).
+/// A connection to a server, with TLS or without, made by a [`Connector`](super::Connector).
 ///
 /// Requests are sent whole ([`Wire::send`]) or, with their bodies, in parts ([`Wire::pass`]);
-/// [`Wire::head`] receives the head of the answer, and a [`Body`](super::Body) what follows it. Each
-/// wait ends with [`Fault::Silent`] when nothing moves for the connector's patience, and with
+/// [`Wire::head`] receives the head of the answer, and a [`Body`](super::Body) what follows it.
+/// Each wait ends with [`Fault::Silent`] when nothing moves for the connector's patience, and with
 /// [`Fault::Cancelled`] soon after somebody asks to stop. After any fault the connection is of no
 /// use. It may be kept for the next request when the body is over and the head did not close it.
 pub struct Wire {
@@ -116,7 +115,8 @@ impl Wire {
     }
 
     /// Sends these bytes from the one at `done` on; returns how many of all of them are sent then.
-    /// Fewer than there are: the other end has said something, or gone, and an answer is to be read.
+    /// Fewer than there are: the other end has said something, or gone, and an answer is to be
+    /// read.
     ///
     /// # Errors
     /// [`Fault`].

@@ -13,7 +13,7 @@ use crate::copy::options::{MAX_HOSTS, MAX_STREAMS};
 use crate::copy::plan::Plan;
 use crate::copy::resume::{Wanted, take_up};
 use crate::copy::shared::Shared;
-use crate::copy::{Copy, Error, Event, Options, Origin, Outcome, Progress, Served, TELL, TreeOutcome};
+use crate::copy::{Error, Event, Fetch, Options, Origin, Outcome, Progress, Served, TELL, TreeOutcome};
 use crate::file::{Attributes, Place, PlaceError};
 use crate::group;
 use sprat_http::date::time;
@@ -232,7 +232,7 @@ impl Gather {
         tell: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Error> {
         let (set, length) = (&self.hosts[0], file.shape.length);
-        let copy = Copy {
+        let fetch = Fetch {
             origin: Origin::Server(set.clone()),
             others: Vec::new(),
             place: Place::of(target)?,
@@ -240,11 +240,11 @@ impl Gather {
             cancel: self.cancel.clone(),
         };
         let modified = time(&file.mtime);
-        if !copy.is_for_nowhere() {
-            copy.place.check()?;
+        if !fetch.is_for_nowhere() {
+            fetch.place.check()?;
         }
-        if !copy.is_for_nowhere() && !self.options.force && target.symlink_metadata().is_ok() {
-            return unchanged(&copy, Some(length), modified, true, tell);
+        if !fetch.is_for_nowhere() && !self.options.force && target.symlink_metadata().is_ok() {
+            return unchanged(&fetch, Some(length), modified, true, tell);
         }
         let streams = self.streams(manifest);
         let lanes = streams * hosts.folders.len();
@@ -254,7 +254,7 @@ impl Gather {
         let wanted = Wanted { source, length, validator, values: None, strict: false, lanes };
         let source_name = set.to_string();
         let state =
-            take_up(&copy, self.options.restart, wanted, tell).map_err(|error| error.into_error(&source_name))?;
+            take_up(&fetch, self.options.restart, wanted, tell).map_err(|error| error.into_error(&source_name))?;
         let mut queues: Vec<VecDeque<Missing>> = vec![VecDeque::new(); hosts.folders.len()];
         for (number, piece) in file.pieces.iter().enumerate() {
             let runs = missing(&file.shape.range(number), |group| state.values.contains_key(&group));
@@ -288,7 +288,7 @@ impl Gather {
         let (mut state, counters, failure) = shared.into_parts();
         let mode = Some(file.mode);
         let ready = Ready {
-            copy: &copy,
+            fetch: &fetch,
             source_name: source_name.clone(),
             verified: true,
             attributes: Attributes { mode, modified, xattrs: Xattrs::default() },

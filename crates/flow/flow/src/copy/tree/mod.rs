@@ -8,7 +8,7 @@ use super::client::Client;
 use super::error::Trouble;
 use super::job::same_time;
 use super::lane::backoff;
-use super::{Copy, Error, Event, Options, Origin, Progress, TELL};
+use super::{Error, Event, Fetch, Options, Origin, Progress, TELL};
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
@@ -328,14 +328,14 @@ impl Tree {
     ) -> Result<(), Error> {
         for Task { entry, address, place } in tasks {
             let before = shared.bytes.load(Relaxed);
-            let copy = Copy {
+            let fetch = Fetch {
                 origin: Origin::Server(address),
                 others: Vec::new(),
                 place,
                 options: self.options.clone(),
                 cancel: self.cancel.clone(),
             };
-            let copied = copy.run(&mut |event| match event {
+            let copied = fetch.run(&mut |event| match event {
                 Event::Opened { .. } => {}
                 Event::Progress(progress) => {
                     let (done, received) = (before + progress.done, before + progress.received);

@@ -9,7 +9,7 @@ use crate::flow::cp::show::Show;
 use crate::quantity;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use sprat_flow::copy::{Copy, Error, Gather, Options, Sums, Tree};
+use sprat_flow::copy::{Error, Fetch, Gather, Options, Sums, Tree};
 use sprat_flow::share::Pace;
 use sprat_http::Cancel;
 use sprat_objects::Location;
@@ -221,7 +221,7 @@ fn one(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel, show: &m
     if is_object || (!args.recursive && !Tree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,
-            false => Copy::new(source, &args.target, options.clone())?,
+            false => Fetch::new(source, &args.target, options.clone())?,
         };
         args.also.iter().try_for_each(|host| copy.also(host))?;
         copy.stop_with(cancel);

@@ -3,7 +3,7 @@
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
 use anyhow::Result;
-use sprat_flow::copy::{Copy, Error, Options, Tree};
+use sprat_flow::copy::{Error, Fetch, Options, Tree};
 use sprat_http::{Address, Cancel};
 use sprat_objects::{Location, Store, Upload};
 use std::path::Path;
@@ -24,13 +24,13 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
 }
 
 /// A copy of an object to the target of the arguments.
-pub(super) fn fetch(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel) -> Result<Copy> {
+pub(super) fn fetch(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel) -> Result<Fetch> {
     let location = Location::parse(source)?;
     if args.recursive {
         return Err(Error::Usage(format!("{location}: objects are copied one by one; leave out -r")).into());
     }
     let store = Store::open(&location.bucket, options, cancel)?;
-    Ok(Copy::of(store.address(&location)?, &args.target, options.clone())?)
+    Ok(Fetch::of(store.address(&location)?, &args.target, options.clone())?)
 }
 
 /// Sends a local file to a store.
