@@ -1,8 +1,8 @@
 //! One request and its answer.
 
 use super::answer::{Answer, Asked, Form, Start, judge};
-use super::error::{Trouble, fault};
-use super::{Error, Options};
+use super::error::{Error, Trouble, fault};
+use super::options::Options;
 use crate::group::{VALUES, VERIFIED};
 use sprat_http::client::Head;
 use sprat_http::client::{self, Connector, Wire};

@@ -1,6 +1,9 @@
 //! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
 
-use super::{Error, Event, Fetch, Outcome, Progress, Served, Summed};
+use super::error::Error;
+use super::event::{Event, Outcome, Progress, Served};
+use super::fetch::Fetch;
+use super::sums::Summed;
 use crate::file::Attributes;
 use crate::group::{self, Value};
 use crate::partial::Partial;

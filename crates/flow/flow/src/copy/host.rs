@@ -4,10 +4,10 @@
 //! every group that another host sends must have the value that the first tells for it. A host's own value only tells whether the group is
 //! what that host has: if so, and it is not the first's, that host has another file.
 
-use super::Error;
 use super::answer::{Asked, Form};
-use super::client::Client;
-use super::error::Trouble;
+use super::client::{Client, Reply};
+use super::error::{Error, Trouble};
+use crate::file::Attributes;
 use sprat_host::lock;
 use sprat_http::{Address, Cancel};
 use std::sync::Mutex;
@@ -29,6 +29,16 @@ impl Source {
     pub(crate) fn form(&self) -> Form {
         Form::of_bytes(self.verified)
     }
+}
+
+/// What the first answer told.
+pub(super) struct Found {
+    pub(super) source: Source,
+    /// When the file changed, and its permissions, as told.
+    pub(super) attributes: Attributes,
+    pub(super) reply: Reply,
+    /// Whether the reply has a body: all of the file, or its beginning.
+    pub(super) has_body: bool,
 }
 
 /// One of the hosts, as all lanes to it see it.

@@ -1,27 +1,29 @@
 //! One file from the first request to its name.
 
 use super::answer::{Asked, Form};
-use super::client::{Client, Reply};
-use super::error::Trouble;
+use super::client::Client;
+use super::error::{Error, Trouble};
+use super::event::{Event, Outcome, Progress, TELL};
+use super::fetch::{Fetch, Origin};
 use super::finish::Ready;
-use super::host::{Host, Source};
+use super::host::{Found, Host, Source};
 use super::lane::{First, Lane, backoff};
 use super::options::{MAX_STREAMS, Options};
 use super::plan::{LEAST_RUN, Plan};
 use super::resume::{Wanted, take_up};
 use super::shared::Shared;
 use super::sources::Sources;
-use super::{Error, Event, Fetch, Origin, Outcome, Progress, TELL, local, unknown};
-use crate::file::{Attributes, PlaceError};
+use super::unchanged::unchanged;
+use super::{local, unknown};
+use crate::file::Attributes;
 use crate::group::{self, GROUP_BYTES};
 use crate::partial::bytes_of;
 use sprat_http::Address;
-use sprat_http::client::Head;
-use sprat_http::client::Wire;
+use sprat_http::client::{Head, Wire};
 use sprat_http::xattrs::Xattrs;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// How often a file that changes meanwhile is begun anew.
 pub(super) const MAX_RESTARTS: u32 = 3;
@@ -32,44 +34,49 @@ pub(super) const MAX_EVENTS: usize = 64;
 /// Failures one after the other after which the first of several hosts leaves it to the next to say what the file is.
 const FEW_RETRIES: u32 = 3;
 
-/// Makes the copy.
-pub(super) fn run(fetch: &Fetch, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
-    let begun = Instant::now();
-    if !fetch.is_for_nowhere() {
-        fetch.place.check()?;
-    }
-    let lanes = fetch.options.streams.max(1 + fetch.others.len()).min(MAX_STREAMS);
-    let receive_buffer = fetch.options.receive_buffer / lanes;
-    let client = Client::new(&fetch.options, receive_buffer)?;
-    if fetch.options.insecure {
-        tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
-    }
-    let mut job = match &fetch.origin {
-        Origin::Server(_) => Some(Job::new(fetch, &client)),
-        Origin::File(_) => None,
-    };
-    let mut restarts = 0;
-    loop {
-        let attempt = match (&mut job, &fetch.origin) {
-            (Some(job), _) => job.once(tell),
-            (None, Origin::File(path)) => local::once(fetch, path, fetch.options.restart || restarts > 0, tell),
-            (None, Origin::Server(_)) => unreachable!("a server has its job"),
+impl Fetch {
+    /// Fetches the file, and reports how it goes.
+    ///
+    /// # Errors
+    /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is of no use.
+    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+        let begun = Instant::now();
+        if !self.is_for_nowhere() {
+            self.place.check()?;
+        }
+        let lanes = self.options.streams.max(1 + self.others.len()).min(MAX_STREAMS);
+        let receive_buffer = self.options.receive_buffer / lanes;
+        let client = Client::new(&self.options, receive_buffer)?;
+        if self.options.insecure {
+            tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
+        }
+        let mut job = match &self.origin {
+            Origin::Server(_) => Some(Job::new(self, &client)),
+            Origin::File(_) => None,
         };
-        let trouble = match attempt {
-            Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
-            Err(trouble) => trouble,
-        };
-        if let Trouble::Changed(why) = trouble {
-            if restarts == MAX_RESTARTS {
-                return Err(Error::Changed { source_name: fetch.origin.to_string(), why });
+        let mut restarts = 0;
+        loop {
+            let attempt = match (&mut job, &self.origin) {
+                (Some(job), _) => job.once(tell),
+                (None, Origin::File(path)) => local::once(self, path, self.options.restart || restarts > 0, tell),
+                (None, Origin::Server(_)) => unreachable!("a server has its job"),
+            };
+            let trouble = match attempt {
+                Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
+                Err(trouble) => trouble,
+            };
+            if let Trouble::Changed(why) = trouble {
+                if restarts == MAX_RESTARTS {
+                    return Err(Error::Changed { source_name: self.origin.to_string(), why });
+                }
+                restarts += 1;
+                tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
+                job.iter_mut().for_each(|job| job.fresh = true);
+            } else if let Some(job) = &mut job {
+                job.without_first(trouble, tell)?;
+            } else {
+                return Err(trouble.into_error(&self.origin.to_string()));
             }
-            restarts += 1;
-            tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
-            job.iter_mut().for_each(|job| job.fresh = true);
-        } else if let Some(job) = &mut job {
-            job.without_first(trouble, tell)?;
-        } else {
-            return Err(trouble.into_error(&fetch.origin.to_string()));
         }
     }
 }
@@ -102,16 +109,6 @@ enum FirstAsked {
 
 /// Bytes of that.
 const BEGINNING: u64 = LEAST_RUN * GROUP_BYTES;
-
-/// What the first answer told.
-pub(super) struct Found {
-    pub(super) source: Source,
-    /// When the file changed, and its permissions, as told.
-    pub(super) attributes: Attributes,
-    pub(super) reply: Reply,
-    /// Whether the reply has a body: all of the file, or its beginning.
-    pub(super) has_body: bool,
-}
 
 /// What is told by the streams, and whom it is told on.
 type Telling<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
@@ -458,46 +455,4 @@ impl<'a> Job<'a> {
 /// Whether a server sends parts of the file.
 fn sends_parts(found: &Found) -> bool {
     found.reply.head.ranges || found.reply.head.range.is_some() || found.source.verified
-}
-
-/// What becomes of a destination that is there: nothing, if it is as long and as old as the source
-/// (to the second where the source says no more) and has the sums that are asked for.
-pub(super) fn unchanged(
-    fetch: &Fetch,
-    length: Option<u64>,
-    modified: Option<SystemTime>,
-    exact: bool,
-    tell: &mut dyn FnMut(&Event),
-) -> Result<Outcome, Error> {
-    let target = fetch.target().to_owned();
-    let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
-    let same_time = modified.is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
-    if !meta.is_file() || length != Some(meta.len()) || !same_time {
-        return Err(PlaceError::Exists(target).into());
-    }
-    let sums = &fetch.options.sums;
-    let blake3 = if sums.any() {
-        tell(&Event::Checking { bytes: meta.len() });
-        let has = sums.of_file(&target, None, &fetch.cancel)?;
-        sums.hold(&target.display().to_string(), &has).map_err(|error| match error {
-            Error::Corrupt { source_name, why } => {
-                let why = format!("is there already, as long and as old as the source; but {why}; --force replaces it");
-                Error::Corrupt { source_name, why }
-            }
-            other => other,
-        })?;
-        Some(has.blake3)
-    } else {
-        None
-    };
-    let (length, progress) = (meta.len(), super::Progress { length: Some(meta.len()), ..Default::default() });
-    let (verified, sources, time) = (blake3.is_some(), Vec::new(), Duration::ZERO);
-    Ok(Outcome { target, length, blake3, verified, unchanged: true, progress, sources, time })
-}
-
-/// Whether two times are the same as far as both ends tell and keep them: some do only to the second.
-pub(super) fn same_time(theirs: SystemTime, ours: SystemTime, exact: bool) -> bool {
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
-    let (Some(theirs), Some(ours)) = (since(theirs), since(ours)) else { return theirs == ours };
-    theirs == ours || (theirs.as_secs() == ours.as_secs() && (!exact || ours.subsec_nanos() == 0))
 }

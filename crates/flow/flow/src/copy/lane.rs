@@ -2,12 +2,12 @@
 
 use super::answer::{Asked, Form, Start};
 use super::client::{Client, Reply};
-use super::error::{Trouble, fault};
+use super::error::{Error, Trouble, fault};
+use super::event::Event;
 use super::host::{Host, MAX_WRONG, Source};
 use super::plan::{GROUP_ATTEMPTS, Turn};
 use super::shared::Shared;
 use super::vouch::values_of;
-use super::{Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_host::random;

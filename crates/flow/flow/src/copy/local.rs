@@ -1,11 +1,12 @@
 //! A copy from another disk: the same way, past both page caches, with the same journal.
 
-use super::error::Trouble;
+use super::error::{Error, Trouble};
+use super::event::{Event, Outcome, Progress, Served, TELL};
+use super::fetch::Fetch;
 use super::finish::Ready;
-use super::job::unchanged;
 use super::plan::{Plan, Turn};
 use super::resume::{Wanted, take_up};
-use super::{Error, Event, Fetch, Outcome, Progress, Served, TELL};
+use super::unchanged::unchanged;
 use crate::file::{Attributes, Source, SourceError, open_regular, xattrs_of};
 use crate::group::{self, GROUP_BYTES};
 use crate::partial::{Partial, bytes_of};

@@ -2,7 +2,8 @@
 
 use super::answer::Asked;
 use super::client::Client;
-use super::{Error, Options};
+use super::error::Error;
+use super::options::Options;
 use sprat_http::{Address, Cancel};
 
 /// What a server says of a file.

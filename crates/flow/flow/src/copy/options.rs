@@ -1,6 +1,7 @@
 //! How a copy is made.
 
-use super::{Error, Sums};
+use super::error::Error;
+use super::sums::Sums;
 use crate::file::MAX_BUFFERS;
 use sprat_http::client;
 use sprat_pace::Pace;

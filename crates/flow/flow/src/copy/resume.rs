@@ -2,11 +2,12 @@
 //! says that it has the same groups.
 
 use super::client::Client;
-use super::error::Trouble;
+use super::error::{Error, Trouble};
+use super::event::Event;
+use super::fetch::Fetch;
 use super::host::Source;
 use super::options::buffers;
 use super::vouch::differing;
-use super::{Error, Event, Fetch};
 use crate::file::{PlaceError, Sink};
 use crate::group::Value;
 use crate::journal::{Identity, Journal, boot};

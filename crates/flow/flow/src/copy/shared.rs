@@ -1,9 +1,9 @@
 //! What the streams of one transfer share.
 
 use super::error::{Error, Trouble};
+use super::event::{Event, Progress};
 use super::options::MAX_STREAMS;
 use super::plan::{Plan, Turn};
-use super::{Event, Progress};
 use crate::group::Value;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;

@@ -1,6 +1,6 @@
 //! The addresses of one file in the order in which they are asked what it is, and what came from each.
 
-use super::Served;
+use super::event::Served;
 use super::host::Host;
 use sprat_http::Address;
 use std::sync::atomic::Ordering::Relaxed;

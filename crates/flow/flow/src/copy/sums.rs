@@ -1,7 +1,7 @@
 //! Sums that a file must have: computed from the bytes that are on the disk, and held against what
 //! was asked for.
 
-use super::Error;
+use super::error::Error;
 use crate::file::{Sink, Source, SourceError, open_regular};
 use crate::group::{self, Value};
 use crate::partial::bytes_of;

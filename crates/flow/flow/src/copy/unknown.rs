@@ -2,12 +2,15 @@
 
 use super::answer::{Asked, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
-use super::error::{Trouble, fault};
+use super::error::{Error, Trouble, fault};
 use super::finish::finish;
-use super::job::Found;
+use super::host::Found;
+
+use super::event::{Event, Outcome, Progress, Served, TELL};
+use super::fetch::Fetch;
 use super::lane::backoff;
 use super::options::buffers;
-use super::{Error, Event, Fetch, Outcome, Progress, Served, Summer, TELL};
+use super::sums::Summer;
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use crate::partial::Partial;

@@ -2,10 +2,9 @@
 //!
 //! So a copy goes on from another host than it began with, or from one on which the file has another entity tag.
 
-use super::Error;
 use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
-use super::error::{Trouble, fault};
+use super::error::{Error, Trouble, fault};
 use super::host::Source;
 use crate::group::{self, GROUP_BYTES, Value, count};
 use sprat_http::client::{Body, Wire};

@@ -1,8 +1,7 @@
 //! What there is at a server of a file that is to be sent: the groups that have come, and the file of that name.
 
 use super::talk::{Line, Reply, request, taken};
-use crate::copy::Error;
-use crate::copy::error::Trouble;
+use crate::copy::error::{Error, Trouble};
 use crate::group::{Value, count};
 use crate::journal;
 use crate::partial::bytes_of;

@@ -3,11 +3,11 @@
 use super::ask::{Condition, ask};
 use super::plan::Plan;
 use super::talk::{Line, Reply, request, taken};
-use crate::copy::error::Trouble;
+use crate::copy::error::{Error, Trouble};
+use crate::copy::event::Event;
 use crate::copy::lane::backoff;
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::{Counters, Limit};
-use crate::copy::{Error, Event};
 use crate::file::{Source, SourceError};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
 use crate::partial::bytes_of;

@@ -12,12 +12,15 @@ mod tree;
 pub(super) mod walk;
 
 use super::client::Client;
-use super::error::Trouble;
-use super::job::{MAX_EVENTS, MAX_RESTARTS, same_time};
+use super::error::{Error, Trouble};
+use super::event::{Event, Outcome, Progress, TELL};
+use super::job::{MAX_EVENTS, MAX_RESTARTS};
 use super::lane::backoff;
+use super::options::Options;
 use super::shared::{Counters, Limit};
+use super::sums::Summed;
+use super::unchanged::same_time;
 use super::vouch::values;
-use super::{Error, Event, Options, Outcome, Progress, Summed, TELL};
 use crate::file::{PlaceError, open_regular, xattrs_of};
 use crate::group::{self, Value};
 use crate::share::Version;

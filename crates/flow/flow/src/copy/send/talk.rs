@@ -1,8 +1,7 @@
 //! What is said to a server that takes files, on one connection: requests with bodies that are sent piece by piece, and short answers.
 
-use crate::copy::Error;
 use crate::copy::client::Client;
-use crate::copy::error::{Trouble, fault};
+use crate::copy::error::{Error, Trouble, fault};
 use crate::plain;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_http::client::Head;

@@ -1,6 +1,6 @@
 //! What a folder here has, for a server that is to have it too.
 
-use crate::copy::Error;
+use crate::copy::error::Error;
 use crate::file::irregular;
 use crate::share::Version;
 use std::fs;

@@ -3,13 +3,13 @@
 use super::manifest::Listed;
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply};
-use crate::copy::error::{Trouble, fault};
+use crate::copy::error::{Error, Trouble, fault};
+use crate::copy::event::Event;
 use crate::copy::host::Source;
 use crate::copy::lane::{PIECE as SUMMED, backoff, fetch_rest};
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::Shared;
 use crate::copy::vouch::values;
-use crate::copy::{Error, Event};
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_host::lock;

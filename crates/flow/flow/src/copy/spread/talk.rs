@@ -1,10 +1,9 @@
 //! Lists and values: what is asked of a host, and told to it, besides pieces.
 
 use super::manifest::{MAX_LIST, Manifest};
-use crate::copy::Error;
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
-use crate::copy::error::{Trouble, fault};
+use crate::copy::error::{Error, Trouble, fault};
 use crate::copy::send::lane::MAX_ANSWER;
 use crate::copy::send::talk::{Line, request, taken};
 use crate::group::{self, VERIFIED, count};

@@ -5,10 +5,12 @@ mod pattern;
 mod small;
 
 use super::client::Client;
-use super::error::Trouble;
-use super::job::same_time;
+use super::error::{Error, Trouble};
+use super::event::{Event, Progress, TELL};
+use super::fetch::{Fetch, Origin};
 use super::lane::backoff;
-use super::{Error, Event, Fetch, Options, Origin, Progress, TELL};
+use super::options::Options;
+use super::unchanged::same_time;
 use crate::file::{Attributes, Place, PlaceError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};

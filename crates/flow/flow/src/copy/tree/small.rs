@@ -1,10 +1,9 @@
 //! Small files: many requests on a connection before the first answer, so that a round trip is not the price of a file.
 
 use super::listing::Entry;
-use crate::copy::Error;
 use crate::copy::answer::{Answer, Asked, Form, judge};
 use crate::copy::client::{Client, request};
-use crate::copy::error::{Trouble, fault};
+use crate::copy::error::{Error, Trouble, fault};
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
 use sprat_http::client::{Body, Wire};
