@@ -4,8 +4,8 @@ use crate::group::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Between two tellings of where a copy is.
-pub(super) const TELL: Duration = Duration::from_millis(100);
+/// Interval between two reports of progress.
+pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What happens meanwhile.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use super::answer::{Asked, Form};
 use super::client::Client;
 use super::error::{Error, Trouble};
-use super::event::{Event, Outcome, Progress, TELL};
+use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress};
 use super::fetch::{Fetch, Origin};
 use super::finish::Ready;
 use super::host::{Found, Host, Source};
@@ -398,7 +398,7 @@ impl<'a> Job<'a> {
                 scope.spawn(move || lane.run(first));
             }
             while shared.running.load(Ordering::Acquire) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => tell(&Event::Progress(shared.counters.progress(Some(shared.length)))),
                 }

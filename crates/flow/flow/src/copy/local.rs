@@ -1,7 +1,7 @@
 //! A copy from another disk: the same way, past both page caches, with the same journal.
 
 use super::error::{Error, Trouble};
-use super::event::{Event, Outcome, Progress, Served, TELL};
+use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
 use super::finish::Ready;
 use super::plan::{Plan, Turn};
@@ -96,7 +96,7 @@ fn groups(
             tell(&Event::Note(why));
         }
         (progress.done, progress.received) = (progress.done + bytes, progress.received + bytes);
-        if told.elapsed() >= TELL {
+        if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
             tell(&Event::Progress(*progress));
         }

@@ -6,7 +6,7 @@ use super::error::{Error, Trouble, fault};
 use super::finish::finish;
 use super::host::Found;
 
-use super::event::{Event, Outcome, Progress, Served, TELL};
+use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
 use super::lane::backoff;
 use super::options::buffers;
@@ -145,7 +145,7 @@ fn receive(
                 Error::Protocol { source_name: source_name.to_owned(), why: "sends without end".to_owned() }.into()
             );
         }
-        if told.elapsed() >= TELL {
+        if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
             let (done, received) = (stream.bytes, stream.bytes);
             tell(&Event::Progress(Progress { done, received, retries, ..Progress::default() }));

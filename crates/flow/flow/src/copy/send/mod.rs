@@ -13,7 +13,7 @@ pub(super) mod walk;
 
 use super::client::Client;
 use super::error::{Error, Trouble};
-use super::event::{Event, Outcome, Progress, TELL};
+use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress};
 use super::job::{MAX_EVENTS, MAX_RESTARTS};
 use super::lane::backoff;
 use super::options::Options;
@@ -342,7 +342,7 @@ impl Attempt<'_> {
             let sending = &sending;
             scope.spawn(move || sending.lane(line));
             while sending.running.load(Acquire) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => tell(&Event::Progress(sending.counters.progress(Some(length)))),
                 }

@@ -8,7 +8,7 @@ use super::talk::{Line, request, taken};
 use super::walk::{Entry, Walk};
 use crate::copy::client::Client;
 use crate::copy::error::Error;
-use crate::copy::event::{Event, Progress, TELL};
+use crate::copy::event::{Event, PROGRESS_INTERVAL, Progress};
 use crate::copy::options::Options;
 use crate::copy::tree::{TreeOutcome, listing};
 use crate::copy::unchanged::same_time;
@@ -254,7 +254,7 @@ impl Sending<'_> {
                 });
             }
             while running.load(Relaxed) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => {
                         let done = bytes.load(Relaxed);

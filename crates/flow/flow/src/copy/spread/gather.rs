@@ -6,7 +6,7 @@ use super::send::{SpreadOutcome, beside};
 use super::talk;
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble};
-use crate::copy::event::{Event, Outcome, Progress, Served, TELL};
+use crate::copy::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use crate::copy::fetch::{Fetch, Origin};
 use crate::copy::finish::Ready;
 use crate::copy::job::MAX_EVENTS;
@@ -281,7 +281,7 @@ impl Gather {
                 }
             }
             while shared.running.load(Acquire) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => tell(&Event::Progress(shared.counters.progress(Some(length)))),
                 }

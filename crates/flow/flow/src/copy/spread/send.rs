@@ -5,7 +5,7 @@ use super::pieces::{Pieces, Turn};
 use super::talk;
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble};
-use crate::copy::event::{Event, Served, TELL};
+use crate::copy::event::{Event, PROGRESS_INTERVAL, Served};
 use crate::copy::job::MAX_EVENTS;
 use crate::copy::lane::backoff;
 use crate::copy::options::{MAX_HOSTS, Options};
@@ -294,7 +294,7 @@ impl Sending<'_> {
                 }
             }
             while self.running.load(Acquire) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => tell(&Event::Progress(self.counters.progress(Some(total)))),
                 }

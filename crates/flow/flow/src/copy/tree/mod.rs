@@ -6,7 +6,7 @@ mod small;
 
 use super::client::Client;
 use super::error::{Error, Trouble};
-use super::event::{Event, Progress, TELL};
+use super::event::{Event, PROGRESS_INTERVAL, Progress};
 use super::fetch::{Fetch, Origin};
 use super::lane::backoff;
 use super::options::Options;
@@ -310,7 +310,7 @@ impl Tree {
                 });
             }
             while shared.running.load(Relaxed) > 0 {
-                match told.recv_timeout(TELL) {
+                match told.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(event) => tell(&event),
                     Err(_) => tell(&progress()),
                 }
