@@ -1,6 +1,7 @@
 //! Connections, to whichever of a host's addresses answers first (RFC 8305).
 
 use super::fault::Fault;
+use super::options::Options;
 use super::tls::Trust;
 use super::wire::{TICK, Wire};
 use crate::address::Address;
@@ -12,7 +13,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 use sprat_pace::path::{Buffer, enlarge};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long an address is tried alone before the next one is tried beside it.
@@ -23,29 +23,6 @@ const CONNECT: Duration = Duration::from_secs(30);
 
 /// Most addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
-
-/// How connections are made.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How long nothing may come, or be acknowledged, before a connection is given up.
-    pub patience: Duration,
-    /// Bytes of a connection's receive buffer; 0: the kernel's choice.
-    pub receive_buffer: usize,
-    /// The file of the authorities (PEM) that may vouch for a server, in place of this machine's.
-    pub authorities: Option<PathBuf>,
-    /// Whether any certificate is trusted.
-    pub insecure: bool,
-    /// The SHA-256 of the one certificate that is trusted, whatever it says of names, times and
-    /// authorities.
-    pub pin: Option<[u8; 32]>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let patience = Duration::from_secs(60);
-        Self { patience, receive_buffer: 0, authorities: None, insecure: false, pin: None }
-    }
-}
 
 /// Makes connections, from any number of threads. What it trusts is read once, when the first
 /// server shows a certificate, and held for all connections after it.

@@ -1,9 +1,10 @@
 //! Requests with bodies of their own, and short answers: for services that are spoken to in a few words before or after bytes are moved.
 
 use super::body::{Body, Framing};
-use super::connect::{Connector, Options};
+use super::connect::Connector;
 use super::fault::Fault;
 use super::head::Head;
+use super::options::Options;
 use super::wire::Wire;
 use crate::address::Address;
 use crate::cancel::Cancel;

@@ -5,12 +5,14 @@ mod connect;
 mod exchange;
 mod fault;
 mod head;
+mod options;
 mod tls;
 mod wire;
 
 pub use body::{Body, Framing};
-pub use connect::{Connector, Options};
+pub use connect::Connector;
 pub use exchange::{Call, Caller, MAX_ANSWER, Reply};
 pub use fault::Fault;
 pub use head::Head;
+pub use options::Options;
 pub use wire::Wire;

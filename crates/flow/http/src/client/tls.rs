@@ -1,7 +1,7 @@
 //! TLS: whom we trust.
 
-use super::connect::Options;
 use super::fault::Fault;
+use super::options::Options;
 use crate::error::Error;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
