@@ -2,18 +2,18 @@
 //! refused when too many wait.
 
 use super::connection::Connection;
+use super::options::{Limits, ShareError};
+use super::shared::{Connections, Held, Shared, Waiting};
 use super::socket::{Channel, Socket};
-use super::{Connections, Limits, ShareError, Shared};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
-use sprat_host::lock;
 use sprat_http::server::answer::Head;
 use sprat_pace::path::{Buffer, enlarge};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Connections that the kernel holds until they are taken.
@@ -151,38 +151,6 @@ fn apologise(shared: &Shared, mut socket: &TcpStream) {
     let _ = io::Read::read(&mut socket, &mut rest);
 }
 
-/// A connection that is served.
-pub(super) struct Held {
-    pub(super) socket: Arc<TcpStream>,
-    from: IpAddr,
-    /// Since when nothing was asked on it.
-    idle: Mutex<Option<Instant>>,
-}
-
-/// A connection that is not served yet.
-pub(super) struct Waiting {
-    socket: Arc<TcpStream>,
-    peer: SocketAddr,
-    since: Instant,
-}
-
-impl Waiting {
-    fn from(&self) -> IpAddr {
-        network(self.peer.ip())
-    }
-}
-
-impl Held {
-    /// Says whether it waits for a request.
-    pub(super) fn set_idle(&self, idle: bool) {
-        *self.idle() = idle.then(Instant::now);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.idle)
-    }
-}
-
 impl Connections {
     /// A place for a connection, if there is one.
     fn place(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<Place> {
@@ -225,15 +193,6 @@ impl Connections {
     }
 }
 
-impl Shared {
-    /// Whether somebody waits for the place of a connection, so that it is not kept open.
-    pub(super) fn is_wanted(&self, held: &Held) -> bool {
-        let connections = self.connections();
-        let all = connections.served.len() >= self.limits.connections;
-        connections.waiting.iter().any(|waiting| all || waiting.from() == held.from)
-    }
-}
-
 /// A connection's place among all, until it is dropped: then the next one has it.
 struct Place {
     shared: Arc<Shared>,
@@ -257,13 +216,5 @@ impl Drop for Place {
         if let Some((place, peer)) = next {
             serve(place, peer);
         }
-    }
-}
-
-/// What counts as one address: of IPv6, the network that one customer has.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }

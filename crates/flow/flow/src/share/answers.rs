@@ -1,11 +1,11 @@
 //! What is answered to a request: what its target leads to, and in which form.
 
-use super::Shared;
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
 use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
 use super::root::{Found, Lost, RESERVED};
+use super::shared::Shared;
 use super::version::Version;
 use crate::file::xattrs_of;
 use serde_json::json;

@@ -1,14 +1,14 @@
 //! One connection: requests in their order, each answered before the next is looked at.
 
-use super::accept::Held;
 use super::answers::{Answer, Content, Lines};
 use super::body::{Broken, FileContent};
 use super::chunks::Chunks;
 use super::decide::{Body, Decision};
+use super::options::Event;
 use super::receive::Lane;
+use super::shared::{Held, Shared};
 use super::socket::Channel;
 use super::version::Version;
-use super::{Event, Shared};
 use sprat_http::MAX_HEAD;
 use sprat_http::server::answer::Head;
 use sprat_http::server::refused::Refused;

@@ -12,12 +12,12 @@ pub(super) use parts::Parts;
 pub(super) use uploads::{Lane, Uploads};
 pub use uploads::{MAX_LANES, MAX_UPLOADS};
 
-use super::Shared;
 use super::access::{Proof, Right};
 use super::connection::{Connection, Sent, Then};
 use super::decide::{Body, Decision, finish, text};
 use super::put::{self, What};
 use super::root::Lost;
+use super::shared::Shared;
 use crate::file::{Attributes, Place, SinkError};
 use crate::group::{self, GROUP_BYTES};
 use intake::Intake;
