@@ -1,41 +1,47 @@
-//! Chance from a seed: the same numbers on every machine, for whatever is to be drawn again. Nothing here keeps a secret.
+//! Chance from a seed: every machine and every release draws the same numbers.
+//!
+//! A load, a rack on paper or a history of the simulator that a seed reproduces draws from a [`Chance`], and so does
+//! a test. Seeds are recorded, in files of users and in tests, so the numbers that they stand for never change: the
+//! tests of this crate hold them. Nothing here keeps a secret; `sprat_host::random` does.
 
-/// The next number of a sequence: Steele, Lea and Flood's SplitMix64 (OOPSLA 2014).
-pub fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-/// A sequence of numbers.
+/// A sequence of numbers that a seed decides: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), which is small and
+/// fast, passes the usual tests of randomness, and repeats itself after 2^64 numbers.
+///
+/// A clone goes on with the same numbers.
+///
+/// ```
+/// use sprat_chance::Chance;
+/// let mut chance = Chance::new(2015);
+/// let die = 1 + chance.below(6);
+/// assert!((1..=6).contains(&die));
+/// assert_eq!(die, 1 + Chance::new(2015).below(6));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The sequence of a seed.
+    /// Returns the sequence of a seed. Seeds may be close to each other: 1 and 2 give unrelated sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One of a seed's `stream`s, which know nothing of each other.
+    /// Returns one of many sequences of a seed, for a program that needs several: they are unrelated.
     #[must_use]
     pub fn stream(seed: u64, stream: u64) -> Self {
-        let mut state = seed;
-        Self(splitmix(&mut state) ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
+        Self(Self(seed).draw() ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
-    /// The next number.
+    /// Draws the next number: any `u64`, each as likely.
     pub fn draw(&mut self) -> u64 {
-        splitmix(&mut self.0)
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
     }
 
-    /// From 0 to `bound`, which is not in it.
+    /// Draws a number from 0 to `bound` - 1, from the upper bits of [`draw`](Self::draw).
     ///
     /// # Panics
-    /// A bound of 0.
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "one of none");
         // The high half of a product: as even as a remainder, without a division.
@@ -43,22 +49,91 @@ impl Chance {
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }
 
-    /// From 0 to 1, which is not in it.
+    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw): another number than
+    /// [`below`](Self::below) gives. The store's simulator and tests have recorded seeds with it.
+    ///
+    /// # Panics
+    /// If `bound` is 0.
+    pub fn modulo(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
+    }
+
+    /// Draws a place in a slice of `len` items, by [`modulo`](Self::modulo).
+    ///
+    /// # Panics
+    /// If `len` is 0.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.modulo(len as u64)).expect("below a usize")
+    }
+
+    /// Is true once in `chances` draws on average, by [`modulo`](Self::modulo).
+    ///
+    /// # Panics
+    /// If `chances` is 0.
+    pub fn one_in(&mut self, chances: u64) -> bool {
+        self.modulo(chances) == 0
+    }
+
+    /// Draws a number from 0 to 1, 1 excluded, with the 53 bits that a double holds.
     pub fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
+/// Returns a number for a number, the finaliser of SplitMix64: each bit of the result depends on all bits of `word`,
+/// and no two words have the same result. `mix(0)` is 0.
+#[must_use]
+pub fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Chance;
+    use super::{Chance, mix};
+
+    fn drawn<T>(mut chance: Chance, draw: impl Fn(&mut Chance) -> T) -> [T; 4] {
+        std::array::from_fn(|_| draw(&mut chance))
+    }
 
     #[test]
     fn numbers_are_those_of_the_paper() {
         // The reference program's first outputs for the seed 1234567.
-        let mut chance = Chance::new(1_234_567);
-        let drawn: Vec<u64> = (0..3).map(|_| chance.draw()).collect();
-        assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        let numbers = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+        ];
+        assert_eq!(drawn(Chance::new(1_234_567), Chance::draw), numbers);
+    }
+
+    #[test]
+    fn seeds_keep_their_numbers() {
+        let zero = [
+            16_294_208_416_658_607_535,
+            7_960_286_522_194_355_700,
+            487_617_019_471_545_679,
+            17_909_611_376_780_542_444,
+        ];
+        assert_eq!(drawn(Chance::new(0), Chance::draw), zero);
+        assert_eq!(
+            drawn(Chance::new(u64::MAX), Chance::draw)[..2],
+            [16_490_336_266_968_443_936, 16_834_447_057_089_888_969]
+        );
+        assert_eq!(
+            drawn(Chance::stream(7, 3), Chance::draw)[..2],
+            [1_156_648_547_160_330_306, 1_636_221_917_143_832_206]
+        );
+        assert_eq!(drawn(Chance::new(0), |chance| chance.below(1000)), [883, 431, 26, 970]);
+        assert_eq!(drawn(Chance::new(0), |chance| chance.modulo(1000)), [535, 700, 679, 444]);
+        assert_eq!(drawn(Chance::new(0), |chance| chance.index(1000)), [535, 700, 679, 444]);
+        assert_eq!(drawn(Chance::new(0), |chance| chance.one_in(4)), [false, true, false, true]);
+        let shares =
+            [0.883_310_808_213_642_6, 0.431_527_997_048_509_97, 0.026_433_771_592_597_743, 0.970_881_978_153_828_5];
+        assert_eq!(drawn(Chance::new(0), Chance::share), shares);
+        assert_eq!([0, 1, u64::MAX].map(mix), [0, 6_238_072_747_940_578_789, 13_029_008_266_876_403_067]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::quantity::Bytes;
 use crate::ring::{Instance, Member, Ring};
 use crate::spec::{Cassandra, Racks, Spec};
 use serde::Serialize;
-use sprat_chance::splitmix;
+use sprat_chance::Chance;
 use std::collections::BTreeMap;
 
 /// Most tokens of all instances.
@@ -138,8 +138,8 @@ pub(crate) fn ring(
         Instance { server, rack, tokens: if tokens > 0 { tokens } else { cassandra.tokens } }
     };
     let instances: Vec<Instance> = numbers.iter().enumerate().map(instance).collect();
-    let mut state = SEED;
-    let mut random = || splitmix(&mut state);
+    let mut chance = Chance::new(SEED);
+    let mut random = || chance.draw();
     let ring = match taken.iter().any(|tokens| !tokens.is_empty()) {
         true => Ring::grown(instances, &taken, replication),
         false => Ring::new(instances, replication, cassandra.picked, &mut random),

@@ -6,7 +6,7 @@ use crate::Plan;
 use crate::layout::link_rate;
 use crate::quantity::{BitRate, Bytes, Seconds};
 use crate::spec::{Forwarding, Switch};
-use sprat_chance::splitmix;
+use sprat_chance::Chance;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -194,7 +194,7 @@ impl<'a> Engine<'a> {
     /// Sends a frame on from where it is, when its port has sent those before it.
     fn pass(&mut self, frame: Frame, random: &mut dyn FnMut() -> u64) {
         let Request { from, to, flow, .. } = self.requests[frame.request as usize];
-        let (target, flow) = if frame.back { (from, splitmix(&mut flow.clone())) } else { (to, flow) };
+        let (target, flow) = if frame.back { (from, Chance::new(flow).draw()) } else { (to, flow) };
         let at = if frame.at_server { Node::Server(frame.at as usize) } else { Node::Switch(frame.at as usize) };
         let (number, next) = self.paths.next(at, target, flow);
         let port = &mut self.ports[number];

@@ -13,7 +13,7 @@ use crate::quantity::{BitRate, Bytes, Seconds};
 use engine::Engine;
 use path::Paths;
 use serde::Serialize;
-use sprat_chance::splitmix;
+use sprat_chance::Chance;
 
 /// What a frame of a request has in front of its payload: Ethernet, IPv4, UDP, and a transport's own 16 bytes.
 pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;
@@ -119,8 +119,8 @@ pub fn simulate(plan: &Plan, workload: &Workload) -> Result<Report, SimulateErro
     check(plan, workload)?;
     let paths = Paths::new(plan);
     let mut engine = Engine::new(plan, &paths, workload);
-    let mut state = workload.seed;
-    let mut random = || splitmix(&mut state);
+    let mut chance = Chance::new(workload.seed);
+    let mut random = || chance.draw();
     engine.run(&mut random);
     Ok(engine.report())
 }
