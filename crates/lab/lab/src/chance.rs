@@ -1,49 +1,24 @@
 //! Chance that a seed reproduces.
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, fast, and the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Chance(u64);
+use sprat_chance::Chance;
 
-impl Chance {
-    /// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have nothing to do with each
-    /// other; the order of salts matters.
-    #[must_use]
-    pub fn new(seed: u64, salts: &[u64]) -> Self {
-        let mut chance = Self(seed);
-        for salt in salts {
-            chance = Self(chance.draw() ^ salt);
-        }
-        Self(chance.draw())
+/// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have nothing to do with each
+/// other; the order of salts matters.
+#[must_use]
+pub fn salted(seed: u64, salts: &[u64]) -> Chance {
+    let mut chance = Chance::new(seed);
+    for salt in salts {
+        chance = Chance::new(chance.draw() ^ salt);
     }
-
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`; zero when that is zero.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        let wide = u128::from(self.draw()) * u128::from(limit);
-        u64::try_from(wide >> 64).expect("the upper half of a product is 64 bits")
-    }
-
-    /// Whether something of this probability happens.
-    pub fn happens(&mut self, probability: Probability) -> bool {
-        // Nothing is drawn for what never happens: a setting that is off costs nothing and changes no other.
-        probability.0 != 0 && (probability.0 == u64::MAX || self.draw() < probability.0)
-    }
+    Chance::new(chance.draw())
 }
 
-/// Returns a salt for [`Chance::new`] from a name: equal for equal names, on every machine.
+/// Returns a salt for [`salted`] from a name: equal for equal names, on every machine.
 #[must_use]
 pub fn salt(name: &str) -> u64 {
     let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let words: Vec<_> = name.as_bytes().chunks(8).map(word).collect();
-    Chance::new(name.len() as u64, &words).draw()
+    salted(name.len() as u64, &words).draw()
 }
 
 /// A probability, in steps of 2^-64.
@@ -70,11 +45,30 @@ impl Probability {
         (0.0..=1.0).contains(&share).then_some(Self(steps))
     }
 
+    /// Draws whether something of this probability happens.
+    pub fn happens(self, chance: &mut Chance) -> bool {
+        // Nothing is drawn for what never happens: a setting that is off costs nothing and changes no other.
+        self.0 != 0 && (self.0 == u64::MAX || chance.draw() < self.0)
+    }
+
     /// As a share of one.
     #[must_use]
     pub fn share(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a probability to be read by people")]
         let (steps, all) = (self.0 as f64, u64::MAX as f64);
         steps / all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{salt, salted};
+
+    #[test]
+    fn seeds_keep_their_numbers() {
+        let drawn = |mut chance: sprat_chance::Chance| [chance.draw(), chance.draw()];
+        assert_eq!(drawn(salted(1, &[])), [6_791_897_765_849_424_158, 17_405_687_883_870_564_846]);
+        assert_eq!(drawn(salted(1, &[2, 3])), [1_321_962_074_176_129_191, 15_925_659_190_040_627_001]);
+        assert_eq!([salt(""), salt("a name that is long")], [12_035_550_249_420_947_055, 8_542_711_504_621_174_361]);
     }
 }

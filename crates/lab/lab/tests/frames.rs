@@ -4,7 +4,7 @@ use crate::support;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sprat_lab::Time;
-use sprat_lab::chance::Chance;
+use sprat_lab::chance::salted;
 use sprat_lab::frame::{Malformed, Packet, Received, VNET_BYTES, VnetHeader, parse};
 use sprat_lab::memory::Memory;
 use support::{Sample, packet};
@@ -167,7 +167,7 @@ proptest! {
         let mut packet = packet(&sample.bytes(), &mut memory);
         packet.complete_checksum();
         let before = packet.to_vec();
-        packet.corrupt(&mut Chance::new(seed, &[]));
+        packet.corrupt(&mut salted(seed, &[]));
         let after = packet.to_vec();
         let turned: u32 = before.iter().zip(&after).map(|(a, b)| (a ^ b).count_ones()).sum();
         prop_assert_eq!(turned, 1);

@@ -4,8 +4,8 @@
 use super::checksum::Sum;
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_UDP_L4, NEEDS_CSUM, VNET_BYTES};
 use super::{Network, Packet, Segments, VnetHeader};
-use crate::chance::Chance;
 use crate::memory::{CELL_BYTES, Memory, parts};
+use sprat_chance::Chance;
 
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
@@ -123,7 +123,8 @@ impl Packet {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);
         let bits = (self.bytes().saturating_sub(from) * 8) as u64;
-        let bit = usize::try_from(chance.below(bits)).expect("fewer bits than that");
+        // A frame that ends there has none, but takes a number like all others.
+        let bit = usize::try_from(chance.below(bits.max(1))).expect("fewer bits than that");
         let mut at = from + bit / 8;
         let mut cell = Some(&mut *self.head);
         while let Some(part) = cell {

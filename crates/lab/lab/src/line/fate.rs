@@ -6,8 +6,9 @@
 //! of their own accord, such as neighbour discovery, has streams of its own.
 
 use super::settings::{Loss, Settings};
-use crate::chance::{Chance, Probability};
+use crate::chance::{Probability, salted};
 use crate::frame::{Flow, Packet};
+use sprat_chance::Chance;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -57,7 +58,7 @@ struct Stream {
 
 impl Stream {
     fn new(seed: u64, line: u64, stream: u64) -> Self {
-        let chance = |kind| Chance::new(seed, &[line, stream, kind]);
+        let chance = |kind| salted(seed, &[line, stream, kind]);
         Self {
             loss: chance(LOSS),
             duplicate: chance(DUPLICATE),
@@ -73,19 +74,20 @@ impl Stream {
     fn next(&mut self, settings: &Settings, number: Option<u64>) -> Fate {
         let lost = match &settings.loss {
             Loss::None => false,
-            Loss::Random(share) => self.loss.happens(*share),
+            Loss::Random(share) => share.happens(&mut self.loss),
             Loss::Listed(numbers) => number.is_some_and(|number| numbers.binary_search(&number).is_ok()),
             Loss::Bursts(model) => {
                 let turn = if self.bad { model.to_good } else { model.to_bad };
-                self.bad ^= self.loss.happens(turn);
-                self.loss.happens(if self.bad { model.loss_bad } else { model.loss_good })
+                self.bad ^= turn.happens(&mut self.loss);
+                let loss = if self.bad { model.loss_bad } else { model.loss_good };
+                loss.happens(&mut self.loss)
             }
         };
         Fate {
             lost,
-            twice: self.duplicate.happens(settings.duplicate),
-            corrupted: self.corrupt.happens(settings.corrupt),
-            held: settings.reorder.is_some_and(|reorder| self.reorder.happens(reorder.share)),
+            twice: settings.duplicate.happens(&mut self.duplicate),
+            corrupted: settings.corrupt.happens(&mut self.corrupt),
+            held: settings.reorder.is_some_and(|reorder| reorder.share.happens(&mut self.reorder)),
         }
     }
 }
@@ -172,7 +174,7 @@ fn name_of(packet: &Packet) -> u64 {
     let ([a, b], [c, d]) = (words(source), words(destination));
     let service = u64::from(source_port.min(destination_port));
     let kind = u64::from(packet.kind_on_ethernet()) << 32 | u64::from(protocol) << 16 | service;
-    Chance::new(kind, &[a, b, c, d, u64::from(packet.is_housekeeping())]).draw()
+    salted(kind, &[a, b, c, d, u64::from(packet.is_housekeeping())]).draw()
 }
 
 /// Whether something can happen to a segment.

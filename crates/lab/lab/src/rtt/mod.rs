@@ -15,6 +15,7 @@ mod tracker;
 use crate::frame::Flow;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
+use sprat_chance::mix;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -103,11 +104,7 @@ struct Key(u64);
 impl Key {
     /// `flow` is a hash of its own already.
     fn new(flow: u64, number: u64) -> Self {
-        // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): each bit depends on all.
-        let mut mixed = flow ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Self(mixed ^ mixed >> 31)
+        Self(mix(flow ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
     fn tag(self) -> u64 {
