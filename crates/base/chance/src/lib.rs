@@ -38,6 +38,11 @@ impl Chance {
         mix(self.0)
     }
 
+    /// Draws the upper half of the next number: any `u32`, each as likely.
+    pub fn draw_u32(&mut self) -> u32 {
+        u32::try_from(self.draw() >> 32).expect("the upper half of 64 bits")
+    }
+
     /// Draws a number from 0 to `bound` - 1, from the upper bits of [`draw`](Self::draw).
     ///
     /// # Panics
@@ -126,6 +131,7 @@ mod tests {
             drawn(Chance::stream(7, 3), Chance::draw)[..2],
             [1_156_648_547_160_330_306, 1_636_221_917_143_832_206]
         );
+        assert_eq!(drawn(Chance::new(0), Chance::draw_u32), [3_793_791_033, 1_853_398_634, 113_532_184, 4_169_906_344]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.below(1000)), [883, 431, 26, 970]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.modulo(1000)), [535, 700, 679, 444]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.index(1000)), [535, 700, 679, 444]);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use sprat_chance::Chance;
 use sprat_net::{Figure, Nanos, Transmit};
 use sprat_wire::channel::{ANSWER, HELLO, LEAD_BYTES, PROOF, SEALED};
 use sprat_wire::packet::{self, Malformed};
@@ -12,7 +13,6 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::handler::{CallError, CallId, ConnectError, Handler, Outcome, RequestId, SessionId};
 use crate::link::{Io, Outbox, Peer};
-use crate::random::Random;
 use crate::scout::Scout;
 use crate::server::Server;
 
@@ -27,7 +27,8 @@ pub struct Endpoint<B> {
     server: Server<B>,
     outbox: Outbox,
     counters: Counters,
-    random: Random,
+    /// Nonces and tokens, which tell stray packets from wanted ones. An attacker who reads them can guess the next.
+    random: Chance,
     channels: Option<Box<Channels>>,
 }
 
@@ -44,7 +45,7 @@ impl<B: Copy> Endpoint<B> {
             server: Server::new(config),
             outbox: Outbox::new(),
             counters: Counters::default(),
-            random: Random::new(seed),
+            random: Chance::new(seed),
             channels: None,
         }
     }

@@ -101,7 +101,6 @@ mod grants;
 mod handler;
 mod link;
 mod message;
-mod random;
 mod rtt;
 mod scout;
 mod server;

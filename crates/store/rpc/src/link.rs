@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
+use sprat_chance::Chance;
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::channel::{LEAD_BYTES, NO_CHANNEL, SEAL_BYTES};
 use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
@@ -11,7 +12,6 @@ use zerocopy::IntoBytes;
 use crate::channel::{Channels, Who};
 use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU, PROBE_BYTES};
 use crate::counters::Counters;
-use crate::random::Random;
 
 /// Where packets come from and go.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -95,7 +95,7 @@ pub(crate) struct Io<'a, T: ?Sized> {
     pub(crate) tx: &'a mut T,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) counters: &'a mut Counters,
-    pub(crate) random: &'a mut Random,
+    pub(crate) random: &'a mut Chance,
     /// Where there are channels, all that is sent goes by one.
     pub(crate) channels: Option<&'a mut Channels>,
 }

@@ -233,7 +233,7 @@ impl<B: Copy> Server<B> {
         }
         let granted = asked.min(self.slots).min(MAX_SLOTS);
         let session = Session {
-            link: Link { peer: from, session: theirs, token: io.random.next_u32(), mtu, side: FROM_SERVER },
+            link: Link { peer: from, session: theirs, token: io.random.draw_u32(), mtu, side: FROM_SERVER },
             nonce,
             last_heard: io.now,
             slots: Vec::new(),

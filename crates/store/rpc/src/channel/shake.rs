@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
+use sprat_chance::Chance;
 use sprat_key::{Certificate, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::channel::{
@@ -15,7 +16,6 @@ use super::seal::{Opening, Sealing};
 use super::{Again, Calling, Channel, Channels, News, Open, Stage, Who};
 use crate::config::{INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY};
 use crate::counters::Counters;
-use crate::random::Random;
 
 /// Bytes of Noise's own in a Hello: a key on a curve, a tag.
 const HELLO_NOISE: usize = 32 + 16;
@@ -65,7 +65,7 @@ impl Channels {
         &mut self,
         now: Nanos,
         address: SocketAddr,
-        random: &mut Random,
+        random: &mut Chance,
         tx: &mut T,
     ) -> u32 {
         if let Some(&index) = self.to.get(&address) {
@@ -77,7 +77,7 @@ impl Channels {
     }
 
     /// Somebody asks by a channel, and hears nothing: finds out whether it is still there.
-    pub(crate) fn doubt<T: Transmit + ?Sized>(&mut self, now: Nanos, index: u32, random: &mut Random, tx: &mut T) {
+    pub(crate) fn doubt<T: Transmit + ?Sized>(&mut self, now: Nanos, index: u32, random: &mut Chance, tx: &mut T) {
         let Some(channel) = self.all.get(index) else { return };
         let silent = now.since(channel.last_heard) >= SUSPECT_AFTER;
         let (Stage::Open(open), true) = (&channel.stage, channel.ours && silent) else { return };
@@ -95,11 +95,11 @@ impl Channels {
         now: Nanos,
         peer: SocketAddr,
         old: Option<u32>,
-        random: &mut Random,
+        random: &mut Chance,
         tx: &mut T,
     ) -> Option<u32> {
         let index = self.all.vacant()?;
-        let nonce = random.next_u32();
+        let nonce = random.draw_u32();
         let mut greeting = Greeting { old: NO_CHANNEL.into(), name: [0; 8] };
         if let Some(Channel { theirs, stage: Stage::Open(open), .. }) = old.and_then(|old| self.all.get(old)) {
             greeting = Greeting { old: (*theirs).into(), name: open.name };

@@ -192,7 +192,7 @@ impl Session {
     /// Opens the session at the server, by a nonce not used before.
     pub(crate) fn connect<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32, slots: usize, cap: usize) {
         self.state = State::Connecting;
-        self.nonce = io.random.next_u32();
+        self.nonce = io.random.draw_u32();
         self.link.mtu = io.mtu(self.link.peer.address, cap);
         self.link.session = 0;
         self.link.token = 0;
@@ -235,7 +235,7 @@ impl Session {
         if mtu < self.link.mtu {
             // A router has told of a narrower link. What the server may have accepted before is too wide.
             self.link.mtu = mtu;
-            self.nonce = io.random.next_u32();
+            self.nonce = io.random.draw_u32();
         }
         let tried = if io.tx.reliable() || self.shakes < WIDE_TRIES { 1 } else { 1 + NARROW_MTUS.len() };
         for number in 0..tried {
