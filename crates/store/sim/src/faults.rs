@@ -1,7 +1,8 @@
 //! What goes wrong, and when.
 
-use crate::random::{Random, mix};
+use crate::random::Random;
 use crate::settings::Settings;
+use sprat_chance::mix;
 use sprat_disk::Latency;
 use sprat_net::{Fate, Flight, Nanos};
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! What was asked and what was told, in order.
 
-use crate::random::mix;
+use sprat_chance::mix;
 use sprat_net::Nanos;
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;

@@ -1,34 +1,33 @@
 //! Chance, from a seed.
 
+use sprat_chance::Chance;
 use std::time::Duration;
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// What the simulator draws from a [`Chance`]. Seeds of histories are recorded, so each draw stays as it is.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Chance);
 
 impl Random {
     /// The sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Chance::new(seed))
     }
 
     /// The next number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.draw()
     }
 
     /// A sequence of its own, so that what draws from it does not disturb this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
-        Self(self.draw())
+        Self::new(self.draw())
     }
 
     /// A number below `end`, which is above zero.
     pub fn below(&mut self, end: u64) -> u64 {
-        assert!(end > 0);
-        self.draw() % end
+        self.0.modulo(end)
     }
 
     /// A number from `from` to `to`, both included.
@@ -43,19 +42,11 @@ impl Random {
 
     /// One of `choices`.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        let index = self.below(choices.len() as u64);
-        &choices[usize::try_from(index).expect("an index")]
+        &choices[self.0.index(choices.len())]
     }
 
     /// A time from `from` to `to` microseconds.
     pub fn micros(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_nanos(self.between(from * 1000, to * 1000))
     }
-}
-
-/// A number for a number, as if by chance.
-pub(crate) fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }

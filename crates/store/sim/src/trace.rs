@@ -1,6 +1,6 @@
 //! What happened, in order, as text and as one number.
 
-use crate::random::mix;
+use sprat_chance::mix;
 use sprat_net::Nanos;
 use std::fmt;
 

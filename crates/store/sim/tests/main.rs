@@ -4,5 +4,6 @@
 
 mod checker;
 mod cluster;
+mod random;
 mod search;
 mod seeds;
