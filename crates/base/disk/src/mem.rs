@@ -2,6 +2,7 @@
 
 use crate::pages::Pages;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
+use sprat_chance::Chance;
 use sprat_host::lock;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -55,7 +56,7 @@ struct Pending {
 }
 
 struct State {
-    random: u64,
+    random: Chance,
     now: u64,
     latency: Latency,
     /// What is on the medium for certain.
@@ -94,15 +95,6 @@ pub struct MemReader {
 }
 
 impl State {
-    /// The next number of a fixed sequence (splitmix64).
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     /// Moves the writes at the front that are certain by now to the medium.
     fn settle(&mut self) {
         let certain = self.writes.iter().take_while(|write| write.completed && write.durable).count();
@@ -178,7 +170,7 @@ impl MemControl {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State {
-            random: seed,
+            random: Chance::new(seed),
             now: 0,
             latency: Latency::default(),
             medium: Pages::default(),
@@ -210,16 +202,16 @@ impl MemControl {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);
         for write in writes {
-            let style = if write.completed && write.durable { 0 } else { state.draw() % 4 };
+            let style = if write.completed && write.durable { 0 } else { state.random.modulo(4) };
             let sectors = write.bytes.len().div_ceil(SECTOR) as u64;
             let (from, until) = match style {
-                0 => (0, sectors),                      // whole
-                1 => (0, 0),                            // lost
-                2 => (0, state.draw() % (sectors + 1)), // its beginning
-                _ => (0, sectors),                      // any of its sectors
+                0 => (0, sectors),                          // whole
+                1 => (0, 0),                                // lost
+                2 => (0, state.random.modulo(sectors + 1)), // its beginning
+                _ => (0, sectors),                          // any of its sectors
             };
             for sector in from..until {
-                if style == 3 && state.draw().is_multiple_of(2) {
+                if style == 3 && state.random.one_in(2) {
                     continue;
                 }
                 let start = usize::try_from(sector).expect("within the write") * SECTOR;
@@ -359,7 +351,7 @@ impl Disk for MemDisk {
             Op::Sync => true,
             Op::Read { .. } | Op::Reserve { .. } | Op::Release { .. } => false,
         };
-        let extra = if latency.jitter > 0 { state.draw() % latency.jitter } else { 0 };
+        let extra = if latency.jitter > 0 { state.random.modulo(latency.jitter) } else { 0 };
         let mut due = state.now + latency.base + extra + if durable { latency.durable } else { 0 };
         if fault == Some(Fault::Hang) {
             due = u64::MAX;
