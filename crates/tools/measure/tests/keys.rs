@@ -3,18 +3,19 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
+use sprat_chance::Chance;
 use sprat_measure::load::Choice;
-use sprat_measure::load::keys::{Chooser, Random, Values, Zipf, write_key};
+use sprat_measure::load::keys::{Chooser, Values, Zipf, write_key};
 
 #[test]
 fn zipf_follows_its_law() {
     const DRAWS: u32 = 200_000;
     for exponent in [0.5, 0.99, 1.0, 1.3] {
         let zipf = Zipf::new(50, exponent);
-        let mut random = Random::new(7);
+        let mut chance = Chance::new(7);
         let mut counts = [0_u32; 51];
         for _ in 0..DRAWS {
-            counts[usize::try_from(zipf.rank(&mut random)).expect("small")] += 1;
+            counts[usize::try_from(zipf.rank(&mut chance)).expect("small")] += 1;
         }
         assert_eq!(counts[0], 0);
         let total: f64 = (1..=50).map(|rank| f64::from(rank).powf(-exponent)).sum();

@@ -148,7 +148,7 @@ struct Beside {
     reads: Box<dyn Target>,
     writes: Box<dyn Target>,
     keys: u64,
-    random: sprat_measure::load::keys::Random,
+    chance: sprat_chance::Chance,
     value: Vec<u8>,
     /// Writes as fast as they go before each turn.
     burst: u64,
@@ -168,7 +168,7 @@ impl Beside {
             keys,
             burst,
             trouble: None,
-            random: sprat_measure::load::keys::Random::new(7),
+            chance: sprat_chance::Chance::new(7),
             value: vec![0x5A; VALUE_BYTES],
             started: std::time::Instant::now(),
             sent: 0,
@@ -198,7 +198,7 @@ impl Beside {
             self.take()?;
         }
         let mut key = [0; 30];
-        sprat_measure::load::keys::write_key(self.random.below(self.keys), &mut key);
+        sprat_measure::load::keys::write_key(self.chance.below(self.keys), &mut key);
         self.sent += u64::from(self.writes.submit(0, &Op::Put { key: &key, value: &self.value }, self.sent)?);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Which keys are asked for, and what they hold.
 
 use serde::Serialize;
+use sprat_chance::{Chance, mix};
 
 /// Longest key made, bytes.
 pub const MAX_KEY_BYTES: usize = 250;
@@ -10,42 +11,6 @@ pub const MIN_KEY_BYTES: usize = 20;
 
 /// Longest value made, bytes.
 pub const MAX_VALUE_BYTES: usize = 8 << 20;
-
-/// A small, fast random generator (SplitMix64): the same seed gives the same load.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// From a seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0)
-    }
-
-    /// Uniform over 0..1.
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Uniform over 0..`bound`, to within `bound` / 2^64.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        let wide = u128::from(self.bits()) * u128::from(bound);
-        u64::try_from(wide >> 64).expect("the upper half of a product of two u64")
-    }
-}
-
-/// A bijection that leaves no pattern of its argument.
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
 
 /// How keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -60,7 +25,7 @@ pub enum Choice {
 /// Draws key numbers.
 #[derive(Clone, Debug)]
 pub struct Chooser {
-    random: Random,
+    chance: Chance,
     count: u64,
     zipf: Option<Zipf>,
 }
@@ -74,20 +39,20 @@ impl Chooser {
             Choice::Uniform => None,
             Choice::Zipf(exponent) => Some(Zipf::new(count, exponent)),
         };
-        Self { random: Random::new(seed), count, zipf }
+        Self { chance: Chance::new(seed), count, zipf }
     }
 
     /// The next key number.
     pub fn draw(&mut self) -> u64 {
         match &self.zipf {
-            None => self.random.below(self.count),
-            Some(zipf) => mix(zipf.rank(&mut self.random)) % self.count,
+            None => self.chance.below(self.count),
+            Some(zipf) => mix(zipf.rank(&mut self.chance)) % self.count,
         }
     }
 
     /// A coin that falls on `true` with probability `share`.
     pub fn coin(&mut self, share: f64) -> bool {
-        share >= 1.0 || (share > 0.0 && self.random.unit() < share)
+        share >= 1.0 || (share > 0.0 && self.chance.share() < share)
     }
 }
 
@@ -114,9 +79,9 @@ impl Zipf {
     }
 
     /// The next rank.
-    pub fn rank(&self, random: &mut Random) -> u64 {
+    pub fn rank(&self, chance: &mut Chance) -> u64 {
         loop {
-            let area = self.last + random.unit() * (self.first - self.last);
+            let area = self.last + chance.share() * (self.first - self.last);
             let exact = self.inverse(area);
             let rank = exact.round().clamp(1.0, self.ranks);
             if rank - exact <= self.sure || area >= self.integral(rank + 0.5) - self.weight(rank) {
@@ -175,9 +140,9 @@ impl Values {
     #[must_use]
     pub fn new(bytes: usize, seed: u64) -> Self {
         assert!(bytes <= MAX_VALUE_BYTES, "a value of {bytes} bytes");
-        let mut random = Random::new(seed);
+        let mut chance = Chance::new(seed);
         let words = (bytes + Self::OFFSETS).div_ceil(8);
-        let pool = (0..words).flat_map(|_| random.bits().to_le_bytes()).collect();
+        let pool = (0..words).flat_map(|_| chance.draw().to_le_bytes()).collect();
         Self { pool, bytes }
     }
 

@@ -1,8 +1,7 @@
 //! When operations start.
 
 use serde::Serialize;
-
-use super::keys::Random;
+use sprat_chance::Chance;
 
 /// Whether the load waits for answers or for the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -40,7 +39,7 @@ struct Schedule {
     next: f64,
     gap: f64,
     arrivals: Arrivals,
-    random: Random,
+    chance: Chance,
 }
 
 impl Starts {
@@ -49,7 +48,7 @@ impl Starts {
             Pace::Closed => None,
             Pace::Open { rate, arrivals } => {
                 assert!(rate > 0.0 && rate.is_finite(), "an open load of {rate} operations a second");
-                Some(Schedule { next: from_ns as f64, gap: 1e9 / rate, arrivals, random: Random::new(seed) })
+                Some(Schedule { next: from_ns as f64, gap: 1e9 / rate, arrivals, chance: Chance::new(seed) })
             }
         };
         Self { open }
@@ -69,7 +68,7 @@ impl Starts {
             schedule.next += match schedule.arrivals {
                 Arrivals::Fixed => schedule.gap,
                 // 1 - unit is in (0, 1]: its logarithm is finite.
-                Arrivals::Poisson => -(1.0 - schedule.random.unit()).ln() * schedule.gap,
+                Arrivals::Poisson => -(1.0 - schedule.chance.share()).ln() * schedule.gap,
             };
         }
     }
