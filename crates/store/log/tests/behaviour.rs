@@ -2,7 +2,7 @@
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 use crate::common;
-use common::{Chance, Disk};
+use common::{Disk, chance};
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Ref, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
@@ -94,7 +94,7 @@ fn a_cursor_outlives_a_restart() {
     let mut first = Vec::new();
     let after = log.scan(1, (None, u64::MAX), usize::MAX, 1000, &mut first);
     let mut keys: Vec<_> = first.iter().map(|&found| log.entry(found).key.to_vec()).collect();
-    disk.crash(&mut Chance::new(1));
+    disk.crash(&mut chance(1));
     let log = disk.restore(config, None);
     let mut after = after;
     while after.is_some() {
@@ -168,7 +168,7 @@ fn a_restart_leaves_out_tables_that_are_gone() {
     }
     log.drop_table(2);
     disk.settle(&mut log);
-    disk.crash(&mut Chance::new(1));
+    disk.crash(&mut chance(1));
     let mut log = disk.restore(config, Some(&[3, 1]));
     let sizes: Vec<_> = (1..=3).map(|table| scan(&mut log, table, 100, |_| {}).len()).collect();
     assert_eq!(sizes, [100, 0, 100]);
@@ -187,9 +187,9 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
     assert_eq!(full, Full::Memory);
     assert!(usize::try_from(log.stats().object_bytes).unwrap() + 150 > log.capacity());
     // Overwriting goes on, and so does reading.
-    let mut chance = Chance::new(3);
+    let mut chance = chance(3);
     for _ in 0..200_000 {
-        log.put(1, &key(chance.below(count)), &[1; 100]).unwrap();
+        log.put(1, &key(chance.index(count)), &[1; 100]).unwrap();
     }
     log.check_invariants();
     assert_eq!(log.put(1, b"one more", &[0; 100]), Err(Full::Memory));
@@ -203,7 +203,7 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
 #[test]
 fn large_objects_fit_between_small_ones() {
     let mut log = volatile_with_long_segments();
-    let mut chance = Chance::new(5);
+    let mut chance = chance(5);
     // Fragment: fill with small ones, then remove most at random.
     let mut small = 0;
     while log.put(1, &key(small), &[0; 1000]).is_ok() {
@@ -225,8 +225,8 @@ fn large_objects_fit_between_small_ones() {
     }
     log.check_invariants();
     for _ in 0..100 {
-        log.put(2, &key(chance.below(large)), &value).unwrap();
-        log.put(1, &key(kept[chance.below(kept.len())]), &[1; 1000]).unwrap();
+        log.put(2, &key(chance.index(large)), &value).unwrap();
+        log.put(1, &key(kept[chance.index(kept.len())]), &[1; 1000]).unwrap();
     }
     log.check_invariants();
     assert!(kept.iter().all(|&n| log.find(1, &key(n)).is_some()));
@@ -235,13 +235,13 @@ fn large_objects_fit_between_small_ones() {
 #[test]
 fn values_of_every_size_mix() {
     let mut log = volatile_with_long_segments();
-    let mut chance = Chance::new(9);
+    let mut chance = chance(9);
     let mut model = BTreeMap::new();
     let mut refused = 0;
     for _ in 0..6000 {
-        let n = chance.below(600);
-        let len = 1 << chance.below(21);
-        let stamp = u8::try_from(chance.below(256)).unwrap();
+        let n = chance.index(600);
+        let len = 1 << chance.index(21);
+        let stamp = u8::try_from(chance.index(256)).unwrap();
         match log.put(1, &key(n), &vec![stamp; len]) {
             Ok(_) => drop(model.insert(n, (len, stamp))),
             Err(Full::Replication) => unreachable!(),
@@ -252,7 +252,7 @@ fn values_of_every_size_mix() {
                 assert!(live + len > log.capacity() / 100 * 85, "{live} + {len} of {}", log.capacity());
                 // Make room.
                 for _ in 0..40 {
-                    let n = chance.below(600);
+                    let n = chance.index(600);
                     assert_eq!(log.remove(1, &key(n)).unwrap().is_some(), model.remove(&n).is_some());
                 }
             }
@@ -278,7 +278,7 @@ fn versions_go_on_after_removal_and_restart() {
     assert_eq!(log.remove(1, b"a").unwrap(), Some(second));
     assert_eq!(log.remove(1, b"a").unwrap(), None);
     disk.settle(&mut log);
-    disk.crash(&mut Chance::new(1));
+    disk.crash(&mut chance(1));
     let mut log = disk.restore(config, None);
     assert!(log.find(1, b"a").is_none());
     assert!(log.put(1, b"a", b"3").unwrap().version > second);
@@ -402,16 +402,16 @@ fn what_claims_to_be_a_completion_and_is_none_is_left_out() {
 fn tombstones_die_with_what_they_guard_against() {
     let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
     let mut disk = Disk::default();
-    let mut chance = Chance::new(11);
+    let mut chance = chance(11);
     // Some objects that stay, and a churn of objects overwritten and removed: 40 times the memory.
     for n in 0..10_000 {
         log.put(1, &key(n), &[0; 100]).unwrap();
     }
     let mut written = 0usize;
     while written < 40 * MIN_MEMORY {
-        let n = 100_000 + chance.below(3000);
-        let len = chance.below(500);
-        let done = match chance.below(3) {
+        let n = 100_000 + chance.index(3000);
+        let len = chance.index(500);
+        let done = match chance.index(3) {
             0 => log.remove(1, &key(n)).map(|_| ()),
             _ => log.put(1, &key(n), &vec![1; len]).map(|_| ()),
         };
@@ -438,12 +438,12 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let mut log = Log::new(config.clone()).unwrap();
     let mut disk = Disk::default();
-    let mut chance = Chance::new(13);
+    let mut chance = chance(13);
     let keys = log.capacity() * 3 / 4 / 250;
     let mut model = BTreeMap::new();
     for _ in 0..30 * keys {
-        let n = chance.below(keys);
-        let value = chance.next().to_le_bytes().repeat(25);
+        let n = chance.index(keys);
+        let value = chance.draw().to_le_bytes().repeat(25);
         loop {
             match log.put(1, &key(n), &value) {
                 Ok(_) => break,
@@ -512,7 +512,7 @@ fn longest_keys_and_values_are_kept() {
 #[test]
 fn pinned_memory_is_not_reused() {
     let mut log = volatile(MIN_MEMORY);
-    let mut chance = Chance::new(17);
+    let mut chance = chance(17);
     let value = |n: usize| vec![u8::try_from(n % 251).unwrap(); 300];
     let keys = log.capacity() / 2 / 350;
     fill(&mut log, 1, 0..keys, value);
@@ -520,7 +520,7 @@ fn pinned_memory_is_not_reused() {
     let pin = log.pin(found);
     log.remove(1, &key(123)).unwrap();
     for _ in 0..20 * keys {
-        let n = chance.below(keys);
+        let n = chance.index(keys);
         log.put(1, &key(n), &value(n)).unwrap();
     }
     assert_eq!(log.bytes(&pin), value(123));
@@ -558,13 +558,13 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
 #[test]
 fn what_a_head_lists_is_enough_without_the_head_before() {
     let mut log = Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) }).unwrap();
-    let mut chance = Chance::new(5);
+    let mut chance = chance(5);
     let mut stored: BTreeMap<u64, Vec<(Vec<u8>, u64)>> = BTreeMap::new();
     let mut durable: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let mut looks = 0;
     for _ in 0..20_000 {
-        let len = 1000 + chance.below(20_000);
-        let _ = log.put(1, &key(chance.below(150)), &vec![7; len]);
+        let len = 1000 + chance.index(20_000);
+        let _ = log.put(1, &key(chance.index(150)), &vec![7; len]);
         log.clean(4);
         let open: Vec<_> = log.open_segments().collect();
         for survivor in open.iter().filter(|open| open.role == Role::Survivor && open.sealed) {

@@ -2,8 +2,9 @@
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 use crate::common;
-use common::{Chance, Disk};
+use common::{Disk, chance};
 use proptest::prelude::*;
+use sprat_chance::Chance;
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
@@ -103,29 +104,29 @@ struct Case {
 impl Case {
     fn key(&mut self) -> Key {
         // A third of the keys get most of the writes.
-        let n = if self.chance.one_in(3) { self.chance.below(self.keys) } else { self.chance.below(self.keys / 3 + 1) };
+        let n = if self.chance.one_in(3) { self.chance.index(self.keys) } else { self.chance.index(self.keys / 3 + 1) };
         let table = u32::try_from(n).unwrap() % self.tables + 1;
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
     }
 
     /// The next operation of some lane, for a change that takes effect once.
     fn operation(&mut self) -> Option<OperationId> {
-        if self.chance.below(100) >= self.once {
+        if self.chance.index(100) >= self.once {
             return None;
         }
-        let (client, lane) = (self.chance.below(3) as u64, u16::try_from(self.chance.below(20)).unwrap());
+        let (client, lane) = (self.chance.index(3) as u64, u16::try_from(self.chance.index(20)).unwrap());
         let sequence = self.sequences.entry((client, lane)).or_default();
-        *sequence += 1 + self.chance.below(2) as u64;
+        *sequence += 1 + self.chance.index(2) as u64;
         Some(OperationId { client, lane, sequence: *sequence, again: false })
     }
 
     fn value(&mut self) -> (ValueType, Vec<u8>) {
         if self.chance.one_in(6) {
-            let value_type = ValueType::of_code(u32::try_from(self.chance.below(3)).unwrap());
-            return (value_type, self.chance.next().to_le_bytes().to_vec());
+            let value_type = ValueType::of_code(u32::try_from(self.chance.index(3)).unwrap());
+            return (value_type, self.chance.draw().to_le_bytes().to_vec());
         }
-        let len = self.chance.below(self.value_max);
-        let stamp = self.chance.next().to_le_bytes();
+        let len = self.chance.index(self.value_max);
+        let stamp = self.chance.draw().to_le_bytes();
         (ValueType::Bytes, (0..len).map(|at| stamp[at % 8]).collect())
     }
 }
@@ -188,7 +189,7 @@ fn step(
     pins: &mut Vec<(Pin, Vec<u8>)>,
     mut disk: Option<&mut Disk>,
 ) {
-    let what = case.chance.below(100);
+    let what = case.chance.index(100);
     if what < 60 {
         let (key, (value_type, value)) = (case.key(), case.value());
         let id = case.operation();
@@ -257,22 +258,22 @@ fn step(
         }
     } else if what < 90 {
         if !pins.is_empty() {
-            let (pin, value) = pins.swap_remove(case.chance.below(pins.len()));
+            let (pin, value) = pins.swap_remove(case.chance.index(pins.len()));
             assert_eq!(log.bytes(&pin), value, "a pinned value stays");
             log.unpin(pin);
         }
     } else if what < 94 {
-        log.clean(case.chance.below(8));
+        log.clean(case.chance.index(8));
     } else if let Some(disk) = disk {
-        disk.submit(log, case.chance.below(6));
-        disk.flush(log, case.chance.below(6));
+        disk.submit(log, case.chance.index(6));
+        disk.flush(log, case.chance.index(6));
     }
 }
 
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
     // A third of the histories know nothing of operations that take effect once.
     let once = if seed.is_multiple_of(3) { 0 } else { 40 };
-    Case { chance: Chance::new(seed), keys, value_max, tables: 3, removes, once, sequences: HashMap::new() }
+    Case { chance: chance(seed), keys, value_max, tables: 3, removes, once, sequences: HashMap::new() }
 }
 
 /// Without a disk.
@@ -314,7 +315,7 @@ fn durable(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usiz
     let (mut model, mut case) = (Model::default(), case(seed, keys, value_max, removes));
     for _ in 0..=crashes {
         let mut pins = Vec::new();
-        for at in 0..case.chance.below(steps) {
+        for at in 0..case.chance.index(steps) {
             step(&mut log, &mut model, &mut case, &mut pins, Some(&mut disk));
             if at % 256 == 0 {
                 log.check_invariants();

@@ -4,25 +4,14 @@ use proptest::prelude::*;
 use sprat_bench::distribution::causes::{Apart, Cause, End, Evidence, Seen, Tally, Verdict, judge};
 use sprat_bench::distribution::cliffs::{Cliff, find};
 use sprat_bench::distribution::sample::Samples;
+use sprat_chance::Chance;
 use sprat_measure::hist::Latencies;
 
 const SAMPLES: u32 = 100_000;
 
-/// Numbers from 0 to 1, reproducible.
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Of the normal distribution.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
+/// Draws from the normal distribution.
+fn normal(chance: &mut Chance) -> f64 {
+    (-2.0 * chance.share().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * chance.share()).cos()
 }
 
 /// Shapes without a step, of a median of about `median` ns.
@@ -34,11 +23,11 @@ enum Smooth {
 }
 
 impl Smooth {
-    fn draw(self, median: f64, random: &mut Random) -> f64 {
+    fn draw(self, median: f64, random: &mut Chance) -> f64 {
         match self {
-            Self::LogNormal(sigma) => median * (sigma * random.normal()).exp(),
-            Self::Exponential => median * (0.5 - random.unit().max(1e-300).ln()),
-            Self::Pareto(steep) => median * random.unit().max(1e-12).powf(-1.0 / steep),
+            Self::LogNormal(sigma) => median * (sigma * normal(random)).exp(),
+            Self::Exponential => median * (0.5 - random.share().max(1e-300).ln()),
+            Self::Pareto(steep) => median * random.share().max(1e-12).powf(-1.0 / steep),
         }
     }
 }
@@ -65,7 +54,7 @@ proptest! {
 
     #[test]
     fn a_smooth_tail_has_no_cliff(shape in smooth(), median in 300.0..60_000.0_f64, seed: u64) {
-        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
         (0..SAMPLES).for_each(|_| all.record(whole(shape.draw(median, &mut random))));
         prop_assert_eq!(find(&all), vec![]);
     }
@@ -80,17 +69,17 @@ proptest! {
         shares in (0.003..0.03_f64, 0.003..0.03_f64),
         seed: u64,
     ) {
-        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
         let steps = [(median * first, shares.0), (median * first * apart, shares.1)];
         let mut made = [0_u32; 2];
         for _ in 0..SAMPLES {
-            let chosen = random.unit();
+            let chosen = random.share();
             let ns = if chosen < shares.0 {
                 made[0] += 1;
-                steps[0].0 * (1.0 + 0.04 * random.normal())
+                steps[0].0 * (1.0 + 0.04 * normal(&mut random))
             } else if chosen < shares.0 + shares.1 {
                 made[1] += 1;
-                steps[1].0 * (1.0 + 0.04 * random.normal())
+                steps[1].0 * (1.0 + 0.04 * normal(&mut random))
             } else if chosen > 0.998 {
                 Smooth::Pareto(2.0).draw(median, &mut random)
             } else {
@@ -111,7 +100,7 @@ proptest! {
     /// What a handful of operations did is no step.
     #[test]
     fn a_few_operations_are_none(at in 20_000_u64..20_000_000, count in 1_u64..15, seed: u64) {
-        let (mut all, mut random) = (Latencies::new(), Random(seed));
+        let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
         (0..SAMPLES).for_each(|_| all.record(whole(Smooth::LogNormal(0.1).draw(1_000.0, &mut random))));
         (0..count).for_each(|_| all.record(at));
         prop_assert_eq!(find(&all), vec![]);
@@ -282,19 +271,19 @@ fn the_meter_speaks_where_nobody_else_can() {
 #[test]
 fn only_the_tail_has_cliffs() {
     // Two bodies, one of them a quarter slower: no tail.
-    let (mut all, mut random) = (Latencies::new(), Random(1));
+    let (mut all, mut random) = (Latencies::new(), Chance::new(1));
     for number in 0..SAMPLES {
         let median = if number % 3 == 0 { 1_250.0 } else { 1_000.0 };
-        all.record(whole(median * (1.0 + 0.01 * random.normal())));
+        all.record(whole(median * (1.0 + 0.01 * normal(&mut random))));
     }
     assert_eq!(find(&all), vec![]);
     assert_eq!(find(&Latencies::new()), vec![]);
     // What a heavy tail has behind a step is no second one.
-    let (mut heavy, mut random) = (Latencies::new(), Random(2));
+    let (mut heavy, mut random) = (Latencies::new(), Chance::new(2));
     for number in 0..SAMPLES {
         heavy.record(whole(match number % 100 {
             0 | 1 => Smooth::Pareto(1.2).draw(1_000.0, &mut random),
-            2 => 6_000.0 * (1.0 + 0.04 * random.normal()),
+            2 => 6_000.0 * (1.0 + 0.04 * normal(&mut random)),
             _ => Smooth::LogNormal(0.1).draw(1_000.0, &mut random),
         }));
     }

@@ -3,6 +3,7 @@
 #![cfg(feature = "dpdk")]
 
 use crate::support;
+use sprat_chance::Chance;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Random, ServerProcess, alone, ip, run, skip, sprat};
+use support::{ServerProcess, alone, ip, run, skip, sprat};
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 
@@ -25,7 +26,7 @@ fn memif(folder: &Path) -> [String; 2] {
 
 /// Files of many sizes.
 fn plant(tree: &Path, count: usize) {
-    let mut random = Random(42);
+    let mut random = Chance::new(42);
     for number in 0..count {
         let len = match number % 20 {
             0 => 1 << 20,

@@ -1,6 +1,7 @@
 //! `sprat check`: right answers pass, any wrong one is found and named; against a real server too.
 
 use crate::support;
+use sprat_chance::Chance;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Stdio;
@@ -9,7 +10,7 @@ use std::time::Instant;
 use sprat_check::{Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name};
 use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
-use support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, sprat};
+use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
 /// A store that is right: objects with their versions, and versions of what was removed.
 #[derive(Default)]
@@ -179,7 +180,7 @@ fn any_difference_in_the_table_is_found() {
 
 #[test]
 fn objects_with_an_operation_under_way_are_left_alone() {
-    let (model, mut work, mut random) = (Model::default(), Work::new(1), Random(2));
+    let (model, mut work, mut random) = (Model::default(), Work::new(1), Chance::new(2));
     for _ in 0..5000 {
         let busy: Vec<usize> = (0..64).map(|_| random.index(KEYS)).collect();
         let operation = work.draw(&model, |key| busy.contains(&key));

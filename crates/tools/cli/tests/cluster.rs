@@ -1,6 +1,7 @@
 //! A cluster of real processes: servers are killed while clients write, and nothing that was acknowledged is lost.
 
 use crate::support;
+use sprat_chance::Chance;
 use sprat_client::{Client, Error, Options, Table};
 use sprat_wire::op::{Request, TableRecord};
 use sprat_wire::tablet::position;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Random, ServerProcess, sprat};
+use support::{PATIENCE, ServerProcess, sprat};
 
 /// Servers, and replicas of each log.
 const SERVERS: usize = 4;
@@ -136,12 +137,12 @@ fn write(
     client: &mut Client,
     tables: &[Table],
     known: &mut BTreeMap<u64, Known>,
-    random: &mut Random,
+    random: &mut Chance,
     until: Instant,
 ) -> (u64, Duration) {
     let (mut done, mut last, mut longest) = (0, Instant::now(), Duration::ZERO);
     while Instant::now() < until {
-        let (key, value) = (random.below(KEYS), random.draw());
+        let (key, value) = (random.modulo(KEYS), random.draw());
         let table = tables[usize::try_from(key).expect("small") % tables.len()];
         if change(client, table, key, value, known.entry(key).or_default()) {
             done += 1;
@@ -183,11 +184,11 @@ fn what_was_acknowledged_survives_servers() {
             .map(|table| client.create_table(&format!("table {table}")).expect("a server is there"))
             .collect();
         let mut known = BTreeMap::new();
-        let mut random = Random(kills + 1);
+        let mut random = Chance::new(kills + 1);
         for kill in 0..kills {
-            let life = Duration::from_millis(200 + random.below(400));
+            let life = Duration::from_millis(200 + random.modulo(400));
             write(&mut client, &tables, &mut known, &mut random, Instant::now() + life);
-            let victim = usize::try_from(random.below(SERVERS as u64)).expect("few");
+            let victim = usize::try_from(random.modulo(SERVERS as u64)).expect("few");
             cluster.servers[victim].as_mut().expect("it runs").kill();
             let until = Instant::now() + Duration::from_secs(3);
             let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
@@ -306,7 +307,7 @@ fn tablets_move_while_they_are_used() {
     let (known, done, longest) = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             let (mut client, tables) = looking_at(&coordinator, 1);
-            let (mut known, mut random) = (BTreeMap::new(), Random(5));
+            let (mut known, mut random) = (BTreeMap::new(), Chance::new(5));
             let (mut done, mut longest) = (0, Duration::ZERO);
             while !ends.load(Ordering::Acquire) {
                 let until = Instant::now() + Duration::from_millis(20);

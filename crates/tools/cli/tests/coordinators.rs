@@ -8,6 +8,7 @@ mod etcd;
 use crate::support;
 use etcd::EtcdProcess;
 use rustix::process::{Pid, Signal, kill_process};
+use sprat_chance::Chance;
 use sprat_client::{Client, Options, Table};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Random, ServerProcess, alone, run, sprat};
+use support::{PATIENCE, ServerProcess, alone, run, sprat};
 
 const COORDINATORS: usize = 3;
 const SERVERS: usize = 3;
@@ -164,10 +165,10 @@ impl Writer {
             let mut client = connect(&coordinators);
             let tables: Vec<Table> =
                 (0..SERVERS).map(|table| client.create_table(&format!("table {table}")).expect("a table")).collect();
-            let (mut known, mut random) = (BTreeMap::new(), Random(1));
+            let (mut known, mut random) = (BTreeMap::new(), Chance::new(1));
             let mut last = Instant::now();
             while !ended.load(Ordering::Acquire) {
-                let (key, value) = (random.below(KEYS), random.draw());
+                let (key, value) = (random.modulo(KEYS), random.draw());
                 let table = tables[random.index(tables.len())];
                 client.put(table, &key.to_le_bytes(), &value.to_le_bytes()).expect("no error reaches the client");
                 known.insert((table.0, key), value);

@@ -1,34 +1,15 @@
 //! A disk and a source of chance for the tests.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use sprat_chance::Chance;
 use sprat_log::{Config, Log, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A small generator: a seed is a test case.
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed ^ 0x9E37_79B9_7F4A_7C15)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    pub(crate) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
+/// A sequence of chance: a seed is a test case.
+pub(crate) fn chance(seed: u64) -> Chance {
+    Chance::new(seed ^ 0x9E37_79B9_7F4A_7C15)
 }
 
 /// A disk that keeps what was flushed, and after a crash perhaps some of the rest.
@@ -91,7 +72,7 @@ impl Disk {
             if torn.contains(&segment) {
                 continue;
             }
-            let keep = if chance.one_in(2) { bytes.len() } else { chance.below(bytes.len() + 1) };
+            let keep = if chance.one_in(2) { bytes.len() } else { chance.index(bytes.len() + 1) };
             self.write(segment, offset, &bytes[..keep]);
             if keep < bytes.len() {
                 torn.push(segment);

@@ -1,6 +1,7 @@
 //! Crashes at random moments of random histories, many times over on the same disk.
 
-use crate::backup::support::{MiniLog, Random, open, options};
+use crate::backup::support::{MiniLog, open, options};
+use sprat_chance::Chance;
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};
@@ -15,7 +16,7 @@ enum Ending {
 
 /// Several lives of one disk. Panics, naming the seed, when one is not what the one before left.
 fn lives(seed: u64, durability: Durability, ending: Ending) {
-    let mut random = Random(seed);
+    let mut random = Chance::new(seed);
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5, durable: 40, jitter: 60 });
     let options = options(durability);
@@ -26,7 +27,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
         if random.one_in(3) {
             // An operation that fails may have been done all the same.
             let how = if ending == Ending::Either { Fault::Io } else { Fault::Hang };
-            control.fail(random.next() % 8, how);
+            control.fail(random.draw() % 8, how);
         }
         let opened = open(control.open().expect("closed"), &options);
         if ending == Ending::Either {
@@ -43,20 +44,20 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
         let promised = durability == Durability::Sync || ending == Ending::Kill;
         log.check(&segments, newest, promised);
         assert!(segments.keys().all(|id| *id <= report.highest_segment));
-        log = MiniLog::after(random.next(), segments, report.highest_segment);
+        log = MiniLog::after(random.draw(), segments, report.highest_segment);
         if backup.failure().is_some() {
             end(&control, ending, &mut random);
             continue;
         }
 
-        let steps = random.below(400);
+        let steps = random.index(400);
         if random.one_in(2) {
-            control.fail(random.next() % 100, Fault::Hang);
+            control.fail(random.draw() % 100, Fault::Hang);
         }
         for _ in 0..steps {
-            match random.below(8) {
+            match random.index(8) {
                 0..3 => {
-                    let len = if random.one_in(6) { random.below(9000) } else { random.below(200) };
+                    let len = if random.one_in(6) { random.index(9000) } else { random.index(200) };
                     log.append(&backup, len);
                 }
                 3 => log.pass(&mut backup).unwrap(),
@@ -67,7 +68,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
                 5 if random.one_in(6) => log.survive(&backup),
                 5 => {}
                 _ => {
-                    clock += random.next() % 60;
+                    clock += random.draw() % 60;
                     if durability == Durability::Buffered && random.one_in(20) {
                         clock += 1_000_000_000;
                     }
@@ -85,7 +86,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
     }
 }
 
-fn end(control: &MemControl, ending: Ending, random: &mut Random) {
+fn end(control: &MemControl, ending: Ending, random: &mut Chance) {
     let power = ending == Ending::Power || (ending == Ending::Either && random.one_in(2));
     if power {
         control.crash()

@@ -1,6 +1,7 @@
 //! Flipped bits, stale chunks, newer formats: refused by name and place, or told, never passed over.
 
-use crate::backup::support::{FRAME, MiniLog, Random, SEGMENT, Segments, disk_with, open, options};
+use crate::backup::support::{FRAME, MiniLog, SEGMENT, Segments, disk_with, open, options};
+use sprat_chance::Chance;
 use sprat_disk::MemControl;
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};
@@ -22,12 +23,12 @@ fn build(seed: u64, close: bool) -> Built {
     let options = options(Durability::Sync);
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
     let mut log = MiniLog::new(seed);
-    let mut random = Random(seed);
+    let mut random = Chance::new(seed);
     let mut before_last = BTreeMap::new();
-    for _ in 0..150 + random.below(50) {
+    for _ in 0..150 + random.index(50) {
         before_last = log.durable.clone();
-        for _ in 0..1 + random.below(4) {
-            let len = random.below(400);
+        for _ in 0..1 + random.index(4) {
+            let len = random.index(400);
             assert!(log.append(&backup, len));
         }
         if random.one_in(9) {
@@ -67,11 +68,11 @@ fn a_flipped_bit_is_refused_or_told() {
             open(disk_with(&built.contents).open().unwrap(), &options(Durability::Sync)).unwrap();
         assert_eq!(report.clean, close);
         assert_eq!(report.cut, None);
-        let mut random = Random(seed);
+        let mut random = Chance::new(seed);
         for _ in 0..150 {
-            let offset = random.below(built.contents.len());
+            let offset = random.index(built.contents.len());
             let control = disk_with(&built.contents);
-            control.flip(offset as u64, u32::try_from(random.below(8)).unwrap());
+            control.flip(offset as u64, u32::try_from(random.index(8)).unwrap());
             let what = format!("seed {seed}, offset {offset}");
             match open(control.open().unwrap(), &options(Durability::Sync)) {
                 Err(OpenError::Corrupt(corruption)) => {

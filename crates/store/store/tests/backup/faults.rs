@@ -1,6 +1,7 @@
 //! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
 
-use crate::backup::support::{FRAME, MiniLog, Random, SEGMENT, open, options};
+use crate::backup::support::{FRAME, MiniLog, SEGMENT, open, options};
+use sprat_chance::Chance;
 use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{
@@ -15,16 +16,16 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     let options = options(durability);
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
     let mut log = MiniLog::new(seed);
-    let mut random = Random(seed);
-    control.fail(random.next() % 60, fault);
+    let mut random = Chance::new(seed);
+    control.fail(random.draw() % 60, fault);
     let mut clock = 0;
     let failed = loop {
         clock += 300_000_000;
         if clock > 300_000_000_000 {
             return None;
         }
-        for _ in 0..random.below(6) {
-            let len = random.below(900);
+        for _ in 0..random.index(6) {
+            let len = random.index(900);
             log.append(&backup, len);
         }
         log.pass(&mut backup).unwrap();

@@ -1,6 +1,7 @@
 //! The same on real files.
 
-use crate::backup::support::{FRAME, MiniLog, Random, disk, open, options};
+use crate::backup::support::{FRAME, MiniLog, disk, open, options};
+use sprat_chance::Chance;
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, Options};
@@ -14,7 +15,7 @@ fn a_log_in_a_file_comes_back_life_after_life() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log.sprat");
         let mut log = MiniLog::new(1);
-        let mut random = Random(2);
+        let mut random = Chance::new(2);
         for life in 0..4 {
             let mut disk = disk(&path, durability);
             if !ring {
@@ -25,8 +26,8 @@ fn a_log_in_a_file_comes_back_life_after_life() {
             assert_eq!(report.clean, life == 3);
             log = MiniLog::after(life, segments, report.highest_segment);
             for _ in 0..60 {
-                for _ in 0..1 + random.below(4) {
-                    let len = random.below(400);
+                for _ in 0..1 + random.index(4) {
+                    let len = random.index(400);
                     log.append(&backup, len);
                 }
                 if random.one_in(9) {

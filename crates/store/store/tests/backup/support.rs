@@ -1,6 +1,7 @@
 //! A small log that drives a backup as the master does, and knows what must be on disk.
 
 use crate::common::frames;
+use sprat_chance::Chance;
 use sprat_disk::{Disk, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport};
@@ -11,7 +12,7 @@ use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
+pub(crate) use frames::{FRAME, SEGMENT, disk};
 
 pub(crate) fn options(durability: Durability) -> Options {
     Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 24) }
@@ -55,7 +56,7 @@ pub(crate) fn open<D: Disk>(
 
 /// A log in memory, appended to at random.
 pub(crate) struct MiniLog {
-    pub(crate) random: Random,
+    pub(crate) random: Chance,
     /// Every byte ever put into a segment, durable or not.
     pub(crate) segments: Segments,
     /// How far each segment was handed to the backup, and reported durable.
@@ -84,7 +85,7 @@ impl MiniLog {
     pub(crate) fn after(seed: u64, segments: Segments, highest: u64) -> Self {
         let lengths: BTreeMap<u64, usize> = segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
         Self {
-            random: Random(seed),
+            random: Chance::new(seed),
             passed: lengths.clone(),
             durable: lengths,
             sealed: segments.keys().copied().collect(),
@@ -131,7 +132,7 @@ impl MiniLog {
 
     /// Appends an entry with a value of `len` bytes to the head, and begins a new one when it must.
     pub(crate) fn append<D: Disk>(&mut self, backup: &Backup<D>, len: usize) -> bool {
-        let key = self.random.next().to_le_bytes();
+        let key = self.random.draw().to_le_bytes();
         let value = vec![key[0]; len];
         let kind = if self.random.one_in(4) { Kind::Tombstone } else { Kind::Object };
         let entry = Entry {
@@ -195,7 +196,7 @@ impl MiniLog {
     /// Drops some old segments from the digest: the next head no longer lists them.
     fn clean(&mut self) {
         while self.digest.len() > self.most {
-            let victim = *self.digest.iter().nth(self.random.below(4)).unwrap();
+            let victim = *self.digest.iter().nth(self.random.index(4)).unwrap();
             self.digest.remove(&victim);
             self.reclaimable.push((victim, self.next));
         }
@@ -208,7 +209,7 @@ impl MiniLog {
             return;
         }
         let id = self.begin(Role::Survivor);
-        let value = vec![7; self.random.below(9000)];
+        let value = vec![7; self.random.index(9000)];
         let entry = Entry {
             kind: Kind::Object,
             successor: false,

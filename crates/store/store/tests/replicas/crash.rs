@@ -1,6 +1,7 @@
 //! Random masters, crashes at random moments: what was acknowledged is there, and what was freed is not.
 
-use crate::replicas::support::{Random, SEGMENT, World, bytes_of, id, open};
+use crate::replicas::support::{SEGMENT, World, bytes_of, id, open};
+use sprat_chance::Chance;
 use sprat_disk::{Fault, Latency, MemControl, MemDisk};
 use sprat_rpc::CallId;
 use sprat_store::replicas::Durability;
@@ -43,7 +44,7 @@ type Found = BTreeMap<u64, (usize, bool, bool)>;
 
 /// All that is known of a disk.
 struct Model {
-    random: Random,
+    random: Chance,
     known: BTreeMap<u64, Known>,
     /// What was given up not long ago, and may still be there after a crash.
     ghosts: BTreeMap<u64, Vec<Known>>,
@@ -58,7 +59,7 @@ impl Model {
 
     /// Begins a write, a seal, a free, or a new replica.
     fn step(&mut self, world: &mut World<MemDisk>) {
-        let replica = id(1 + u32::try_from(self.random.below(3)).unwrap(), 1 + self.random.next() % 5);
+        let replica = id(1 + u32::try_from(self.random.index(3)).unwrap(), 1 + self.random.draw() % 5);
         let word = replica.word();
         if self.under_way.iter().any(|asked| asked.replica == replica) || self.under_way.len() > 5 {
             return;
@@ -82,7 +83,7 @@ impl Model {
             return;
         }
         let most = (SEGMENT as usize - 1000).saturating_sub(known.asked);
-        let len = 1 + if self.random.one_in(5) { self.random.below(3000) } else { self.random.below(200) };
+        let len = 1 + if self.random.one_in(5) { self.random.index(3000) } else { self.random.index(200) };
         let sealed = self.random.one_in(8) || len > most;
         let end = known.asked + len.min(most);
         let call = world.begin_write(replica, known.asked..end, sealed);
@@ -168,7 +169,7 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5_000, durable: 40_000, jitter: 60_000 });
     let mut model =
-        Model { random: Random(seed), known: BTreeMap::new(), ghosts: BTreeMap::new(), under_way: Vec::new() };
+        Model { random: Chance::new(seed), known: BTreeMap::new(), ghosts: BTreeMap::new(), under_way: Vec::new() };
     let sync = durability == Durability::Sync;
     let mut certain = true;
     for life in 0..6 {
@@ -177,15 +178,15 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
         let (mut world, report) = open(&control, durability);
         assert_eq!(report.damaged, [], "{what}");
 
-        let ending = endings[model.random.below(endings.len())];
+        let ending = endings[model.random.index(endings.len())];
         let faulty = ending != Ending::Close && model.random.one_in(2);
         if faulty {
             // A write that failed may still come to the medium, until a power failure has decided it.
             let io = ending == Ending::Power && model.random.one_in(2);
             let fault = if io { Fault::Io } else { Fault::Hang };
-            control.fail(model.random.next() % 200, fault);
+            control.fail(model.random.draw() % 200, fault);
         }
-        for _ in 0..model.random.below(500) {
+        for _ in 0..model.random.index(500) {
             model.step(&mut world);
             if !sync && model.random.one_in(30) {
                 world.pass(Duration::from_millis(60));

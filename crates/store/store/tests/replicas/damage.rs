@@ -1,6 +1,7 @@
 //! Flipped bits: damage is told by file, place and replica, and never given out as what was written.
 
-use crate::replicas::support::{FRAME, Random, SEGMENT, World, bytes_of, id, open};
+use crate::replicas::support::{FRAME, SEGMENT, World, bytes_of, id, open};
+use sprat_chance::Chance;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::{Durability, OpenReport};
 use sprat_wire::frame::FRAMES_OFFSET;
@@ -14,14 +15,14 @@ type Truth = BTreeMap<u64, (usize, bool, usize)>;
 fn build(seed: u64, close: bool) -> (Vec<u8>, Truth) {
     let control = MemControl::new(seed);
     let (mut world, _) = open(&control, Durability::Sync);
-    let mut random = Random(seed);
+    let mut random = Chance::new(seed);
     let mut truth = Truth::new();
     for segment in 1..=8 {
         let replica = id(3 + u32::try_from(segment % 2).unwrap(), segment);
         let (mut len, mut last) = (0, 0);
-        for _ in 0..2 + random.below(6) {
+        for _ in 0..2 + random.index(6) {
             last = len;
-            let next = (len + 1 + random.below(2500)).min(SEGMENT as usize);
+            let next = (len + 1 + random.index(2500)).min(SEGMENT as usize);
             world.put(replica, len..next, false);
             len = next;
         }
@@ -82,9 +83,9 @@ fn a_flipped_bit_is_told_or_harmless() {
         assert_eq!((report.clean, &report.damaged, &report.torn), (close, &vec![], &vec![]));
         let whole: BTreeMap<_, _> = truth.iter().map(|(word, (len, sealed, _))| (*word, (*len, *sealed))).collect();
         assert_eq!(listed(&mut world), whole);
-        let mut random = Random(seed);
+        let mut random = Chance::new(seed);
         for _ in 0..120 {
-            let offset = FRAMES_OFFSET + random.next() % (contents.len() as u64 - FRAMES_OFFSET);
+            let offset = FRAMES_OFFSET + random.draw() % (contents.len() as u64 - FRAMES_OFFSET);
             let what = format!("seed {seed}, offset {offset}");
             let (_, mut world, report) = reopen(&contents, Some((offset, 3)));
             let now = listed(&mut world);
@@ -205,17 +206,17 @@ fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
     let (mut whole, mut told) = (0, 0);
     for seed in 0..300 {
         let (contents, truth) = build(seed % 4, seed % 8 < 4);
-        let mut random = Random(seed);
+        let mut random = Chance::new(seed);
         let control = MemControl::new(seed);
         control.patch(0, &contents);
         let frames = contents.len() - usize::try_from(FRAMES_OFFSET).unwrap();
-        let places = |random: &mut Random, unit: usize| random.below(frames / unit) * unit;
-        for _ in 0..1 + random.below(4) {
-            let unit = [1, 512, 4096][random.below(3)];
+        let places = |random: &mut Chance, unit: usize| random.index(frames / unit) * unit;
+        for _ in 0..1 + random.index(4) {
+            let unit = [1, 512, 4096][random.index(3)];
             let (to, from) = (places(&mut random, unit), places(&mut random, unit));
-            let len = (unit * (1 + random.below(6))).min(frames - to.max(from));
+            let len = (unit * (1 + random.index(6))).min(frames - to.max(from));
             let start = usize::try_from(FRAMES_OFFSET).unwrap() + from;
-            let bytes = match random.below(3) {
+            let bytes = match random.index(3) {
                 0 => vec![0; len],
                 1 => bytes_of(id(99, seed + 1), len),
                 _ => contents[start..start + len].to_vec(),

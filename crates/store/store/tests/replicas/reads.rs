@@ -1,6 +1,7 @@
 //! Many who read, and the limits they meet.
 
-use crate::replicas::support::{Random, bytes_of, id, open, open_with};
+use crate::replicas::support::{bytes_of, id, open, open_with};
+use sprat_chance::Chance;
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_rpc::CallId;
 use sprat_store::replicas::{Durability, HOLD, MAX_STAGED, Options};
@@ -20,13 +21,13 @@ fn many_read_many_replicas_at_once() {
     control.set_latency(Latency { base: 100_000, durable: 0, jitter: 300_000 });
     let options = Options { max_frames: 40, ..Options::new(*b"the test cluster", 5, 40) };
     let (mut world, _) = open_with(&control, &options);
-    let mut random = Random(1);
+    let mut random = Chance::new(1);
     let mut lens = Vec::new();
     for segment in 1..=14 {
-        let len = 1 + random.below(3 * REPLICA_BYTES);
+        let len = 1 + random.index(3 * REPLICA_BYTES);
         let mut at = 0;
         while at < len {
-            let next = len.min(at + 1 + random.below(REPLICA_BYTES));
+            let next = len.min(at + 1 + random.index(REPLICA_BYTES));
             world.put(id(3, segment), at..next, next == len);
             at = next;
         }

@@ -1,6 +1,7 @@
 //! A node that keeps replicas, and one who asks it, in virtual time.
 
 use crate::common::{ended, frames};
+use sprat_chance::Chance;
 use sprat_disk::{Disk, MemControl, MemDisk};
 use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{CallId, Config, Endpoint, SessionId};
@@ -13,7 +14,7 @@ use zerocopy::IntoBytes as _;
 
 use ended::Ended;
 
-pub(crate) use frames::{FRAME, Random, SEGMENT, disk};
+pub(crate) use frames::{FRAME, SEGMENT, disk};
 
 /// How far a turn moves the clock.
 pub(crate) const STEP: Duration = Duration::from_micros(50);
@@ -31,9 +32,9 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
 
 /// The bytes of a segment: told from those of all others, and the same whoever asks.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
-    let mut random = Random(replica.word());
+    let mut random = Chance::new(replica.word());
     let mut bytes: Vec<u8> =
-        std::iter::repeat_with(|| random.next().to_le_bytes()).take(len / 8 + 1).flatten().collect();
+        std::iter::repeat_with(|| random.draw().to_le_bytes()).take(len / 8 + 1).flatten().collect();
     bytes.truncate(len);
     bytes
 }

@@ -1,5 +1,6 @@
 //! Frames that are wrong on every layer, thrown at a running node.
 
+use sprat_chance::Chance;
 use std::time::Duration;
 
 use sprat_wire::packet::Header;
@@ -7,7 +8,6 @@ use zerocopy::IntoBytes as _;
 
 use crate::load::mixed;
 use crate::net::{Plug, alone, wait};
-use crate::support::Random;
 use crate::{metrics, over_a_cable, table, until, until_nothing_is_in_use};
 
 /// Rounds of garbage, and frames in each: fewer than the device's ring holds.
@@ -43,7 +43,7 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
         let table = table(&mut client, "t");
         mixed(&mut client, table, 200, 1);
         let (node, plug) = (Plug::of("s0").mac, Plug::of("c0"));
-        let mut random = Random(2015);
+        let mut random = Chance::new(2015);
         let first = metrics();
         for round in 0..ROUNDS {
             let (before, mut wanted) = (metrics(), [0, 0]);
@@ -87,11 +87,11 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
 }
 
 /// A frame from `own` to `node` that is wrong somewhere.
-fn frame(random: &mut Random, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
+fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
     use Fate::{Delivered, Heard, Refused};
     let noise = bytes(random, 300);
     let whole = |ethertype, packet: &[u8]| ethernet(node, own, ethertype, packet);
-    match random.below(17) {
+    match random.modulo(17) {
         // Ethernet.
         0 => (whole(0x88b5, &noise), Refused),
         1 => (whole([IPV4, IPV6, ARP][random.index(3)], &noise[..noise.len().min(7)]), Refused),
@@ -102,13 +102,13 @@ fn frame(random: &mut Random, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
         5 => (whole(ARP, &arp(own)[..random.index(28)]), Refused),
         6 => {
             let mut message = arp(own);
-            message[random.index(8)] ^= 1 << random.below(8);
+            message[random.index(8)] ^= 1 << random.modulo(8);
             (whole(ARP, &message), Heard) // a request may have become an answer
         }
         // IPv4: a header that contradicts itself, a wrong checksum, fragments, protocols unheard of.
         7 => (whole(IPV4, &spoil_ipv4(random, ipv4(UDP, &udp(PORT, &noise)))), Refused),
         8 => (whole(IPV4, &flip(random, ipv4(UDP, &udp(PORT, &noise)), 20)), Refused),
-        9 => (whole(IPV4, &ipv4(3 + random.below(14).to_le_bytes()[0], &noise)), Refused),
+        9 => (whole(IPV4, &ipv4(3 + random.modulo(14).to_le_bytes()[0], &noise)), Refused),
         // IPv6 and its neighbour discovery, of which this node knows nothing.
         10 => (whole(IPV6, &[&[0x60, 0, 0, 0, 0, 32, 58, 255][..], &noise].concat()), Refused),
         // UDP: lengths that do not fit, ports nobody has, wrong checksums.
@@ -133,20 +133,20 @@ fn frame(random: &mut Random, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
 
 /// What looks like a packet of the protocol, up to a point: its session is nobody's, its kind unheard of, its payload cut
 /// short, or all of it noise.
-fn packet(random: &mut Random) -> Vec<u8> {
+fn packet(random: &mut Chance) -> Vec<u8> {
     let mut packet = [bytes(random, 100), vec![0]].concat(); // an empty datagram is nothing
-    let kind = 1 + random.below(20).to_le_bytes()[0];
+    let kind = 1 + random.modulo(20).to_le_bytes()[0];
     if random.one_in(2) {
         let payload = bytes(random, 100);
         let len = u16::try_from(payload.len()).expect("short") + u16::from(random.one_in(3));
-        let draw = |random: &mut Random| {
+        let draw = |random: &mut Chance| {
             u32::from_le_bytes(*random.draw().to_le_bytes().first_chunk().expect("8 bytes")).into()
         };
         let header = Header {
             kind,
             slot: random.draw().to_le_bytes()[0],
             payload: len.into(),
-            session: u32::from(random.below(3).to_le_bytes()[0]).into(),
+            session: u32::from(random.modulo(3).to_le_bytes()[0]).into(),
             token: draw(random),
             sequence: draw(random),
             offset: draw(random),
@@ -157,25 +157,25 @@ fn packet(random: &mut Random) -> Vec<u8> {
     packet
 }
 
-fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
+fn bytes(random: &mut Chance, most: usize) -> Vec<u8> {
     let len = random.index(most);
     (0..len).map(|_| random.draw().to_le_bytes()[0]).collect()
 }
 
 /// One bit of the first `within` bytes changed, whatever sums there are left as they were.
-fn flip(random: &mut Random, mut packet: Vec<u8>, within: usize) -> Vec<u8> {
-    packet[random.index(within)] ^= 1 << random.below(8);
+fn flip(random: &mut Chance, mut packet: Vec<u8>, within: usize) -> Vec<u8> {
+    packet[random.index(within)] ^= 1 << random.modulo(8);
     packet
 }
 
 /// An IPv4 header that is wrong although its checksum is right.
-fn spoil_ipv4(random: &mut Random, mut packet: Vec<u8>) -> Vec<u8> {
-    match random.below(5) {
+fn spoil_ipv4(random: &mut Chance, mut packet: Vec<u8>) -> Vec<u8> {
+    match random.modulo(5) {
         0 => packet[0] = 0x65,
         1 => packet[0] = 0x44,
         2 => packet[2..4].copy_from_slice(&60_000_u16.to_be_bytes()),
         3 => packet[2..4].copy_from_slice(&19_u16.to_be_bytes()),
-        _ => packet[6] = 0x20 | random.below(0x20).to_le_bytes()[0],
+        _ => packet[6] = 0x20 | random.modulo(0x20).to_le_bytes()[0],
     }
     packet[10..12].fill(0);
     let sum = checksum(&packet[..20]);

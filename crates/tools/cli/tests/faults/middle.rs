@@ -1,5 +1,6 @@
 //! A bad network between two cables: it loses, repeats and reorders frames, by a seed.
 
+use sprat_chance::Chance;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::net::{Plug, wait};
-use crate::support::Random;
 
 /// Frames of which one is overtaken by up to three others.
 const REORDERED: u64 = 50;
@@ -41,7 +41,7 @@ impl Middle {
         let plugs = [Plug::of(a), Plug::of(b)];
         let (done_here, ended_here) = (Arc::clone(&done), Arc::clone(&ended));
         let run = move || {
-            let mut ways = [0, 1].map(|way| Way { random: Random(seed + way), held: VecDeque::new() });
+            let mut ways = [0, 1].map(|way| Way { random: Chance::new(seed + way), held: VecDeque::new() });
             while !ended_here.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for (way, [from, to]) in ways.iter_mut().zip([[0, 1], [1, 0]]) {
@@ -73,7 +73,7 @@ impl Drop for Middle {
 
 /// One direction.
 struct Way {
-    random: Random,
+    random: Chance,
     /// Frames held back, each until so many others have passed.
     held: VecDeque<(u64, Vec<u8>)>,
 }
@@ -86,11 +86,11 @@ impl Way {
             to.send(&frame);
             return;
         }
-        if self.random.below(1000) < lost {
+        if self.random.modulo(1000) < lost {
             count(&done.lost);
         } else if self.random.one_in(REORDERED) {
             count(&done.reordered);
-            self.held.push_back((1 + self.random.below(3), frame));
+            self.held.push_back((1 + self.random.modulo(3), frame));
             return;
         } else {
             to.send(&frame);

@@ -1,7 +1,8 @@
 //! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name, never guessed at.
 
-use crate::input::support::{Random, ServerProcess, read_all};
+use crate::input::support::{ServerProcess, read_all};
 use crate::input::{SMALL, connect};
+use sprat_chance::Chance;
 use sprat_client::Client;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -21,7 +22,7 @@ fn start(data: &Path) -> Result<ServerProcess, String> {
 }
 
 fn value(number: usize) -> Vec<u8> {
-    let mut random = Random(number as u64);
+    let mut random = Chance::new(number as u64);
     let len = if number.is_multiple_of(10) { 60_000 } else { 40 + number * 7 };
     std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect()
 }
@@ -77,7 +78,7 @@ fn flip(path: &Path, offset: u64, bit: u32) {
 
 #[test]
 fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
-    let mut random = Random(4711);
+    let mut random = Chance::new(4711);
     let (mut refused, mut harmless, mut cut) = (0, 0, 0);
     for in_order in [true, false] {
         let dir = tempfile::tempdir().expect("a directory");
@@ -89,12 +90,12 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
         let log = data.join("log.sprat");
         for _ in 0..FLIPS / 2 {
             // Anywhere, where something is written, and at the very end: what was written last may be cut.
-            let offset = match random.below(8) {
+            let offset = match random.modulo(8) {
                 0 => random.index(bytes.len()),
                 1 | 2 => written[written.len() - 1 - random.index(LAST_BYTES)],
                 _ => written[random.index(written.len())],
             };
-            let bit = u32::try_from(random.below(8)).expect("small");
+            let bit = u32::try_from(random.modulo(8)).expect("small");
             flip(&log, offset as u64, bit);
             let what = format!("bit {bit} of byte {offset}, stopped in order: {in_order}");
             match start(&data) {

@@ -1,7 +1,8 @@
 //! Strangers on the network: the server goes on serving.
 
-use crate::input::support::{PATIENCE, Random, ServerProcess, TCP, UDP, run, run_with};
+use crate::input::support::{PATIENCE, ServerProcess, TCP, UDP, run, run_with};
 use crate::input::{SMALL, connect};
+use sprat_chance::Chance;
 use sprat_client::{Client, Condition, Error, Mode, Options};
 use sprat_net::Locator;
 use sprat_wire::op::Request;
@@ -30,8 +31,8 @@ fn still_serves(server: &mut ServerProcess, client: &mut Client, round: usize) {
 }
 
 /// Bytes that look more or less like packets.
-fn noise(random: &mut Random, most: u64) -> Vec<u8> {
-    let len = usize::try_from(random.below(most)).expect("small");
+fn noise(random: &mut Chance, most: u64) -> Vec<u8> {
+    let len = usize::try_from(random.modulo(most)).expect("small");
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect();
     if random.one_in(2) && bytes.len() >= 24 {
         // Kinds and fields as real packets have them: small numbers.
@@ -49,7 +50,7 @@ fn garbage_datagrams_do_no_harm() {
     let mut client = connect(&server);
     let target = address(&server.listen);
     let sockets: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
-    let mut random = Random(1);
+    let mut random = Chance::new(1);
     for round in 0..10 {
         for _ in 0..300 {
             let bytes = noise(&mut random, 2000);
@@ -69,7 +70,7 @@ fn garbage_streams_do_no_harm() {
     let mut server = start(dir.path(), TCP);
     let mut client = connect(&server);
     let targets = [address(&server.listen), address(&server.coordinator)];
-    let mut random = Random(2);
+    let mut random = Chance::new(2);
     let mut held = Vec::new();
     for round in 0..10 {
         for number in 0..30 {
@@ -78,7 +79,7 @@ fn garbage_streams_do_no_harm() {
             let bytes = noise(&mut random, 100_000);
             // The server may close while we still write.
             let _ = stream.write_all(&bytes);
-            match random.below(4) {
+            match random.modulo(4) {
                 0 => drop(stream),
                 1 => drop(stream.shutdown(Shutdown::Write)),
                 2 => held.push(stream), // cut short, and silent from here on

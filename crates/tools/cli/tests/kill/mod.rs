@@ -8,12 +8,13 @@ mod writer;
 
 use crate::support;
 use model::{Counter, Found, Owned, Register, take};
+use sprat_chance::Chance;
 use sprat_client::{Client, Options, Table};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Random, ServerProcess, TCP, UDP};
+use support::{ServerProcess, TCP, UDP};
 use writer::{SHARED, Signals, Writer, key_name};
 
 /// Kills when nobody says how many.
@@ -67,7 +68,7 @@ struct Account {
 impl Trial {
     fn run(&self) {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut random = Random(self.seed);
+        let mut random = Chance::new(self.seed);
         let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, random.draw())).collect();
         let mut counters = vec![Counter::default(); SHARED];
         let mut registers = vec![Register::default(); SHARED];
@@ -75,7 +76,7 @@ impl Trial {
         for _ in 0..self.kills {
             if random.one_in(5) {
                 let mut server = self.spawn(dir.path());
-                thread::park_timeout(Duration::from_millis(random.below(LONGEST_START)));
+                thread::park_timeout(Duration::from_millis(random.modulo(LONGEST_START)));
                 server.kill();
                 account.during_start += 1;
                 continue;
@@ -84,7 +85,7 @@ impl Trial {
             let (mut client, table) = connect(&server);
             let found = all_of(&mut client, table);
             check(&mut writers, &mut counters, &mut registers, found, &mut account);
-            let life = Duration::from_millis(random.below(LONGEST_LIFE));
+            let life = Duration::from_millis(random.modulo(LONGEST_LIFE));
             live(&mut server, table, &mut writers, life, &mut account);
             for writer in &mut writers {
                 for (counter, other) in counters.iter_mut().zip(&mut writer.counters) {

@@ -1,6 +1,6 @@
 //! What the store has promised: after a kill, everything that was acknowledged or seen is there.
 
-use crate::kill::support::Random;
+use sprat_chance::Chance;
 use sprat_client::Row;
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Value {
 
 impl Value {
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let mut random = Random(self.seed);
+        let mut random = Chance::new(self.seed);
         let mut bytes = Vec::with_capacity(self.len + 8);
         while bytes.len() < self.len {
             bytes.extend_from_slice(&random.draw().to_le_bytes());

@@ -1,7 +1,7 @@
 //! A client that writes, many operations under way, and keeps account of what it was told.
 
 use crate::kill::model::{Counter, Intent, Owned, Register, Value};
-use crate::kill::support::Random;
+use sprat_chance::Chance;
 use sprat_client::{Client, Condition, Core, Error, Options, Table};
 use sprat_net::Nanos;
 use sprat_wire::op::{Request, Status};
@@ -46,7 +46,7 @@ struct Told {
 
 pub(crate) struct Writer {
     number: usize,
-    random: Random,
+    random: Chance,
     pub(crate) keys: Vec<Owned>,
     pub(crate) counters: Vec<Counter>,
     pub(crate) registers: Vec<Register>,
@@ -83,7 +83,7 @@ impl Writer {
     pub(crate) fn new(number: usize, seed: u64) -> Self {
         Self {
             number,
-            random: Random(seed),
+            random: Chance::new(seed),
             keys: vec![Owned::default(); KEYS],
             counters: vec![Counter::default(); SHARED],
             registers: vec![Register::default(); SHARED],
@@ -149,7 +149,7 @@ impl Writer {
     fn submit(&mut self, core: &mut Core, now: Nanos, table: Table) {
         let table = table.0;
         let (name, value);
-        let (flight, request) = match self.random.below(100) {
+        let (flight, request) = match self.random.modulo(100) {
             0..4 => {
                 let counter = self.random.index(SHARED);
                 name = format!("counter {counter}");
@@ -255,12 +255,12 @@ impl Writer {
 }
 
 /// Mostly small, some of many packets, a few of 100 KB.
-fn draw_len(random: &mut Random) -> usize {
-    let bound = match random.below(100) {
+fn draw_len(random: &mut Chance) -> usize {
+    let bound = match random.modulo(100) {
         0..70 => 200,
         70..95 => 5_000,
         95..98 => 30_000,
         _ => MAX_LEN + 1,
     };
-    usize::try_from(random.below(bound)).expect("small")
+    usize::try_from(random.modulo(bound)).expect("small")
 }

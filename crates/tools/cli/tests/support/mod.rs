@@ -230,31 +230,6 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Numbers from a seed (splitmix64).
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.draw() % bound
-    }
-
-    pub(crate) fn index(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound as u64)).expect("below a usize")
-    }
-
-    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}
-
 /// Reads all of a reader, of which there is less than a gigabyte.
 pub(crate) fn read_all(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
