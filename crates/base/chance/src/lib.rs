@@ -94,9 +94,18 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// Draws the next number of Marsaglia's xorshift (2003): `state` is that number, and never 0. Recorded seeds of
+/// replication and of the kernels' tests draw from it; a [`Chance`] takes any seed and is the better generator.
+pub fn xorshift(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Chance, mix};
+    use super::{Chance, mix, xorshift};
 
     fn drawn<T>(mut chance: Chance, draw: impl Fn(&mut Chance) -> T) -> [T; 4] {
         std::array::from_fn(|_| draw(&mut chance))
@@ -140,6 +149,13 @@ mod tests {
             [0.883_310_808_213_642_6, 0.431_527_997_048_509_97, 0.026_433_771_592_597_743, 0.970_881_978_153_828_5];
         assert_eq!(drawn(Chance::new(0), Chance::share), shares);
         assert_eq!([0, 1, u64::MAX].map(mix), [0, 6_238_072_747_940_578_789, 13_029_008_266_876_403_067]);
+    }
+
+    #[test]
+    fn xorshift_keeps_its_numbers() {
+        let mut state = 1;
+        assert_eq!(xorshift(&mut state), 1_082_269_761);
+        assert_eq!(xorshift(&mut state), 1_152_992_998_833_853_505);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::scalar;
 use crate::{Builder, Data};
 use bounds::Bounds;
 use proptest::prelude::*;
+use sprat_chance::xorshift;
 
 /// What kind of programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -204,15 +205,12 @@ impl Maker {
     }
 }
 
-/// Numbers by chance (xorshift).
+/// Numbers by chance.
 struct Chance(u64);
 
 impl Chance {
     fn next(&mut self, below: u16) -> u16 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        u16::try_from((self.0 >> 32) % u64::from(below)).expect("below a number of 16 bits")
+        u16::try_from((xorshift(&mut self.0) >> 32) % u64::from(below)).expect("below a number of 16 bits")
     }
 
     /// What is given: of tame programs what [`Bounds::GIVEN`] says.

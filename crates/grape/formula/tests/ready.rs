@@ -1,16 +1,12 @@
 //! The ready kernels against loops written by hand.
 
+use sprat_chance::xorshift;
 use sprat_formula::{Arithmetic, Column, Inputs, Judgement, Kernel, Output, Precision, READY, ready, reference};
 
 /// Numbers by chance, the same every time, from -1 to 1.
 fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        f64::from(u32::try_from(state >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
-    };
+    let mut next = || f64::from(u32::try_from(xorshift(&mut state) >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0;
     (0..count).map(|_| next()).collect()
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses some")]
 
+use sprat_chance::xorshift;
 use sprat_formula::{
     Binary, Builder, Column, Constant, Field, Inputs, Node, Output, Program, Reduction, Type, Unary, Value,
 };
@@ -20,12 +21,7 @@ pub fn field(name: &str, of: Type) -> Field {
 /// Numbers without a pattern, from 0 to 1.
 pub fn random(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    }
+    move || (xorshift(&mut state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Positions and masses of bodies in a ball.

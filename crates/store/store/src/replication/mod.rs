@@ -19,6 +19,7 @@ use heal::{Closed, Healer};
 use outlook::Lookout;
 use peers::Peers;
 use segment::{Open, Replica, Sendable, sendable};
+use sprat_chance::xorshift;
 use sprat_log::{Log, OpenSegment, Role};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
@@ -447,10 +448,7 @@ fn begin(
     caller.call(session, &parts[..=slices.len()], now + PATIENCE).ok()
 }
 
-/// A number below `choices`, by Marsaglia's xorshift.
+/// Draws a number below `choices`.
 fn draw(state: &mut u64, choices: usize) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    usize::try_from(*state % choices as u64).expect("64-bit")
+    usize::try_from(xorshift(state) % choices as u64).expect("64-bit")
 }

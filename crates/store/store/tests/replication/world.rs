@@ -2,6 +2,7 @@
 
 use crate::replication::backup::{Backup, room};
 use crate::replication::client::{Client, removes, value};
+use sprat_chance::xorshift;
 use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};
@@ -396,8 +397,5 @@ impl World {
 }
 
 fn draw(state: &mut u64, below: u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state % below
+    xorshift(state) % below
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use sprat_chance::Chance;
 use sprat_client::{Client, Error, Table};
 
 use super::servers::{Cluster, Replicated};
@@ -130,14 +131,7 @@ fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<(V
 fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>, over: &AtomicBool) -> Result<()> {
     let tables: Vec<Table> = tables.iter().map(|table| client.table(table)).collect::<Result<_, Error>>()?;
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
-    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut draw = move || {
-        // Xorshift: any mixture does.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut chance = Chance::new(number);
     let rest = Duration::from_nanos(1_000_000_000 * CLIENTS / RATE);
     let (mut due, mut last) = (Instant::now(), Instant::now());
     while !over.load(Ordering::Relaxed) {
@@ -147,12 +141,12 @@ fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>
         }
         // What could not be asked in time is not asked for later.
         due = (due + rest).max(now);
-        let key = draw() % KEYS;
+        let key = chance.below(KEYS);
         let name = [number, key].map(u64::to_le_bytes).concat();
         let table = tables[usize::try_from(key).expect("few") % tables.len()];
         let entry = known.entry(key).or_default();
-        let value = i64::from_le_bytes(draw().to_le_bytes());
-        let answered = if draw().is_multiple_of(2) {
+        let value = i64::from_le_bytes(chance.draw().to_le_bytes());
+        let answered = if chance.one_in(2) {
             read(&mut client, table, &name, entry, found)
         } else if key < SUMS {
             add(&mut client, table, &name, entry, found)

@@ -13,6 +13,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::lab::host::{Host, Running};
 use crate::peers::Process;
+use sprat_chance::Chance;
 use sprat_measure::usage;
 
 /// Longest that a server may take to begin, and that one connection to it may.
@@ -298,12 +299,9 @@ pub(super) fn plain(host: &Host) -> Result<()> {
 pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
     let mut block = vec![0_u8; BLOCK_BYTES];
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut chance = Chance::new(0);
     for word in block.chunks_exact_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        word.copy_from_slice(&state.to_le_bytes());
+        word.copy_from_slice(&chance.draw().to_le_bytes());
     }
     let mut left = bytes;
     let mut number = 0_u64;

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use anyhow::{Context as _, Result};
+use sprat_chance::Chance;
 use sprat_grape::{Column, Inputs, Options, Output, Precision, Program, Target, ready};
 use sprat_vector::{Compiled, PEAK_FLOPS, peak};
 
@@ -27,14 +28,8 @@ pub(super) fn pinned() -> Result<cpu::Pinned> {
 
 /// Columns of numbers from 0 to 1, without a pattern, the same in every run.
 pub(super) fn numbers(columns: usize) -> Vec<Vec<f64>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    (0..columns).map(|_| (0..PARTICLES).map(|_| next()).collect()).collect()
+    let mut chance = Chance::new(0);
+    (0..columns).map(|_| (0..PARTICLES).map(|_| chance.share()).collect()).collect()
 }
 
 /// Inputs of a program from the first of these columns, for so many i; constants without a default are 0.01.
