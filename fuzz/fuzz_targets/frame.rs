@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_lab::Time;
-use sprat_lab::chance::Chance;
+use sprat_lab::chance::salted;
 use sprat_lab::frame::{Packet, Received, parse};
 use sprat_lab::line::{Line, Settings};
 use sprat_lab::memory::{CELL_BYTES, Memory};
@@ -37,7 +37,7 @@ fuzz_target!(|input: (u16, &[u8])| {
             if rest.count() > 1 {
                 rest.truncate(1, &mut memory);
             }
-            rest.corrupt(&mut Chance::new(1, &[1]));
+            rest.corrupt(&mut salted(1, &[1]));
             front.free(&mut memory);
             rest.free(&mut memory);
         } else {
