@@ -5,7 +5,6 @@ use crate::support;
 use nix::sched::{CloneFlags, unshare};
 use sprat_flow::copy::{Error, Fetch, Options};
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,7 +54,7 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
             child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
             let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
             // Some megabytes later, at whatever it is doing then.
-            let chance = RandomState::new().hash_one(killed);
+            let chance = sprat_host::random();
             let enough = durable() + usize::try_from(chance % 7).unwrap();
             while durable() < enough && child.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(1));

@@ -3,7 +3,6 @@
 use crate::support;
 use serde_json::Value;
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -73,7 +72,7 @@ fn serve(folder: &Path, address: &str) -> Child {
 /// connects or listens anywhere.
 fn address() -> String {
     const PORTS: std::ops::Range<u64> = 15_000..32_000;
-    let draw = || RandomState::new().hash_one(std::process::id()) % (PORTS.end - PORTS.start) + PORTS.start;
+    let draw = || sprat_host::random() % (PORTS.end - PORTS.start) + PORTS.start;
     let mut addresses = (0..1000).map(|_| format!("127.0.0.1:{}", draw()));
     addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }

@@ -1,7 +1,6 @@
 //! Kills of either end of a transfer, at any moment: whatever happens, the file is exact, or not there.
 
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -36,7 +35,7 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
         let mut client = (ends.transfer)(whole);
         loop {
             let done = killed.iter().sum::<u64>();
-            let chance = RandomState::new().hash_one(done);
+            let chance = sprat_host::random();
             if done < kills {
                 wait(chance % 700);
             }
