@@ -13,9 +13,10 @@
 //! the JVM; `1G` as a rate is 10^9 bits a second, as to tc and iperf3. What two of them read in two ways, and no
 //! convention decides, is refused with both readings named.
 //!
-//! [`figure`] is the way back: figures as people read them.
+//! [`figure`] is the way back: figures as people read them. [`html`] makes text safe on the pages that show them.
 
 pub mod figure;
+pub mod html;
 mod time;
 
 pub use time::{duration, seconds};

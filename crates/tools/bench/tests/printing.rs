@@ -3,10 +3,10 @@
 use sprat_bench::basic::PUBLISHED;
 use sprat_measure::goals::{Goal, Row, table, verdict};
 use sprat_measure::hist::Latencies;
-use sprat_measure::report::svg::{Axis, Line, chart, escape};
+use sprat_measure::report::svg::{Axis, Line, chart};
 use sprat_measure::report::{Report, write_json};
 use sprat_measure::{machine::Machine, table::Table};
-use sprat_units::figure;
+use sprat_units::{figure, html::escape};
 
 /// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what our columns assume.
 #[test]

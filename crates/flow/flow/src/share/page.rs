@@ -5,6 +5,7 @@ use super::ticket::{PARAMETER, Seal};
 use percent_encoding::percent_decode_str;
 use sprat_http::date::Moment;
 use sprat_http::server::target::Target;
+use sprat_units::html;
 use std::fmt::Write as _;
 
 /// Most entries of a page: browsers suffer from more, and the page says where all of them are.
@@ -129,20 +130,8 @@ fn trail(path: &str) -> String {
 /// A text that is nothing but text, in HTML and in its attributes; what would turn it about on the screen is taken out.
 #[must_use]
 pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
-            char if char.is_control() => escaped.push('\u{fffd}'),
-            char => escaped.push(char),
-        }
-    }
-    escaped
+    let turns = |char| matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    html::escape(&text.replace(|char: char| turns(char) || char.is_control(), "\u{fffd}"))
 }
 
 /// A number of bytes as people say it.

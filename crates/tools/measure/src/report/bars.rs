@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::svg::{Axis, COLOURS, WIDTH, escape};
+use super::svg::{Axis, COLOURS, WIDTH};
+use sprat_units::html::escape;
 
 /// Height of a bar, and what one takes with the space below it, in SVG units.
 const BAR: f64 = 20.0;

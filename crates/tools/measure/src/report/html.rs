@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::svg::{Axis, Line, Tick, chart, escape};
+use super::svg::{Axis, Line, Tick, chart};
 use crate::goals::{self, Goal, Row};
 use crate::load::{Measured, PERIOD_NS, Results};
 use crate::machine::Machine;
 use crate::table::Table;
 use sprat_units::figure;
+use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("style.css");
 

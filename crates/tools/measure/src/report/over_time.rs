@@ -5,8 +5,9 @@ use std::fmt::{Result, Write};
 
 use sprat_lab::series::{About, FlowSample, LineAbout, LineSample, Sample};
 
-use super::svg::{Area, Axis, COLOURS, Line, escape, panel};
+use super::svg::{Area, Axis, COLOURS, Line, panel};
 use sprat_units::figure;
+use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("over_time.css");
 

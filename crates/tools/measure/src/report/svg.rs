@@ -1,5 +1,6 @@
 //! Line and bar charts as inline SVG. Colours are classes, so that the page's style sheet has light and dark ones.
 
+use sprat_units::html::escape;
 use std::fmt::Write;
 
 /// Width of a chart, in SVG units (CSS pixels at full size).
@@ -175,21 +176,4 @@ pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[
         write!(svg, r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#, escape(&line.name))?;
     }
     Ok(())
-}
-
-/// Text made safe inside HTML and SVG, in content and in quoted attributes.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            _ => safe.push(letter),
-        }
-    }
-    safe
 }

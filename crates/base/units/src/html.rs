@@ -1,0 +1,24 @@
+//! Text inside HTML and SVG.
+
+/// Returns `text` as content of an element or as a quoted attribute that a browser shows as `text`: none of it is
+/// markup, whoever wrote it.
+///
+/// ```
+/// use sprat_units::html::escape;
+/// assert_eq!(escape("<i>R&D</i>"), "&lt;i&gt;R&amp;D&lt;/i&gt;");
+/// ```
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            _ => escaped.push(char),
+        }
+    }
+    escaped
+}
