@@ -39,6 +39,16 @@ pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB"])
 }
 
+/// The size of a file in decimal multiples: `999 B`, `1.00 kB`, `123 GB`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn file_size(bytes: u64) -> String {
+    match bytes {
+        ..1_000 => format!("{bytes} B"),
+        _ => scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"]),
+    }
+}
+
 /// The size of an object in decimal multiples, as \[MMS\] has them: `100 B`, `10 KB`, `1 MB`.
 #[must_use]
 pub fn object_size(bytes: usize) -> String {
@@ -47,6 +57,12 @@ pub fn object_size(bytes: usize) -> String {
         _ if bytes >= 1_000 && bytes.is_multiple_of(1_000) => format!("{} KB", bytes / 1_000),
         _ => format!("{bytes} B"),
     }
+}
+
+/// A time given in nanoseconds, for axes: `10 us`, `13.8 us`.
+#[must_use]
+pub fn short_time(ns: f64) -> String {
+    short(&time(ns))
 }
 
 /// A figure without zeros that say nothing, for axes: `10.0 us` becomes `10 us`.

@@ -133,6 +133,19 @@ fn figures_have_three_digits() {
     assert_eq!(figure::bandwidth(6.9 * figure::MIB), "6.90 MiB/s");
     assert_eq!(figure::object_size(1_000_000), "1 MB");
     assert_eq!(figure::object_size(1_234), "1234 B");
+    assert_eq!(figure::short_time(10_000.0), "10 us");
+    let files = [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (999_949, "1.00 MB"),
+        (12_345_678, "12.3 MB"),
+        (123_456_789_000, "123 GB"),
+        (u64::MAX, "18.4 EB"),
+    ];
+    for (bytes, text) in files {
+        assert_eq!(figure::file_size(bytes), text);
+    }
 }
 
 proptest! {

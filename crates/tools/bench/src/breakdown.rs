@@ -214,7 +214,7 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
         };
         let mut bars: Vec<Bar> = pair.iter().map(bar).collect();
         bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(2, ping)] }));
-        let svg = stacked("median of its time", &KINDS, &bars, |ns| figure::short(&figure::time(ns)));
+        let svg = stacked("median of its time", &KINDS, &bars, figure::short_time);
         findings.figure(&format!("{} over {word}", figure::object_size(size)), svg);
     }
 }

@@ -166,7 +166,7 @@ pub fn table(meters: &[Jitter]) -> Table {
         table.row(std::iter::once(name).chain(meters.iter().map(cell)).collect());
     };
     for line in LINES {
-        row(format!("beyond {}", figure::short(&figure::time(line as f64))), &|one| {
+        row(format!("beyond {}", figure::short_time(line as f64)), &|one| {
             figure::short(&figure::digits(one.rate_beyond(line)))
         });
     }

@@ -5,7 +5,7 @@ use super::ticket::{PARAMETER, Seal};
 use percent_encoding::percent_decode_str;
 use sprat_http::date::Moment;
 use sprat_http::server::target::Target;
-use sprat_units::html;
+use sprat_units::{figure, html};
 use std::fmt::Write as _;
 
 /// Most entries of a page: browsers suffer from more, and the page says where all of them are.
@@ -78,7 +78,7 @@ pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool, seal: Opt
     for entry in entries.iter().take(MAX_ROWS) {
         let (slash, size) = match entry.kind {
             Kind::Directory => ("/", String::new()),
-            Kind::File => ("", human(entry.size)),
+            Kind::File => ("", figure::file_size(entry.size)),
         };
         let path = format!("{}{}", listing.path, entry.href);
         let (link, recursive, query) = match entry.kind {
@@ -134,25 +134,6 @@ pub fn escape(text: &str) -> String {
     html::escape(&text.replace(|char: char| turns(char) || char.is_control(), "\u{fffd}"))
 }
 
-/// A number of bytes as people say it.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn human(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"].into_iter();
-    let mut unit = units.next().unwrap_or("B");
-    while value >= 999.5 {
-        let Some(next) = units.next() else { break };
-        value /= 1e3;
-        unit = next;
-    }
-    match value {
-        _ if unit == "B" => format!("{bytes} B"),
-        ..9.995 => format!("{value:.2} {unit}"),
-        ..99.95 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
 /// A date as `22 Nov 2026 08:00:00`.
 fn date(seconds: i64) -> String {
     let text = Moment { seconds, nanoseconds: 0 }.http();
@@ -164,18 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.00 kB"),
-            (999_949, "1.00 MB"),
-            (12_345_678, "12.3 MB"),
-            (123_456_789_000, "123 GB"),
-            (u64::MAX, "18.4 EB"),
-        ] {
-            assert_eq!(human(bytes), text);
-        }
+    fn a_date_is_without_its_weekday() {
         assert_eq!(date(1_700_000_000), "14 Nov 2023 22:13:20");
     }
 

@@ -32,7 +32,7 @@ pub fn ccdf(all: &[&Distributions]) -> String {
     });
     let ticks = ticks.collect();
     let y = Axis { title: "share that took longer".to_owned(), from: -decades, to: 0.0, ticks };
-    let x = Axis::decades("latency", least, most, short_time);
+    let x = Axis::decades("latency", least, most, figure::short_time);
     for line in &mut lines {
         line.points.retain(|point| point.0 >= x.from && point.1 >= -decades);
     }
@@ -52,11 +52,7 @@ pub fn cdf(all: &[&Distributions]) -> String {
     }
     let (least, most) = ends(all);
     let y = Axis::linear("share that took at most as long", 100.0, |share| format!("{share:.0} %"));
-    chart(&Axis::decades("latency", least, most, short_time), &y, &lines)
-}
-
-fn short_time(ns: f64) -> String {
-    figure::short(&figure::time(ns))
+    chart(&Axis::decades("latency", least, most, figure::short_time), &y, &lines)
 }
 
 fn name(one: &Distributions, path: &str, results: usize) -> String {

@@ -110,10 +110,6 @@ impl Report {
     }
 }
 
-fn short_time(ns: f64) -> String {
-    figure::short(&figure::time(ns))
-}
-
 fn percentiles(results: &Results) -> String {
     let mut lines = Vec::new();
     let (mut least, mut most, mut nines) = (f64::INFINITY, 0.0_f64, 1.0_f64);
@@ -136,7 +132,7 @@ fn percentiles(results: &Results) -> String {
         .collect();
     ticks.push(Tick { at: 2_f64.log10(), label: "50 %".to_owned() });
     let x = Axis { title: "percentile".to_owned(), from: 0.0, to: nines, ticks };
-    chart(&x, &Axis::decades("latency", least, most, short_time), &lines)
+    chart(&x, &Axis::decades("latency", least, most, figure::short_time), &lines)
 }
 
 fn histogram(results: &Results) -> String {
@@ -162,7 +158,7 @@ fn histogram(results: &Results) -> String {
     }
     let y =
         Axis::linear("share of operations", tallest, |share| figure::short(&format!("{} %", figure::digits(share))));
-    chart(&Axis::decades("latency", least, most, short_time), &y, &lines)
+    chart(&Axis::decades("latency", least, most, figure::short_time), &y, &lines)
 }
 
 fn throughput(results: &Results) -> String {

@@ -243,7 +243,7 @@ fn round_trips(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.and_then(|flow| flow.rtt_ms).unwrap_or(f64::NAN);
     let mut curves = by_flow(line, samples, of, |_, _| f64::NAN);
     curves.truncate(SHOWN);
-    let axis = Axis::linear("round trip", most(&curves), |ms| figure::short(&figure::time(ms * 1e6)));
+    let axis = Axis::linear("round trip", most(&curves), |ms| figure::short_time(ms * 1e6));
     (axis, curves)
 }
 
