@@ -4,10 +4,13 @@
 //! - [`memory`] reads a line of `/proc/meminfo`.
 //! - [`lock`] takes a lock that a panic may have left.
 //! - [`random`] draws a number that nobody can guess.
+//! - [`wait_until`] and [`retry`] wait for what does not say when it happens.
 
 mod file;
+mod wait;
 
 pub use file::replace;
+pub use wait::{retry, wait_until};
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};

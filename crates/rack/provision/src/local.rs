@@ -5,6 +5,7 @@ use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
+use sprat_host::wait_until;
 use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join};
 use sprat_plan::{Plan, Spec};
 use sprat_rack::Host;
@@ -187,13 +188,10 @@ impl Local {
         for host in hosts {
             let answers =
                 || TcpStream::connect_timeout(&(host.address.0, SSH_PORT).into(), Duration::from_secs(1)).is_ok();
-            while !sprat_lab::hosts::within(control, answers).unwrap_or(false) {
-                if begun.elapsed() > patience {
-                    let log = self.of(host).join(log);
-                    return Err(Error::Silent { host: host.name.clone(), seconds: patience.as_secs(), log });
-                }
-                #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
-                thread::sleep(LOOK);
+            let left = patience.saturating_sub(begun.elapsed());
+            if !wait_until(left, LOOK, || sprat_lab::hosts::within(control, answers).unwrap_or(false)) {
+                let log = self.of(host).join(log);
+                return Err(Error::Silent { host: host.name.clone(), seconds: patience.as_secs(), log });
             }
         }
         Ok(())
@@ -223,15 +221,11 @@ impl Local {
                 scope.spawn(|| reach.ask("root", address, "poweroff")); // one that does not hear is ended
             }
         });
-        let begun = Instant::now();
         let runs = |guest: &std::ffi::OsString| {
             let namespace = format!("{name}-{}", guest.to_string_lossy());
             run("ip", Command::new("ip").args(["netns", "pids", &namespace])).is_ok_and(|pids| !pids.is_empty())
         };
-        while guests.iter().any(|(guest, _)| runs(guest)) && begun.elapsed() < HALT_PATIENCE {
-            #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
-            thread::sleep(LOOK);
-        }
+        wait_until(HALT_PATIENCE, LOOK, || !guests.iter().any(|(guest, _)| runs(guest)));
     }
 
     /// A host's own folder.

@@ -87,19 +87,8 @@ impl SinkError {
 
 /// Opens and locks a file. A process that was killed keeps its lock as long as its last writes are under way.
 fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
-    let begun = Instant::now();
-    loop {
-        match FileDisk::open(path, access) {
-            Err(OpenError::Locked(_)) if begun.elapsed() < LAST_WRITES => {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "nothing else waits on this thread, and nobody tells of a lock's end"
-                )]
-                std::thread::sleep(LOOK);
-            }
-            opened => return opened,
-        }
-    }
+    let passes = |error: &OpenError| matches!(error, OpenError::Locked(_));
+    sprat_host::retry(LAST_WRITES, LOOK, passes, || FileDisk::open(path, access))
 }
 
 /// A file that is being written, locked against other transfers.

@@ -1,12 +1,13 @@
 //! The control thread of a server: enlists with the coordinator, and keeps the master's assignments current.
 
-use super::run::Stop;
+use super::run::{Stop, pause};
 use super::{End, ServerError};
 use crate::agent::{Agent, CatalogCopy, Enlisted, Gone};
 use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
 use sprat_client::{Client, Error, Identity as Member, Options};
+use sprat_host::wait_until;
 use sprat_net::{Locators, Mode, Nanos};
 use sprat_wire::op::{Assignment, Request, Status};
 use std::sync::Arc;
@@ -302,17 +303,7 @@ pub(super) fn start(
 /// How long the first assignments may take.
 const FIRST_TABLES: Duration = Duration::from_secs(10);
 
-#[expect(clippy::disallowed_methods, reason = "the control thread is no node")]
-fn pause(duration: Duration) {
-    thread::sleep(duration);
-}
-
 /// Gives the master a moment to take what was left for it, so that the coordinator hears of it at once.
 fn wait_applied(outbox: &Outbox, version: u64) {
-    for _ in 0..1000 {
-        if outbox.applied() >= version {
-            return;
-        }
-        pause(Duration::from_micros(50));
-    }
+    wait_until(Duration::from_millis(100), Duration::from_micros(50), || outbox.applied() >= version);
 }

@@ -2,11 +2,12 @@
 //! the moment, and tells the coordinator on its node.
 
 use super::ServerError;
-use super::run::Stop;
+use super::run::{Stop, pause};
 use crate::coordinator::election::{Duty, Election, Pong, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
 use crate::coordinator::{Catalog, Envoy, Office};
 use sprat_client::{Client, Identity, Options};
+use sprat_host::retry;
 use sprat_net::{Mode, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,17 +53,14 @@ struct Thread {
 /// # Errors
 /// [`EtcdError`], when it does not within [`ETCD_PATIENCE`], or refuses.
 pub(super) fn wait_for(etcd: &Etcd) -> Result<(), EtcdError> {
-    let until = Instant::now() + ETCD_PATIENCE;
-    loop {
-        match etcd.holder() {
-            Ok(_) => return Ok(()),
-            Err(error @ (EtcdError::Unreachable(_) | EtcdError::Unknown { .. })) if Instant::now() < until => {
-                tracing::info!("waiting for etcd: {error}");
-                pause(ETCD_RETRY);
-            }
-            Err(error) => return Err(error),
+    let passes = |error: &EtcdError| {
+        let passes = matches!(error, EtcdError::Unreachable(_) | EtcdError::Unknown { .. });
+        if passes {
+            tracing::info!("waiting for etcd: {error}");
         }
-    }
+        passes
+    };
+    retry(ETCD_PATIENCE, ETCD_RETRY, passes, || etcd.holder()).map(drop)
 }
 
 /// Starts the thread, which ends when `ended` says so.
@@ -155,9 +153,4 @@ impl Thread {
 fn open(place: &EtcdPlace, term: u64) -> Result<Catalog<MetadataEtcd>, String> {
     let etcd = place.open().map_err(|error| error.to_string())?;
     Catalog::open(MetadataEtcd::new(etcd, term), super::random())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the election's thread is no node")]
-fn pause(duration: Duration) {
-    thread::sleep(duration);
 }

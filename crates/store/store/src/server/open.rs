@@ -253,23 +253,14 @@ fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<Fi
 /// Opens the log file. The data directory is ours, so whoever still has the file locked is a server that was killed:
 /// the kernel holds it until the writes that were under way have ended. To read the log before would be to miss them.
 fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
-    let until = Instant::now() + RELEASE_PATIENCE;
     let mut told = false;
-    loop {
-        match FileDisk::open(path, access) {
-            Err(OpenError::Locked(_)) if Instant::now() < until => {
-                if !told {
-                    tracing::info!("waiting until the kernel has ended what the last server was writing");
-                    told = true;
-                }
-                pause();
-            }
-            opened => return opened,
+    let passes = |error: &OpenError| {
+        let passes = matches!(error, OpenError::Locked(_));
+        if passes && !told {
+            tracing::info!("waiting until the kernel has ended what the last server was writing");
+            told = true;
         }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a server that starts has nothing else to do")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(5));
+        passes
+    };
+    sprat_host::retry(RELEASE_PATIENCE, Duration::from_millis(5), passes, || FileDisk::open(path, access))
 }

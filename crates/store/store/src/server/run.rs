@@ -38,6 +38,12 @@ impl Stop {
     }
 }
 
+/// Lets a control thread sleep.
+#[expect(clippy::disallowed_methods, reason = "the threads of the agent and the election are no nodes")]
+pub(super) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 /// A node about to run on this thread.
 pub(super) struct Runner {
     idle: Idle,

@@ -1,0 +1,62 @@
+//! Waiting for what does not say when it happens: a lock of a process that was killed, a server that starts.
+//!
+//! These sleep, so they are for control threads and commands, which have nothing else to do. A node's loop owns its
+//! waiting: it sets a timer instead.
+
+use std::time::{Duration, Instant};
+
+/// Asks `is_so` every `pause` until it is true, for `patience` at most. Returns whether it became true; it is asked
+/// at least once, whatever the patience.
+pub fn wait_until(patience: Duration, pause: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    retry(patience, pause, |()| true, || if is_so() { Ok(()) } else { Err(()) }).is_ok()
+}
+
+/// Makes an `attempt` every `pause` until one succeeds or fails with an error that does not pass by itself, for
+/// `patience` at most.
+///
+/// # Errors
+/// That of the last attempt: it was made after `patience`, or `passes` denies that another can do better.
+pub fn retry<T, E>(
+    patience: Duration,
+    pause: Duration,
+    mut passes: impl FnMut(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if begun.elapsed() < patience && passes(&error) => {
+                #[expect(clippy::disallowed_methods, reason = "the caller's thread has nothing else to do")]
+                std::thread::sleep(pause);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn attempts_end_with_success_with_an_error_that_stays_and_with_patience() {
+        let mut tries = 0;
+        let mut attempt = |succeeds: u32| {
+            tries += 1;
+            if tries == succeeds { Ok(tries) } else { Err(tries) }
+        };
+        let patience = Duration::from_secs(60);
+        assert_eq!(retry(patience, PAUSE, |_| true, || attempt(3)), Ok(3));
+        assert_eq!(retry(patience, PAUSE, |tries| *tries < 5, || attempt(0)), Err(5));
+        assert_eq!(retry(Duration::ZERO, PAUSE, |_| true, || attempt(0)), Err(6));
+        assert!(retry(5 * PAUSE, PAUSE, |_| true, || attempt(0)).is_err());
+    }
+
+    #[test]
+    fn what_is_so_is_not_waited_for() {
+        assert!(wait_until(Duration::ZERO, PAUSE, || true));
+        assert!(!wait_until(2 * PAUSE, PAUSE, || false));
+    }
+}
