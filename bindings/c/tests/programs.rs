@@ -1,7 +1,7 @@
 //! The library as programs in C and C++ meet it: built against the header, linked, and run.
 
+use sprat_testing::skip;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -127,12 +127,4 @@ fn beside(library: &str) -> PathBuf {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{why}").unwrap();
-    }
 }

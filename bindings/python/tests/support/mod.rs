@@ -1,7 +1,7 @@
 //! The package as Python meets it: the extension that was built beside the test, in a package made of it.
 
+pub(crate) use sprat_testing::skip;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,12 +59,4 @@ pub(crate) fn all_pass(command: &mut Command, parts: usize) {
 /// The extension: cargo builds a package's library before its tests, and puts it beside them.
 fn extension() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("lib_sprat.so")
-}
-
-pub(crate) fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut file = fs::File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{why}").unwrap();
-    }
 }

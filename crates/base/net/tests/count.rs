@@ -1,10 +1,9 @@
 //! Stamps that count events: by those of the kernel, which any machine has, and by those of the processor, where it has them.
 
-use crate::common;
 use std::time::Duration;
 
-use common::skip;
 use sprat_net::{Count, Event, stamp, ticks};
+use sprat_testing::skip;
 
 /// A time in which a thread does not run.
 const NAP: Duration = Duration::from_millis(50);

@@ -221,7 +221,7 @@ fn over_a_paravirtual_device() {
 fn over_packet_sockets() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(why) = alone().and_then(|()| cable("s0", "c0")) {
-        return common::skip(&format!("nodes that share an interface: {why}"));
+        return sprat_testing::skip(&format!("nodes that share an interface: {why}"));
     }
     // The kernel spreads what comes over the queues, by a hash.
     nodes_share("net_af_packet0,iface=s0", "net_af_packet1,iface=c0", false);

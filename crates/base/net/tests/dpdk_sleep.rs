@@ -173,7 +173,7 @@ fn over_a_cable(kind: &str) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     match alone().and_then(|()| cable("s0", "c0")) {
         Ok(()) => {}
-        Err(why) => return common::skip(&format!("sleeping over {kind}: {why}")),
+        Err(why) => return sprat_testing::skip(&format!("sleeping over {kind}: {why}")),
     };
     whoever_sleeps_is_woken(&format!("net_{kind}0,iface=s0"), &format!("net_{kind}1,iface=c0"));
 }

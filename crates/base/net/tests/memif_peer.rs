@@ -9,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{at, skip, take, until};
+use common::{at, take, until};
 use sprat_net::Bypass;
 use sprat_net::bypass::{Address, BypassDriver};
+use sprat_testing::skip;
 
 /// Long past the time that DPDK needs to start.
 const START: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use sprat_flow::copy::{Error, Event, Fetch, Options};
 use sprat_flow::file::PlaceError;
 use sprat_http::Cancel;
 use sprat_objects::{Location, Store, Upload};
+use sprat_testing::skip;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -288,12 +289,4 @@ fn what_changed_is_not_mixed(server: &Server) {
     outcome.unwrap();
     let whole = if anew { new } else { old };
     assert!(changed && fs::read(&target).unwrap() == whole, "changed: {changed}, begun anew: {anew}");
-}
-
-fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut file = fs::File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{why}").unwrap();
-    }
 }

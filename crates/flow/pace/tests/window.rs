@@ -21,11 +21,7 @@ fn window() -> Option<Window> {
 
 fn skip<T>(why: &str) -> Option<T> {
     let test = std::thread::current().name().unwrap_or("window").to_owned();
-    eprintln!("skipped: {test}: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
-        writeln!(list, "{test}: {why}").unwrap();
-    }
+    sprat_testing::skip(&format!("{test}: {why}"));
     None
 }
 

@@ -1,9 +1,8 @@
 //! The packet logger: what others read back is what passed, to the byte and the nanosecond.
 
-use crate::support::skip;
 use proptest::prelude::*;
-use skip::skip;
 use sprat_lab::capture::{Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals};
+use sprat_testing::skip;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,15 +1,14 @@
 //! Boxes that are asked and changed while they run, over their sockets.
 
 use crate::support;
-use crate::support::skip;
 use proptest::prelude::*;
-use skip::skip;
 use sprat_lab::config::{LineWords, Word, set};
 use sprat_lab::control::{ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Place, Request, Server};
 use sprat_lab::engine::{Engine, Forwarding};
 use sprat_lab::filter::{Compiler, MAX_RULES, RuleWords};
 use sprat_lab::hosts::StateDir;
 use sprat_lab::line::Settings;
+use sprat_testing::skip;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,12 +1,12 @@
 //! Ports past the kernel: memory interfaces in every build, AF_XDP and packet sockets of DPDK's where the feature `dpdk` is on.
 
-use crate::support::{hosts, skip, talk};
+use crate::support::{hosts, talk};
 use hosts::{Host, ip};
-use skip::skip;
 use sprat_lab::config::PortSpec;
 use sprat_lab::engine::{Engine, Forwarding, Plan};
 use sprat_lab::line::Settings;
 use sprat_lab::port::{DpdkSpec, Port, PortError, open_dpdk, open_tap};
+use sprat_testing::skip;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,9 +1,8 @@
 //! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as told.
 
-use crate::support::skip;
 use proptest::prelude::*;
-use skip::skip;
 use sprat_lab::filter::{Action, Change, CompileError, Compiler, Ecn, Instruction, Program, Rule, Rules};
+use sprat_testing::skip;
 use std::sync::LazyLock;
 
 /// Of every kind of primitive, and combinations that use jumps, arithmetic, the index and memory.

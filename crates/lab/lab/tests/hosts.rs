@@ -2,12 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
-use crate::support::skip;
-use skip::skip;
 use sprat_lab::hosts::{
     Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
     join, missing_privileges, within,
 };
+use sprat_testing::skip;
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;

@@ -1,10 +1,9 @@
 //! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone again.
 
-use crate::support::skip;
-use skip::skip;
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};
 use sprat_lab::topology::{Raised, Topology, ready};
+use sprat_testing::skip;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, BorrowedFd};

@@ -1,9 +1,8 @@
 //! The box between real kernels: hosts in namespaces of the test's own, joined by TAPs.
 
 use crate::support;
-use crate::support::{hosts, skip, talk};
+use crate::support::{hosts, talk};
 use hosts::{Host, ip, wait_up};
-use skip::skip;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
 use sprat_lab::engine::{Engine, Forwarding, Plan, Report};
@@ -12,6 +11,7 @@ use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings};
 use sprat_lab::memory::{Landing, Memory};
 use sprat_lab::port::{PacketSpec, Port, PortError, Sent, open_packet, open_tap};
 use sprat_lab::switch::AGEING;
+use sprat_testing::skip;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use support::{Sample, packet};

@@ -4,8 +4,9 @@
 
 use sprat_plan::power::Sensor as Asked;
 use sprat_power::{Error, Reading, Sensor, Trouble, Watts};
+use sprat_testing::skip;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,14 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
-}
 
 /// A program that ends with the test.
 struct Peer {

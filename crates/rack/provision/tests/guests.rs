@@ -241,7 +241,7 @@ fn network_managers_profile_keeps_addresses() {
     let tools = root.join("target/tools/ansible");
     let missing = missing_privileges();
     if !missing.is_empty() || !tools.join("bin/ansible").exists() {
-        return guest::skip(
+        return sprat_testing::skip(
             "addresses in NetworkManager's profile: it needs root, and ansible (scripts/setup fetches it)",
         );
     }

@@ -5,17 +5,9 @@ use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, Recap, playbook};
 use sprat_provision::{Folder, Local};
 use sprat_rack::{AGENT, Host};
-use std::fs::{self, File};
-use std::io::Write as _;
+use sprat_testing::skip;
+use std::fs;
 use std::path::{Path, PathBuf};
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
-}
 
 struct Rack {
     folder: Folder,

@@ -5,22 +5,13 @@ use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, Recap, playbook};
 use sprat_provision::{Folder, Local, Node, nodes};
 use sprat_rack::Host;
-use std::fs::File;
-use std::io::Write as _;
+use sprat_testing::skip;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Long enough for a change to be seen by all.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
-}
 
 struct Rack {
     folder: Folder,

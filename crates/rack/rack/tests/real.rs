@@ -2,19 +2,11 @@
 
 use sprat_plan::Plan;
 use sprat_rack::{Instance, hosts, place};
-use std::fs::{self, File};
-use std::io::Write as _;
+use sprat_testing::skip;
+use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
-}
 
 /// An instance in a folder, whose process ends with it.
 struct Running {

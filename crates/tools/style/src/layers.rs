@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 /// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
 pub const ROWS: &[&[&str]] = &[
-    &["wire", "chance", "units", "host"],
+    &["wire", "chance", "units", "host", "testing"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
     &["rpc", "log", "transfer", "http", "vector", "grapedr"],
     &["client", "rack", "grape"],
@@ -27,7 +27,7 @@ pub struct Group {
 
 /// The groups, lowest first.
 pub const GROUPS: &[Group] = &[
-    Group { name: "base", uses: &[], crates: &["chance", "units", "host", "disk", "net"] },
+    Group { name: "base", uses: &[], crates: &["chance", "units", "host", "testing", "disk", "net"] },
     Group {
         name: "store",
         uses: &["base"],

@@ -4,7 +4,7 @@
 
 pub(crate) mod network;
 
-use std::io::{IoSlice, Write as _};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -83,12 +83,4 @@ pub(crate) fn exchange<C: Driver, S: Driver>(client: &mut C, server: &mut S, to:
             assert!(back == frame, "sent {} bytes, got {}", frame.len(), back.len());
         }
     }
-}
-
-/// Says why a test could not run, to whoever collects that.
-pub(crate) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    let Some(path) = std::env::var_os("SPRAT_SKIPS") else { return };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut file| writeln!(file, "{why}")).expect("the list of skipped tests can be written");
 }

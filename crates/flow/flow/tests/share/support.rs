@@ -1,6 +1,7 @@
 //! A server of a temporary directory, and a client that sees everything.
 
 use sprat_flow::share::{Event, Limits, Options, Share};
+pub(super) use sprat_testing::skip;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -188,15 +189,6 @@ impl Answer {
 
     pub(super) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
-    }
-}
-
-/// Says what could not be tried on this machine.
-pub(super) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut list = std::fs::File::options().create(true).append(true).open(path).unwrap();
-        writeln!(list, "{why}").unwrap();
     }
 }
 

@@ -3,6 +3,7 @@
 
 use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome};
 use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, count, range, value};
+pub(crate) use sprat_testing::skip;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -329,13 +330,4 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
-}
-
-/// Tells of a test that could not run.
-pub(crate) fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("SPRAT_SKIPS") {
-        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{why}").unwrap();
-    }
 }

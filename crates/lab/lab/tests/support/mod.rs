@@ -5,7 +5,6 @@
 pub(crate) mod arrivals;
 pub(crate) mod far;
 pub(crate) mod hosts;
-pub(crate) mod skip;
 pub(crate) mod talk;
 
 use sprat_lab::Time;

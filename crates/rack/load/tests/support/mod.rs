@@ -2,8 +2,8 @@
 
 use sprat_plan::Plan;
 use sprat_rack::{Instance, hosts, place};
-use std::fs::{self, File};
-use std::io::Write as _;
+use sprat_testing::skip;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -72,14 +72,5 @@ impl Drop for Node {
             // One that stands still takes this, too.
             self.signal(rustix::process::Signal::KILL);
         }
-    }
-}
-
-/// Says that something cannot be tested on this machine, also to `make test`, which reads it out at its end.
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
     }
 }

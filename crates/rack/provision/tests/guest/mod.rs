@@ -5,8 +5,7 @@ use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, Recap, playbook};
 use sprat_provision::{Error, Folder, Local};
 use sprat_rack::Host;
-use std::fs::File;
-use std::io::Write as _;
+use sprat_testing::skip;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -21,14 +20,6 @@ const REBOOT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Tests of a process that have a rack at once have different numbers.
 static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-
-pub(crate) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
-}
 
 /// Two guests, and all that is known of them. They end with it.
 pub(crate) struct Rack {

@@ -1,6 +1,5 @@
 //! A real etcd of a test's own: on ports of the loopback that the kernel chose, its data in a directory that goes with it.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,12 +24,7 @@ impl EtcdProcess {
     /// Starts one; `None`, and a line in the list of what was skipped, where there is no etcd.
     pub(crate) fn start() -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-            let why = "coordinators over etcd: there is no etcd here (scripts/setup installs it)";
-            eprintln!("skipped: {why}");
-            if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-                let list = std::fs::File::options().create(true).append(true).open(list);
-                let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-            }
+            sprat_testing::skip("coordinators over etcd: there is no etcd here (scripts/setup installs it)");
             return None;
         }
         for _ in 0..TRIES {

@@ -5,6 +5,7 @@ pub(crate) mod kills;
 pub(crate) mod racks;
 pub(crate) mod small;
 
+pub(crate) use sprat_testing::skip;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -243,15 +244,6 @@ pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
-    }
-}
-
-/// Says that something cannot be tested on this machine, also to `make test`, which reads it out at its end.
-pub(crate) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(list) = std::env::var_os("SPRAT_SKIPS") {
-        let list = std::fs::File::options().create(true).append(true).open(list);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
     }
 }
 
