@@ -16,22 +16,31 @@ const BUTTONS = {
 };
 
 let background = null;
+/** Whether this popup has shown what there is of a host. */
+let knows = false;
 const rows = new Map();
 
 connect("");
 
-/** Connects to the background, again whenever it was suspended: it starts anew then. */
+/**
+ * Connects to the background, again whenever the browser suspended it: it starts from the beginning then. It looks for a
+ * host unless the popup comes "again". A background that ended before it had answered left the popup without a word on
+ * the host for good, when that came "again" too.
+ */
 function connect(name) {
   background = api.runtime.connect({ name });
   background.onMessage.addListener(show);
-  background.onDisconnect.addListener(() => connect("again"));
+  background.onDisconnect.addListener(() => connect(knows ? "again" : ""));
 }
 
 function show({ entries, about, settings }) {
   const list = document.getElementById("list");
   document.getElementById("empty").hidden = entries.length > 0;
   document.getElementById("all").checked = settings.all;
-  if (about !== null) { document.getElementById("about").textContent = aboutLine(about); }
+  if (about !== null) {
+    knows = true;
+    document.getElementById("about").textContent = aboutLine(about);
+  }
   const kept = new Set(entries.map((entry) => entry.id));
   for (const [id, row] of rows) {
     if (!kept.has(id)) { row.remove(); rows.delete(id); }
