@@ -1,20 +1,15 @@
-//! What is measured and how it is printed: latency tables, load, peers, reports.
+//! Benchmarks of Sprat beside its peers: each starts all servers that it measures, and stops them.
 //!
-//! - [`target`]: what a system under load looks like to the generator.
-//! - [`load`]: closed and open loads, keys, what a run found; interleaved rounds over several targets.
-//! - [`peers`] and [`echo`]: systems to compare with, and the bare path below them all.
-//! - [`ours`]: Sprat itself, as a system like the others.
-//! - [`system`] and [`scenarios`]: whole servers started, measured and stopped; [`cables`] between them.
-//! - [`promises`]: goals, measured and judged; of the [`store`], of its way past the kernel, [`bypass`], and of
-//!   where its time goes, [`breakdown`].
-//! - [`cluster`]: what replicas cost, and what a death does.
-//! - [`lab`]: what the network box promises; [`flow`]: the mover; [`rack`]: a real Cassandra, tuned; [`grape`]: the calculator.
-//! - [`browser`]: real browsers, for the mover's figures and the extension's tests.
-//! - [`distribution`]: the whole of a latency's distribution, the steps in its tail explained; [`jitter`]: the machine without any store.
-//! - [`basic`], [`goals`], [`table`], [`report`]: how figures are printed.
-//! - [`machine`], [`usage`], [`cpu`]: where they were measured, what ran beside them.
+//! - [`promises`] judges what was measured against goals: of the [`store`], of its paths past the kernel ([`bypass`]),
+//!   of where its time goes ([`breakdown`]), and of what replicas cost and a death does ([`cluster`]).
+//! - [`lab`] measures the network box, [`flow`] the mover, [`rack`] a real Cassandra that is tuned, [`grape`] the
+//!   calculator; [`browser`] drives real browsers, for figures of the mover and for tests of the extension.
+//! - [`basic`] measures a cluster that runs; [`distribution`] explains the steps in the tail of its latencies.
+//! - [`system`] and [`scenarios`] start whole servers: [`ours`], the [`peers`], and the bare path below them
+//!   ([`echo`]); [`cables`] join them.
 //!
-//! Nothing here prints: results render to strings and files, and the caller decides where they go.
+//! Loads, histograms and reports are those of `sprat_measure`. Nothing here prints: results render to strings and
+//! files, and the caller decides where they go.
 
 pub mod basic;
 pub mod breakdown;
