@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,15 +60,21 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts one. It spins until [`stop`](Self::stop).
+    /// Starts one, and returns when it measures or has failed. It spins until [`stop`](Self::stop).
     ///
     /// # Errors
     /// When a thread cannot be had.
     pub fn start(place: Place) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let (begun, begins) = sync_channel(1);
         let builder = std::thread::Builder::new().name("jitter".into());
-        Ok(Self { stop, thread: Some(builder.spawn(move || measure(place, &stopped))?) })
+        let thread = builder.spawn(move || measure(place, &stopped, begun))?;
+        // On a busy machine the thread may get its core long after the spawn: a caller that counted
+        // 100 ms from the spawn stopped a meter that had not looked at the time once. An error here is
+        // the thread's own, which `stop` returns.
+        begins.recv().ok();
+        Ok(Self { stop, thread: Some(thread) })
     }
 
     /// Ends it.
@@ -97,7 +104,7 @@ pub fn meter(places: &[Place], duration: Duration) -> Result<Vec<Jitter>> {
     meters.into_iter().map(Meter::stop).collect()
 }
 
-fn measure(place: Place, stop: &AtomicBool) -> Result<Jitter> {
+fn measure(place: Place, stop: &AtomicBool, begun_to: SyncSender<()>) -> Result<Jitter> {
     place.core.map(pin_current_thread).transpose()?;
     let scale = Scale::measure();
     let fifo = place.fifo.map(Fifo::current_thread).transpose()?;
@@ -106,6 +113,7 @@ fn measure(place: Place, stop: &AtomicBool) -> Result<Jitter> {
     let before = ThreadAccount::read();
     let mut last = ticks();
     let begun = last;
+    begun_to.try_send(()).ok();
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..TURNS {
             let now = ticks();
